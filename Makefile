@@ -1,36 +1,36 @@
-# Every verb of this checkout. Each sets up what it needs first; a second call finds it done.
+# The commands of this repository. Each one sets up its tools at the first call.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 BIN := .venv/bin
-# SAM builds the layer with the python3.13 it finds on the PATH: the one of .venv.
+# SAM builds the layer with the python3.13 of the PATH: that of .venv.
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
 .PHONY: reasons help setup demo test lint check bench sam-test build deploy pins manifests
 
-help: ## list the verbs
+help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-setup: .venv/.ready ## create .venv with everything, .venv/bin/leeway included
+setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 
-demo: setup ## rehearse a storm of Spot interruptions on the sandbox
+demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Two files at a time, or WORKERS=0: one after the other. Storms of fifty have the machine to themselves.
+# Two test files run concurrently; WORKERS=0: one. Storms of fifty run alone on the machine.
 WORKERS ?= 2
 ALONE := tests/end_to_end/test_storms_with_faults.py
 
-test: setup ## run the tests (but for SAM's, which sam-test runs)
+test: setup ## run the tests (sam-test runs those of SAM)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore=tests/end_to_end
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ALONE:%=--ignore=%) tests/end_to_end
 	$(BIN)/python -m pytest $(ALONE)
 
-check: lint test ## the whole gate: style, types, architecture, template, tests
+check: lint test ## run all checks: style, types, architecture, template, tests
 
-lint: setup .tools/sam/.ready .tools/checkov/.ready ## all of check but the tests
+lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -38,33 +38,33 @@ lint: setup .tools/sam/.ready .tools/checkov/.ready ## all of check but the test
 	$(SAM) validate --lint
 	.tools/checkov/bin/checkov --file template.yaml --framework cloudformation --compact --quiet --skip-download
 
-# `make bench packing storms` measures these parts only.
+# `make bench packing storms` runs only these measurements.
 ifeq (bench,$(firstword $(MAKECMDGOALS)))
 PARTS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
 .PHONY: $(PARTS)
 $(PARTS): ; @:
 endif
 
-bench: build ## measure: time to cordon, import time, packing …, or only what is named after it
+bench: build ## measure the time to cordon, import times, packing …, or only the named parts
 	$(BIN)/python -m bench $(PARTS)
 
-sam-test: build ## run what was built: imported as Lambda would, and by sam local invoke
+sam-test: build ## test the build: imported as in Lambda, and with sam local invoke
 	PATH="$(CURDIR)/.tools/sam/bin:$$PATH" SAM_CLI_TELEMETRY=0 $(BIN)/python -m pytest tests/sam -m sam
 
-build: setup .tools/sam/.ready ## build the artefacts that deploy uploads
+build: setup .tools/sam/.ready ## build the artefacts of a deployment
 	$(SAM) build
 
-deploy: build ## deploy, asking for what it does not know
+deploy: build ## deploy, with questions for missing parameters
 	$(SAM) deploy --guided
 
-manifests: setup ## write the schemas and the pages of the manifests again, from their models
+reasons: setup ## generate docs/reasons.md from the code
+	$(BIN)/leeway reasons -o markdown > docs/reasons.md
+
+manifests: setup ## generate the schemas and the pages of manifests from their models
 	$(BIN)/leeway schema --directory docs/schemas
 	$(BIN)/leeway schema --directory docs/manifests -o markdown
 
-reasons: setup ## write the page of the reason codes again, from the code
-	$(BIN)/leeway reasons -o markdown > docs/reasons.md
-
-pins: .venv/.ready ## resolve requirements/*.txt and the layer's again (UPGRADE=1 for newer ones)
+pins: .venv/.ready ## resolve the requirements of the repository and the layer (UPGRADE=1: newer versions)
 	tools/pin $(if $(UPGRADE),--upgrade)
 
 .venv/.ready: requirements/uv.txt requirements/dev.txt pyproject.toml

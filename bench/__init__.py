@@ -1,1 +1,1 @@
-"""Measurements, never pass or fail: `python -m bench`."""
+"""Measurements without pass or fail: `python -m bench`."""

@@ -1,6 +1,6 @@
-"""Runs every measurement, or those named on the command line, and prints a table of each.
+"""Runs all measurements, or those of the command line, and prints a table of each.
 
-`storms=1000` is one storm of that size.
+`storms=1000` runs one storm of this size.
 """
 
 import sys
@@ -33,19 +33,19 @@ BENCHES = {
 
 
 def main(names: list[str]) -> int:
-    """Run the named measurements (none: all); 2 for a name that is none."""
-    asked = [name.partition("=") for name in names or BENCHES]
+    """Run the named measurements (default: all). Return 2 for an unknown name."""
+    requested = [name.partition("=") for name in names or BENCHES]
     sized = {"storms"}
     unknown = [
         name + equals + size
-        for name, equals, size in asked
+        for name, equals, size in requested
         if name not in BENCHES or (equals and not (name in sized and size.isdigit()))
     ]
     if unknown:
-        sys.stderr.write(f"bench: no such measurement: {', '.join(unknown)}; there are ")
+        sys.stderr.write(f"bench: unknown measurement: {', '.join(unknown)}; expected one of ")
         sys.stderr.write(f"{', '.join(BENCHES)}\n")
         return 2
-    for name, _, size in asked:
+    for name, _, size in requested:
         if size:
             storms.main(int(size))
         else:

@@ -1,4 +1,4 @@
-"""What it takes to open a region's catalog and to filter it, in a fresh interpreter each."""
+"""Measures how long a catalog takes to open and to filter, each in a fresh interpreter."""
 
 import json
 import statistics
@@ -11,7 +11,7 @@ from leeway.selection.offers.compressed import compressed
 from rich.console import Console
 from rich.table import Table
 
-from cli.catalogs import sandbox_survey
+from cli.selection.catalogs import sandbox_survey
 
 REGIONS = ("us-east-1", "eu-central-1", "me-south-1")
 RUNS = 9
@@ -26,7 +26,7 @@ from leeway.selection.offers.compressed import opened
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.requirements import Requirement, Requirements
 packed = open(sys.argv[1], "rb").read()
-asked = [
+wanted = [
     ("karpenter.sh/capacity-type", "In", ["spot"]),
     ("kubernetes.io/arch", "In", ["amd64"]),
     ("kubernetes.io/os", "In", ["linux"]),
@@ -37,13 +37,13 @@ began = time.process_time()
 catalog = opened(packed)
 at_open = time.process_time()
 table = catalog.for_node_class(NodeClass())
-found = table.matching(Requirements(Requirement.of(*one) for one in asked))
+found = table.matching(Requirements(Requirement.of(*one) for one in wanted))
 at_filter = time.process_time()
-table.matching(Requirements(Requirement.of(*one) for one in asked))
+table.matching(Requirements(Requirement.of(*one) for one in wanted))
 at_again = time.process_time()
 types = table.types(found)
 at_build = time.process_time()
-# Not ru_maxrss, which begins with what the starting process had.
+# Not ru_maxrss, which includes the memory of the parent process.
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 print(json.dumps([at_open - began, at_filter - at_open, at_again - at_filter,
                   at_build - at_again, peak, len(types), len(table)]))
@@ -51,7 +51,8 @@ print(json.dumps([at_open - began, at_filter - at_open, at_again - at_filter,
 
 
 def probe(packed: Path) -> list[float]:
-    """Open and filter one catalog; CPU seconds of each stage, peak MB, types that match, types."""
+    """Open and filter one catalog. Returns CPU seconds of each stage, peak MB, and the numbers of
+    matching types and of all types."""
     done = subprocess.run(
         [sys.executable, "-c", _PROBE, str(packed)], check=True, capture_output=True, text=True
     )

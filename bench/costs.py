@@ -1,4 +1,4 @@
-"""What AWS charges for what a storm of interruptions used.
+"""Computes what AWS charges for the usage of a storm of interruptions.
 
 List prices of us-east-1 as of 2026, in USD, without any free tier:
 - Lambda (aws.amazon.com/lambda/pricing): requests, GB-seconds on arm64, durable operations, data
@@ -22,7 +22,8 @@ LOG_GB = 0.50
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used; a read is one strongly consistent unit, a write one of table and of index."""
+    """The usage of a storm. A read is one strongly consistent unit; a write is one unit of the
+    table and one of its index."""
 
     invocations: float = 0
     gb_seconds: float = 0
@@ -34,7 +35,7 @@ class Usage:
     log_bytes: float = 0
 
     def per(self, interruptions: int) -> "Usage":
-        """The same for one interruption, of so many."""
+        """The usage of one interruption of a storm with this number."""
         return Usage(*(value / interruptions for value in astuple(self)))
 
 
@@ -51,7 +52,7 @@ PRICES = Usage(
 
 
 def dollars(usage: Usage) -> dict[str, float]:
-    """USD by what they are for, and the `total`."""
+    """Return USD by item, and the `total`."""
     names = [field.name for field in fields(Usage)]
     costs = {
         name: used * price

@@ -1,6 +1,6 @@
-"""The least that any plan for some pods could cost: the covering program, written out and solved.
+"""Computes a lower bound of the price of any plan: the covering program, solved completely.
 
-Shares no code with packing: every distinct size of pod, every type, no offering left out.
+Shares no code with packing. It uses every distinct size of pod, every type and every offering.
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ UNIT = np.array([1000.0, 2.0**30, 1.0])
 
 
 def covering_bound(pods: Sequence[Pod], supply: Supply) -> float:
-    """Return USD per hour; pods may go to all offerings, but for those that they do not fit."""
+    """Return USD per hour. Each pod may use every offering that it fits."""
     sizes = Counter(tuple(pod.spec.requests.of(name) for name in RESOURCES) for pod in pods)
-    asked = np.array(list(sizes), dtype=float) / UNIT
+    requested = np.array(list(sizes), dtype=float) / UNIT
     counts = np.array(list(sizes.values()), dtype=float)
     held: dict[tuple[float, ...], float] = {}
     for candidate in supply.candidates:
@@ -27,12 +27,12 @@ def covering_bound(pods: Sequence[Pod], supply: Supply) -> float:
         held[key] = min(candidate.price, held.get(key, np.inf))
     capacity = np.array(list(held), dtype=float) / UNIT
     prices = np.array(list(held.values()))
-    return _solve(asked, counts, capacity, prices, _forced(pods))
+    return _solve(requested, counts, capacity, prices, _forced(pods))
 
 
 def _forced(pods: Sequence[Pod]) -> int:
-    """The nodes that anti-affinity by hostname needs: the pods of the largest set that keeps apart
-    from itself."""
+    """Return the number of nodes that anti-affinity by hostname requires: the size of the largest
+    set of pods that exclude each other."""
     apart: Counter[object] = Counter()
     for pod in pods:
         for term in pod.spec.apart:
@@ -42,9 +42,9 @@ def _forced(pods: Sequence[Pod]) -> int:
 
 
 def _solve(
-    asked: np.ndarray, counts: np.ndarray, capacity: np.ndarray, prices: np.ndarray, nodes: int
+    requested: np.ndarray, counts: np.ndarray, capacity: np.ndarray, prices: np.ndarray, nodes: int
 ) -> float:
-    groups, offerings = np.nonzero((asked[:, None, :] <= capacity[None]).all(axis=2))
+    groups, offerings = np.nonzero((requested[:, None, :] <= capacity[None]).all(axis=2))
     g, (o, r) = len(counts), capacity.shape
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
@@ -57,7 +57,7 @@ def _solve(
     solver.addRows(rows, low, high, 0, np.zeros(rows, np.int32), none, empty)
     pods = len(groups)
     index = np.column_stack([groups, *(g + offerings * r + k for k in range(r))])
-    value = np.column_stack([np.ones(pods), asked[groups]])
+    value = np.column_stack([np.ones(pods), requested[groups]])
     _columns(solver, np.zeros(pods), index, value)
     every = np.arange(o)
     index = np.column_stack([*(g + every * r + k for k in range(r)), np.full(o, g + o * r)])

@@ -1,4 +1,4 @@
-"""How long one node of 100 pods takes to drain: Leeway, `kubectl drain`, and a bare client."""
+"""Measures how long a node of 100 pods takes to drain: Leeway, `kubectl drain`, a bare client."""
 
 import asyncio
 import base64
@@ -31,20 +31,20 @@ from rich.table import Table
 
 from sandbox.access import bearer, new_token
 from sandbox.children import Child
-from sandbox.world import Manifest
+from sandbox.scenario import Manifest
 
 PODS = 100
 ROUNDS = 3
-PATIENCE = 60.0
-"""Seconds that the cluster has to come up, and a node's pods to run."""
+START_TIMEOUT = 60.0
+"""Seconds within which the cluster must start and the pods of a node must run."""
 
 SPACE = "/api/v1/namespaces/default/pods"
 
 
 @dataclass(frozen=True)
 class Drained:
-    """Seconds from the start to the last eviction request and to the end; calls of the API; seconds
-    of this process's CPU, which says nothing of ways that are processes of their own."""
+    """The result of one drain: seconds from the start to the last eviction request and to the end,
+    calls of the API, and CPU seconds of this process (not of child processes)."""
 
     last_request: float
     end: float
@@ -53,7 +53,7 @@ class Drained:
 
 
 class Probe:
-    """A cluster that runs, by its API and its control API."""
+    """A running cluster with its API and its control API."""
 
     def __init__(self, ready: Any, folder: Path, control_token: str) -> None:
         self.url: str = ready["url"]
@@ -75,15 +75,15 @@ class Probe:
         self.kubeconfig.write_text(json.dumps(content))
 
     def control(self, path: str, body: Manifest | None = None) -> Any:
-        """Ask the control API."""
+        """Call the control API."""
         return self._send(f"{self._control}{path}", body, self._control_token)
 
     def api(self, path: str, body: Manifest | None = None) -> Any:
-        """Ask the API server, as its admin."""
+        """Call the API server as its admin."""
         return self._send(f"{self.url}{path}", body, self.token)
 
     def calls(self) -> int:
-        """Count the calls of the API so far."""
+        """Return the number of calls of the API so far."""
         calls: dict[str, dict[str, int]] = self.control("/_sandbox/status")["calls"]
         return Counter({user: sum(by.values()) for user, by in calls.items()}).total()
 
@@ -107,11 +107,12 @@ class Probe:
         return name
 
     def last_request(self, node: str, since: float) -> float:
-        """Return when the last pod of a node was asked to go, in seconds after a moment."""
+        """Return when the termination of the last pod of a node was requested, in seconds after a
+        time."""
         entries = self.control("/_sandbox/journal")["entries"]
-        asked = [e["at"] for e in entries if e["kind"] == "pod-deletion" and e["node"] == node]
-        assert len(asked) == PODS, f"{len(asked)} of {PODS} pods were asked to go"
-        return float(max(asked)) - since
+        requested = [e["at"] for e in entries if e["kind"] == "pod-deletion" and e["node"] == node]
+        assert len(requested) == PODS, f"{len(requested)} of {PODS} pods got a termination request"
+        return float(max(requested)) - since
 
     def _running(self, node: str) -> int:
         pods = self.api(f"{SPACE}?fieldSelector=spec.nodeName%3D{node}")["items"]
@@ -127,7 +128,7 @@ class Probe:
 
 
 def _check(since: float) -> None:
-    if time.monotonic() - since > PATIENCE:
+    if time.monotonic() - since > START_TIMEOUT:
         raise TimeoutError("the sandbox's cluster did not come up")
     time.sleep(0.1)
 
@@ -139,8 +140,8 @@ def _pod(name: str, node: str) -> Manifest:
 
 
 def by_engine(probe: Probe, node: str) -> Callable[[], None]:
-    """Drain as a warm `retire_node` does, cordon and load balancers included. It knows the cluster
-    already, as the bare client does; neither is connected yet."""
+    """Drain as a warm `retire_node` does, with cordon and load balancers. Like the bare client, it
+    has read the cluster already and has no open connection."""
     cluster = kubeconfig_cluster(probe.kubeconfig)
     clock = SystemClock()
 
@@ -148,7 +149,7 @@ def by_engine(probe: Probe, node: str) -> Callable[[], None]:
         now = clock.now()
         terms = Terms(now + timedelta(seconds=115), OnBlocked.DELETE)
         cluster.cordon(node, None)
-        drain = DrainExecutor(cluster, clock).work(node, Drain(), terms, now + timedelta(minutes=1))
+        drain = DrainExecutor(cluster, clock).run(node, Drain(), terms, now + timedelta(minutes=1))
         assert drain.drained, drain
         cluster.close()
 
@@ -156,19 +157,19 @@ def by_engine(probe: Probe, node: str) -> Callable[[], None]:
 
 
 def by_command(probe: Probe, node: str) -> Callable[[], None]:
-    """Drain by `leeway drain`, a process of its own."""
+    """Drain with `leeway drain`, in its own process."""
     leeway = [sys.executable, "-m", "cli", "drain", node, "--force"]
     return partial(_run, [*leeway, "--kubeconfig", str(probe.kubeconfig)])
 
 
 def by_kubectl(probe: Probe, node: str) -> Callable[[], None]:
-    """Drain by `kubectl drain`, a process of its own."""
+    """Drain with `kubectl drain`, in its own process."""
     kubectl = ["kubectl", "--kubeconfig", str(probe.kubeconfig)]
     return partial(_run, [*kubectl, "drain", node, "--force"])
 
 
 def by_bare_client(probe: Probe, node: str) -> Callable[[], None]:
-    """List, evict everything at once, and watch until all is gone: the least there is to do."""
+    """List the pods, evict all at once, and watch until all are gone: the minimum of a drain."""
     return lambda: asyncio.run(_evict_all(probe, node))
 
 
@@ -207,7 +208,7 @@ def _run(command: list[str]) -> None:
 
 
 type Way = Callable[[Probe, str], Callable[[], None]]
-"""Readies what drains a node, before the clock runs."""
+"""Prepares a way to drain a node, before the measurement starts."""
 
 WAYS: dict[str, Way] = {
     "bare client": by_bare_client,
@@ -227,7 +228,7 @@ def _measure(probe: Probe, way: Way, number: int) -> Drained:
 
 
 def main() -> None:
-    """Drain one full node after the other, each way in turn, and print the median of each."""
+    """Drain full nodes, each way in turn, and print the median of each."""
     table = Table(title=f"One node of {PODS} pods with a grace of 1 s, median of {ROUNDS}")
     for title in ("", "last eviction request", "drained", "API calls", "least CPU"):
         table.add_column(title, justify="right" if title else "left")
@@ -239,7 +240,7 @@ def main() -> None:
         arguments = ["--certificate", folder, "--control-token", str(file)]
         child = Child.start("sandbox.kubernetes", arguments, Path(folder) / "log")
         try:
-            probe = Probe(child.ready(PATIENCE), Path(folder), token)
+            probe = Probe(child.ready(START_TIMEOUT), Path(folder), token)
             for turn in range(ROUNDS * len(ways)):
                 name = list(ways)[turn % len(ways)]
                 found[name].append(_measure(probe, ways[name], turn + 1))

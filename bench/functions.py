@@ -1,4 +1,4 @@
-"""What each function costs to start: import time, CPU of its initialisation, and peak memory."""
+"""Measures the start of each function: import time, CPU of the initialisation, peak memory."""
 
 import os
 import statistics
@@ -26,20 +26,20 @@ from pathlib import Path
 cpu = time.process_time()
 import handler
 cpu = time.process_time() - cpu
-# Not by getrusage, which starts from the size of the process that started this one.
+# Not getrusage, which includes the memory of the parent process.
 (peak,) = (l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmHWM"))
 print(cpu, int(peak.split()[1]) / 1024)
 """
 
 
 def probe(function: FunctionResource, in_lambda: bool) -> list[float]:
-    """Start a function with the built layer in a fresh interpreter; seconds of CPU, peak MB. Where
-    it is in Lambda, it builds its clients then (`leeway.wiring.clients.prepare`)."""
+    """Start a function with the built layer in a fresh interpreter. Returns CPU seconds and peak
+    MB. With `in_lambda`, it builds its clients at the start (`leeway.wiring.clients.prepare`)."""
     environment = {
         **function.environment,
         "PATH": os.environ["PATH"],
         "PYTHONPATH": f"{function.code}:{LAYER}",
-        # Lambda mounts the layer read-only: what the build did not compile is compiled each time.
+        # Lambda mounts the layer read-only: a file without bytecode is compiled at each start.
         "PYTHONDONTWRITEBYTECODE": "1",
         "AWS_REGION": "us-east-1",
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -58,9 +58,9 @@ def probe(function: FunctionResource, in_lambda: bool) -> list[float]:
 
 
 def main() -> None:
-    """Print the table; the layer must have been built, as `make bench` does."""
+    """Print the table. The layer must have been built (`make bench` builds it)."""
     if not LAYER.exists():
-        sys.exit(f"bench: {LAYER.relative_to(ROOT)} is missing: `make build` makes it")
+        sys.exit(f"bench: {LAYER.relative_to(ROOT)} is missing; run `make build`")
     table = Table(title=f"Cold start: CPU, the least of {RUNS} fresh interpreters")
     for column in ("function", "import", "with clients", "peak"):
         table.add_column(column, justify="right")
@@ -70,13 +70,13 @@ def main() -> None:
         table.add_row(function.code.name, *_figures(function))
     console = Console()
     console.print(table)
-    console.print("with clients: until all that is built while Lambda initialises it is built")
-    console.print("at … MB: the same, were it done on that size's share of a vCPU")
+    console.print("with clients: the whole initialisation in Lambda")
+    console.print("at … MB: the same, with the share of a vCPU of this memory size")
 
 
 def _figures(function: FunctionResource) -> list[str]:
-    """Measure, taking turns. The least is what the function needs; the rest are this machine's
-    other work."""
+    """Measure alternately and return the minimum, which other processes of the machine affect
+    least."""
     bare, whole = [], []
     for _ in range(RUNS):
         bare.append(probe(function, in_lambda=False)[0])

@@ -1,4 +1,4 @@
-"""What one tick of keep_headroom takes: 200 manifests in 20 clusters, and the calls it makes."""
+"""Measures one run of keep_headroom: its duration and calls with 200 manifests in 20 clusters."""
 
 import time
 from collections.abc import Sequence
@@ -25,30 +25,31 @@ from leeway.manifests.headroom_source import HeadroomSource
 from leeway.manifests.interpreting import Written
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
+from leeway.reasons import Reason
 from rich.console import Console
 from rich.table import Table
 
 from bench.statistics import percentile
 from sandbox.access import new_token
 from sandbox.children import Child
-from sandbox.furnishing import kubeconfig
-from sandbox.world import deployment, pod_spec
+from sandbox.provisioning import kubeconfig
+from sandbox.scenario import deployment, pod_spec
 
 CLUSTERS = 20
 BUFFERS, TARGETS = 5, 5
 """Manifests of each kind in each cluster."""
 
 QUIET_TICKS = 5
-PATIENCE = 120.0
+START_TIMEOUT = 120.0
 STATE = "headroom"
 
 ALWAYS = {"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *"}
-"""A window that never closes."""
+"""A window that is always open."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One tick: its seconds, and the calls that it made of each API."""
+    """The duration of one run in seconds, and its calls of each API."""
 
     seconds: float
     kubernetes: int
@@ -57,8 +58,8 @@ class Measured:
 
 
 class Bench:
-    """Clusters and a table that live, and the use case over them; one that starts anew each tick
-    would read as a cold function does."""
+    """The clusters, the table and the use case. Each run builds the use case again, so that it
+    reads everything as a cold function does."""
 
     def __init__(self, table: str, dynamodb: Any, connections: dict[str, Connection]) -> None:
         self.calls = {"kubernetes": 0, "dynamodb": 0}
@@ -76,15 +77,15 @@ class Bench:
     def _count_dynamodb(self, **_: object) -> None:
         self.calls["dynamodb"] += 1
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        """Refuse to measure what is not right."""
-        raise AssertionError(f"{cluster}: {manifest}: {problem}")
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        """Fail: a problem makes the measurement invalid."""
+        raise AssertionError(f"{cluster}: {manifest}: {reason}")
 
-    def headroom_kept(self, report: HeadroomReport) -> None:
-        """Take the news of a cluster, and tell nobody."""
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
+        """Ignore the report of a cluster."""
 
     def tick(self) -> Measured:
-        """Run one tick as a function that has just started to: nothing is cached."""
+        """Run once without caches, as a function that has just started."""
         manifests = DynamoManifests(lambda: self._dynamodb, self._table)
         keeper = KeepHeadroom(
             manifests=HeadroomSource(Configuration(manifests, self._at, self)),
@@ -95,7 +96,7 @@ class Bench:
         )
         before = dict(self.calls)
         began = time.perf_counter()
-        reports = keeper.tick(self._connections)
+        reports = keeper.run(self._connections)
         return Measured(
             time.perf_counter() - began,
             self.calls["kubernetes"] - before["kubernetes"],
@@ -105,13 +106,13 @@ class Bench:
 
 
 def main() -> None:
-    """Start the clusters and the table, write the manifests, tick, and print the table."""
+    """Start the clusters and the table, write the manifests, run, and print the table."""
     with TemporaryDirectory() as folder, ExitStack() as stack:
         bench = _start(Path(folder), stack)
         first = bench.tick()
         quiet = [bench.tick() for _ in range(QUIET_TICKS)]
     count = CLUSTERS * (BUFFERS + TARGETS)
-    table = Table(title=f"A tick of keep_headroom: {count} manifests, {CLUSTERS} clusters")
+    table = Table(title=f"A run of keep_headroom: {count} manifests, {CLUSTERS} clusters")
     for title in ("tick", "seconds", "Kubernetes calls a manifest", "DynamoDB calls a cluster"):
         table.add_column(title, justify="left" if title == "tick" else "right")
     table.add_row("the first: all is made", *_figures([first], count))
@@ -142,10 +143,10 @@ def _start(folder: Path, stack: ExitStack) -> Bench:
         arguments = ["--certificate", str(folder / name), "--cluster-name", name, *control]
         children[name] = Child.start("sandbox.kubernetes", arguments, folder / f"{name}.log")
         stack.callback(children[name].stop)
-    dynamodb = _table(str(aws.ready(PATIENCE)["url"]))
+    dynamodb = _table(str(aws.ready(START_TIMEOUT)["url"]))
     connections = {}
     for name, child in children.items():
-        ready = child.ready(PATIENCE)
+        ready = child.ready(START_TIMEOUT)
         config = folder / f"{name}.yaml"
         config.write_text(
             yaml.safe_dump(kubeconfig(name, ready["url"], ready["ca"], ready["token"]))
@@ -162,7 +163,7 @@ def _table(url: str) -> Any:
         endpoint_url=url,
         region_name="us-east-1",
         aws_access_key_id="bench",
-        aws_secret_access_key="bench",  # noqa: S106 (the sandbox takes any)
+        aws_secret_access_key="bench",  # noqa: S106 (the sandbox accepts any)
     )
     keys = (("pk", "HASH"), ("sk", "RANGE"))
     client.create_table(
@@ -175,7 +176,7 @@ def _table(url: str) -> Any:
 
 
 def _furnish(connection: Connection) -> None:
-    """Leeway's namespace, and users' Deployments, which the ScaledObjects scale."""
+    """Create Leeway's namespace and the Deployments that the ScaledObjects scale."""
     namespace = {"metadata": {"name": NAMESPACE}}
     connection.plain.request("POST", "/api/v1/namespaces", json=namespace).raise_for_status()
     for number in range(TARGETS):
@@ -196,7 +197,7 @@ def _write(dynamodb: Any, cluster: str) -> None:
 
 @cache
 def _manifests() -> tuple[Written, ...]:
-    """The manifests of one cluster."""
+    """Return the manifests of one cluster."""
     documents: list[dict[str, Any]] = []
     for number in range(BUFFERS):
         buffer = {

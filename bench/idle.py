@@ -1,4 +1,4 @@
-"""What a stack costs in a month in which nothing happens: arithmetic with list prices.
+"""Computes the price of a stack in a month without notices, with list prices.
 
 List prices of us-east-1 as of 2026, in USD, without any free tier; those of Lambda, DynamoDB and
 logs are in `bench.costs`, the others here:
@@ -14,7 +14,7 @@ from pathlib import Path
 from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.reconciliation.reconcile import ClusterReport
+from leeway.reconciliation.report import ClusterReport
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from rich.console import Console
 from rich.table import Table
@@ -30,20 +30,21 @@ MINUTES = 730 * 60
 EVERY_MINUTE, SURVEYS = 2, 4 * 365 // 12
 MEMORY_GB = 0.5
 READS = 20
-"""Of the table, a cluster and a minute: some 15 queries, and its index of fifty instances."""
+"""Read units of the table per cluster and minute: about 15 queries, and the index of fifty
+instances."""
 
 PLATFORM_BYTES = 400
-"""That Lambda writes of an invocation: START, END and REPORT."""
+"""Bytes that Lambda logs per invocation: START, END and REPORT."""
 
 SECONDS = {1: 0.5, 10: 1.0, 40: 3.0}
-"""By the number of clusters, what a run is taken to last; each second costs $0.58 a month."""
+"""The assumed duration of a run by number of clusters; each second costs $0.58 a month."""
 
 TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 
 
 @dataclass(frozen=True)
 class Month:
-    """USD of a month, by what they are for."""
+    """USD per month, by item."""
 
     functions: float
     table: float
@@ -54,22 +55,22 @@ class Month:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum of all items."""
         total: float = sum(astuple(self))
         return total
 
 
 def month(clusters: int, seconds: float) -> Month:
-    """What a month costs with so many clusters, of fifty instances each and without headroom, when
-    a run of each function that runs by the minute takes so many seconds."""
-    said, metrics = _quiet_minute(clusters)
+    """Return the price of a month for a number of clusters with fifty instances each and without
+    headroom. `seconds` is the duration of a run of each function that runs every minute."""
+    logged, metrics = _quiet_minute(clusters)
     runs = EVERY_MINUTE * MINUTES
     spent = dollars(
         Usage(
             invocations=runs + SURVEYS,
             gb_seconds=runs * seconds * MEMORY_GB,
             table_reads=READS * MINUTES * clusters,
-            log_bytes=MINUTES * said + runs * PLATFORM_BYTES,
+            log_bytes=MINUTES * logged + runs * PLATFORM_BYTES,
         )
     )
     return Month(
@@ -83,7 +84,8 @@ def month(clusters: int, seconds: float) -> Month:
 
 
 def _quiet_minute(clusters: int) -> tuple[int, int]:
-    """The bytes that a minute logs in which nothing happens, and how many metrics it has."""
+    """Return the bytes that the functions log in a minute without notices, and the number of
+    metrics."""
     names = [f"production-{number}" for number in range(clusters)]
     with redirect_stdout(StringIO()) as out:
         written_by = (
@@ -91,16 +93,16 @@ def _quiet_minute(clusters: int) -> tuple[int, int]:
             Metrics(namespace="Leeway", service="reconcile"),
         )
         ReconciliationTelemetry(*written_by).reconciled(
-            [ClusterReport(name, instances=50) for name in names], of_all=True
+            [ClusterReport(name, instances=50) for name in names], all_clusters=True
         )
         for name in names:
-            HeadroomTelemetry(*written_by).headroom_kept(HeadroomReport(name))
+            HeadroomTelemetry(*written_by).headroom_reconciled(HeadroomReport(name))
     lines = out.getvalue()
     return len(lines), lines.count('"Unit"')
 
 
 def _watched() -> int:
-    """The metrics that the template's alarms watch: each is paid for."""
+    """Return the metrics of the template's alarms; each has a price."""
     resources = yaml_parse(TEMPLATE.read_text())["Resources"].values()
     alarms = [r["Properties"] for r in resources if r["Type"] == "AWS::CloudWatch::Alarm"]
     return sum(
@@ -118,5 +120,5 @@ def main() -> None:
         table.add_column(f"{size} (runs of {seconds} s)", justify="right")
     for name in [field.name for field in fields(Month)]:
         table.add_row(name, *(f"{getattr(one, name):.2f}" for one in months.values()))
-    table.add_row("in all", *(f"{one.total:.2f}" for one in months.values()))
+    table.add_row("total", *(f"{one.total:.2f}" for one in months.values()))
     Console().print(table)

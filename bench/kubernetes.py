@@ -1,4 +1,4 @@
-"""What the sandbox's cluster takes: to come up with ten thousand pods, to list, to evict."""
+"""Measures the sandbox's cluster with ten thousand pods: its start, lists and evictions."""
 
 import asyncio
 import ssl
@@ -16,15 +16,15 @@ from rich.table import Table
 from bench.statistics import percentile
 from sandbox.access import bearer, new_token
 from sandbox.children import Child
-from sandbox.world import Manifest, budget, deployment, namespace, pod_spec
+from sandbox.scenario import Manifest, budget, deployment, namespace, pod_spec
 
 NODES = 1_000
 PODS = 10_000
 DEPLOYMENTS = 20
 EVICTIONS = 3_000
 CLIENTS = 32
-PATIENCE = 180.0
-"""Seconds that the cluster has to come up."""
+START_TIMEOUT = 180.0
+"""Seconds within which the cluster must start."""
 
 SPACE = "bench"
 PATHS = {
@@ -36,7 +36,8 @@ PATHS = {
 
 @dataclass(frozen=True)
 class Evicted:
-    """How long a run of evictions took, each request's seconds, and how many were granted."""
+    """The duration of a run of evictions, the seconds of each request, and the number of granted
+    ones."""
 
     seconds: float
     each: list[float]
@@ -45,7 +46,7 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Probe:
-    """A cluster that runs, its API by an admin's session, and its control API."""
+    """A running cluster, its API with an admin's session, and its control API."""
 
     api: aiohttp.ClientSession
     control: aiohttp.ClientSession
@@ -54,11 +55,13 @@ class Probe:
         """Start all instances and wait until their nodes are Ready."""
         for number in range(NODES):
             await _post(self.control, "/_sandbox/instances", _instance(number))
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + START_TIMEOUT
         ready = since = 0
         while ready < NODES:
             if time.monotonic() > until:
-                raise TimeoutError(f"{ready} of {NODES} nodes are Ready after {PATIENCE:.0f} s")
+                raise TimeoutError(
+                    f"{ready} of {NODES} nodes are Ready after {START_TIMEOUT:.0f} s"
+                )
             await asyncio.sleep(0.1)
             found = await _get(self.control, f"/_sandbox/journal?since={since}")
             since = found["next"]
@@ -68,16 +71,16 @@ class Probe:
         """Create the workloads and wait until all their pods run."""
         for manifest in _workloads():
             await _post(self.api, PATHS[manifest["kind"]], manifest)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + START_TIMEOUT
         running = 0
         while running < PODS:
             if time.monotonic() > until:
-                raise TimeoutError(f"{running} of {PODS} pods run after {PATIENCE:.0f} s")
+                raise TimeoutError(f"{running} of {PODS} pods run after {START_TIMEOUT:.0f} s")
             await asyncio.sleep(0.1)
             running = (await _get(self.control, "/_sandbox/status"))["running"]
 
     async def list_pods(self) -> list[float]:
-        """List every node's pods, one node after the other; the seconds of each request."""
+        """List the pods of every node, one after the other. Returns the seconds of each request."""
         found = []
         for number in range(NODES):
             selector = {"fieldSelector": f"spec.nodeName={_name(number)}", "limit": "500"}
@@ -89,10 +92,10 @@ class Probe:
         return found
 
     async def evict(self) -> Evicted:
-        """Evict pods of all deployments in turn, by so many clients at once."""
+        """Evict pods of all deployments with a number of concurrent clients."""
         listed = await _get(self.api, f"/api/v1/namespaces/{SPACE}/pods")
         names = [pod["metadata"]["name"] for pod in listed["items"]]
-        # Names come sorted, and with them the deployments: a stride takes some of each.
+        # Names are sorted by deployment, so a stride selects pods of each one.
         chosen = iter(names[:: PODS // EVICTIONS][:EVICTIONS])
         each: list[float] = []
         statuses: list[int] = []
@@ -112,7 +115,8 @@ class Probe:
 
 
 def _workloads() -> Iterator[Manifest]:
-    """Deployments, each under a budget that is reckoned with every eviction and denies none."""
+    """Return Deployments, each with a budget that is evaluated at every eviction and blocks
+    none."""
     yield namespace(SPACE)
     for number in range(DEPLOYMENTS):
         name = f"web-{number:02}"
@@ -146,7 +150,7 @@ async def _post(session: aiohttp.ClientSession, path: str, body: Manifest) -> No
 
 
 def _peak_mb(process: int) -> float | None:
-    """The most memory that a process has held, in MB; None where the kernel does not tell."""
+    """Return the peak memory of a process in MB; None if the kernel does not report it."""
     status = Path("/proc") / str(process) / "status"
     if not status.exists():
         return None
@@ -163,7 +167,7 @@ def main() -> None:
         arguments = ["--certificate", folder, "--control-token", str(token)]
         child = Child.start("sandbox.kubernetes", arguments, Path(folder) / "log")
         try:
-            ready = child.ready(PATIENCE)
+            ready = child.ready(START_TIMEOUT)
             serves = time.perf_counter() - began
             rows = asyncio.run(_measure(ready, began, headers))
             peak = _peak_mb(child.process.pid)
@@ -180,7 +184,7 @@ def main() -> None:
 
 
 async def _measure(ready: Any, began: float, headers: dict[str, str]) -> list[tuple[str, str]]:
-    """Take the cluster through it all; `began` is when its process was started."""
+    """Run all measurements on the cluster; `began` is the start of its process."""
     trust = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=ready["ca"]), limit=CLIENTS)
     admin = {"Authorization": f"Bearer {ready['token']}"}
     async with (

@@ -1,4 +1,4 @@
-"""Measures packing: pods per second, peak memory, and what the plan costs beside the bound."""
+"""Measures packing: pods per second, peak memory, and the price of the plan against the bound."""
 
 import json
 import subprocess
@@ -21,13 +21,13 @@ from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
 
 COUNTS = (1, 10, 50, 100, 200, 500, 1_000, 5_000, 10_000, 20_000)
 KARPENTER = {50: 0.17, 100: 0.38}
-"""Seconds of one processor in which Karpenter's scheduler plans so many of the diverse pods on its
-400 fake instance types. Source: its own benchmark, `scheduling_benchmark_test.go`, run once beside
-Leeway."""
+"""CPU seconds in which Karpenter's scheduler plans this number of diverse pods on its 400 fake
+instance types. Source: its own benchmark, `scheduling_benchmark_test.go`, run once on the same
+machine as Leeway."""
 
 WORKLOADS = {"unconstrained": generic_pods, "diverse": diverse_pods}
 CHECKED = 1_000
-"""Up to so many pods the plan is checked pod by pod, which takes the square of their number."""
+"""Up to this number of pods the plan is checked pod by pod, in quadratic time."""
 
 RUNS = 3
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _apart(catalog: str, workload: str, count: int) -> dict[str, Any]:
-    """Measure in a process of its own, so that its memory is its own."""
+    """Measure in a child process, so that its memory is measured alone."""
     command = [sys.executable, "-m", "bench.packing", catalog, workload, str(count)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -62,21 +62,21 @@ def _line(found: dict[str, Any], karpenter: float | None) -> str:
         f" {found['memory']:4,.0f} MB"
         f" {found['nodes']:6,} {found['price']:9,.2f} {found['bound']:6,.0f} {found['ratio']:8.4f}"
         f"{'' if found['sound'] else '  WRONG'}"
-        f"{f'  ({found["unplaced"]} without a place)' if found['unplaced'] else ''}"
+        f"{f'  ({found["unplaced"]} not placed)' if found['unplaced'] else ''}"
         f"{f'  (Karpenter: {1000 * karpenter:,.0f} ms)' if karpenter else ''}\n"
     )
 
 
 def measure(supply: Supply, pods: Sequence[Pod]) -> dict[str, Any]:
-    """Pack some times on one processor; the fastest counts, as `timeit` has it."""
-    pack(pods[:100], supply)  # the arrays of the catalog, which a warm function has
+    """Pack several times on one processor and return the fastest, as `timeit` does."""
+    pack(pods[:100], supply)  # builds the arrays of the catalog, which a warm function has already
     seconds = []
     for _ in range(RUNS):
         started = time.process_time()
         plan = pack(pods, supply)
         seconds.append(time.process_time() - started)
     memory = getrusage(RUSAGE_SELF).ru_maxrss / 1024
-    # A pod of a small batch may have to be near pods that the batch does not have.
+    # A pod of a small batch may require affinity to pods outside of the batch.
     unplaced = {each.pod for each in plan.unschedulable}
     bound = covering_bound([pod for pod in pods if pod.name not in unplaced], supply)
     wrong = violations(plan, pods, supply.pools) if len(pods) <= CHECKED else []
@@ -99,7 +99,7 @@ def _synthetic() -> Supply:
 
 
 def _real(*requirements: Requirement) -> Supply:
-    from cli.catalogs import sandbox_catalog
+    from cli.selection.catalogs import sandbox_catalog
 
     on_demand = Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])
     pool = NodePool("default", Requirements([on_demand, *requirements]))

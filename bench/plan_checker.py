@@ -1,8 +1,8 @@
-"""Checks a plan pod by pod, slowly and by the book: it shares no code with packing's decisions.
+"""Checks a plan pod by pod. It shares no code with the decisions of packing.
 
-Every rule is checked on the plan as a whole, so that it holds in whatever order pods come. Spreads
-and affinities that do not hold so have to hold in some order: each pod is admitted by those that
-are bound before it, on nodes that are there before new ones come.
+It checks every rule on the whole plan, which holds in any order of pods. Spreads and affinities
+that fail this check must hold in at least one order: each pod is admitted by the pods that are
+bound before it, on existing nodes before new ones.
 """
 
 from collections import Counter
@@ -19,12 +19,12 @@ from leeway.selection.resources import Resources
 from bench import scheduler_simulation
 
 NEW = "new-"
-"""What the names of new nodes begin with."""
+"""The prefix of the names of new nodes."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """A node, new or not, with the pods that are new on it and those that were there."""
+    """A node with its new pods and the pods that it had."""
 
     name: str
     labels: Mapping[str, str]
@@ -35,7 +35,7 @@ class Host:
 
     @property
     def all(self) -> Iterator[PodSpec]:
-        """All its pods."""
+        """All pods of the node."""
         yield from self.old
         yield from (pod.spec for pod in self.new)
 
@@ -47,7 +47,7 @@ def violations(
     nodes: Sequence[ExistingNode] = (),
     daemons: Sequence[PodSpec] = (),
 ) -> list[str]:
-    """Return a line for everything that is wrong with a plan; none for a right one."""
+    """Return a line for every fault of a plan, none for a correct plan."""
     by_name = {pod.name: pod for pod in pods}
     hosts = [*_new_hosts(plan, by_name, daemons), *_old_hosts(plan, by_name, nodes)]
     found = [*_accounted(plan, pods), *_within_limits(plan, pools, nodes)]
@@ -107,12 +107,12 @@ def _old_hosts(
 
 
 def _accounted(plan: Plan, pods: Sequence[Pod]) -> Iterator[str]:
-    told = Counter(name for node in plan.launches for name in node.pods)
-    told.update(name for placement in plan.existing for name in placement.pods)
-    told.update(miss.pod for miss in plan.unschedulable)
-    for name in told.keys() | {pod.name for pod in pods}:
-        if told[name] != 1:
-            yield f"{name} is told of {told[name]} times"
+    listed = Counter(name for node in plan.launches for name in node.pods)
+    listed.update(name for placement in plan.existing for name in placement.pods)
+    listed.update(miss.pod for miss in plan.unschedulable)
+    for name in listed.keys() | {pod.name for pod in pods}:
+        if listed[name] != 1:
+            yield f"{name} is listed {listed[name]} times"
 
 
 def _within_limits(
@@ -130,19 +130,19 @@ def _within_limits(
 def _fits(host: Host) -> Iterator[str]:
     if not host.new:
         return
-    asked = Resources()
+    requested = Resources()
     for spec in host.all:
-        asked = asked + spec.requests
-    for name, amount in asked.items():
+        requested = requested + spec.requests
+    for name, amount in requested.items():
         if amount > host.allocatable.of(name):
-            yield f"{host.name}: {amount} {name} asked, {host.allocatable.of(name)} there"
+            yield f"{host.name}: {amount} {name} requested, {host.allocatable.of(name)} allocatable"
 
 
 def _admitted(pod: Pod, host: Host) -> Iterator[str]:
     for taint in _repelled(pod.spec, host):
         yield f"{pod.name} does not tolerate {taint} of {host.name}"
     if pod.spec.terms and not any(map(_met_on(host), pod.spec.terms)):
-        yield f"{pod.name} meets no term on {host.name}"
+        yield f"{pod.name} matches no affinity term on {host.name}"
 
 
 def _repelled(spec: PodSpec, host: Host) -> Iterator[Taint]:
@@ -158,8 +158,9 @@ def _met_on(host: Host) -> Callable[[Requirements], bool]:
 
 
 def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
-    """Pods that are never near whom they have to be near, if the scheduler is as unlucky as may be:
-    it binds everybody else first, and one may be the first of its like only where none is bound."""
+    """Yield the pods whose affinity is not satisfied in the worst order: all other pods are bound
+    first. A pod may be the first that matches its own term only if no other matching pod is
+    bound."""
     bound = [list(host.old) for host in hosts]
     waiting = [(pod, i) for i, host in enumerate(hosts) for pod in host.new]
 
@@ -195,21 +196,21 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
         names = {pod.name for pod, _ in going}
         waiting = [(pod, at) for pod, at in waiting if pod.name not in names]
     for pod, at in waiting:
-        yield f"{pod.name} on {hosts[at].name} is near no pod that it has to be near"
+        yield f"{pod.name} on {hosts[at].name} has no pod of its affinity in its domain"
 
 
 def _apart(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
     for term in pod.spec.apart:
         others = _count(term, host, hosts) - term.selects(pod.spec)
         if others:
-            yield f"{pod.name} on {host.name} is to be apart from {others} pods"
+            yield f"{pod.name} on {host.name} violates its anti-affinity to {others} pods"
     for other in hosts:
         for neighbour in other.old:
             for term in neighbour.apart:
                 domain = host.labels.get(term.topology)
                 near = domain is not None and domain == other.labels.get(term.topology)
                 if near and term.selects(pod.spec):
-                    yield f"{pod.name} on {host.name}: a pod there keeps apart from it"
+                    yield f"{pod.name} on {host.name}: the anti-affinity of another pod excludes it"
 
 
 def _uneven(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
@@ -227,7 +228,7 @@ def _skewed(spread: Spread, pod: Pod, host: Host, hosts: Sequence[Host]) -> Iter
 
 
 def _count(term: PodTerm, host: Host, hosts: Sequence[Host]) -> int:
-    """The pods that a term selects in the domain of a host."""
+    """Return the pods that a term selects in the domain of a host."""
     domain = host.labels.get(term.topology)
     return sum(
         term.selects(spec)
@@ -238,8 +239,8 @@ def _count(term: PodTerm, host: Host, hosts: Sequence[Host]) -> int:
 
 
 def _counts_in(spread: Spread, spec: PodSpec, host: Host) -> bool:
-    """Whether a host's pods count in a spread: by the node's labels and by its taints, each only
-    where the spread says so."""
+    """Return whether the pods of a host count in a spread, by the node's labels and taints as far
+    as the spread uses them."""
     terms = spec.own_terms
     if spread.heeds_affinity and terms and not any(map(_met_on(host), terms)):
         return False
@@ -247,7 +248,8 @@ def _counts_in(spread: Spread, spec: PodSpec, host: Host) -> bool:
 
 
 def _least(term: PodTerm, min_domains: int, hosts: Sequence[Host]) -> int:
-    """The fewest in any domain: of zones that have a node; a node without any may always come."""
+    """Return the minimum of all domains: of zones with a node, and 0 for hostnames, because an
+    empty node can always join."""
     if term.topology == HOSTNAME:
         return 0
     domains = {each.labels[term.topology]: each for each in hosts if term.topology in each.labels}
@@ -262,4 +264,4 @@ def _ports(host: Host) -> Iterator[str]:
         for other in seen[:i]:
             clash = one.address == other.address or "" in {one.address, other.address}
             if (one.port, one.protocol) == (other.port, other.protocol) and clash:
-                yield f"{host.name}: port {one.port} is taken twice"
+                yield f"{host.name}: port {one.port} is used twice"

@@ -1,10 +1,10 @@
-"""Simulates kube-scheduler: binds pods one after another by its filters, slowly and by the book.
+"""Simulates kube-scheduler: binds pods one after another with its filters.
 
-It shares no code with packing's decisions. Where pools may launch, a naive autoscaler adds the
-cheapest node that the filters admit a waiting pod to. For it every zone that is offered is a domain
-of spreads, and so is a node that is still to come, as for Karpenter. Sources: kube-scheduler's
-plugins NodeResourcesFit, NodePorts, NodeAffinity, TaintToleration, PodTopologySpread,
-InterPodAffinity; volumes that a node attaches are one of its resources here.
+It shares no code with the decisions of packing. If pools may launch, a simple autoscaler adds the
+cheapest node on which the filters admit a pending pod. Every offered zone is a domain of spreads
+for it, and so is a node that can be launched, as in Karpenter. Sources: the plugins of
+kube-scheduler NodeResourcesFit, NodePorts, NodeAffinity, TaintToleration, PodTopologySpread and
+InterPodAffinity. Volumes that a node attaches are one of its resources here.
 """
 
 import random
@@ -21,7 +21,7 @@ from leeway.selection.resources import Resources
 
 @dataclass
 class Host:
-    """A node with the pods that are bound to it. `launched`: an autoscaler added it."""
+    """A node with its bound pods. `launched`: an autoscaler added it."""
 
     name: str
     labels: Mapping[str, str]
@@ -32,13 +32,13 @@ class Host:
     launched: Candidate | None = None
 
     def bind(self, spec: PodSpec) -> None:
-        """Take a pod."""
+        """Bind a pod."""
         self.pods.append(spec)
         self.free.subtract(spec.requests)
 
     @property
     def load(self) -> float:
-        """The part of cpu and memory that is asked for: kube-scheduler's LeastAllocated."""
+        """Return the requested share of CPU and memory, as in LeastAllocated of kube-scheduler."""
         parts = [
             1 - self.free[name] / whole
             for name, whole in self.allocatable.items()
@@ -49,14 +49,14 @@ class Host:
 
 @dataclass(frozen=True)
 class Bound:
-    """What one order comes to: the node's name for each pod that has one."""
+    """The result of one order: the node of each bound pod."""
 
     nodes: Mapping[str, str]
     launched: tuple[Candidate, ...]
 
     @property
     def on_existing(self) -> int:
-        """The pods on nodes that were there."""
+        """The pods on existing nodes."""
         return sum(not name.startswith("launched-") for name in self.nodes.values())
 
 
@@ -66,9 +66,9 @@ def schedule(
     candidates: Sequence[Candidate] = (),
     seed: int | None = None,
 ) -> Bound:
-    """Bind pods in an order of its own for each seed (None: as they come), higher priorities first.
+    """Bind pods, higher priorities first, in a random order by seed (None: the given order).
 
-    A pod that no node takes waits, and is tried again when others have been bound.
+    A pod that fits nowhere stays pending and is tried again after others are bound.
     """
     dice = random.Random(seed)
     order = list(pods)
@@ -90,7 +90,7 @@ def schedule(
 
 
 def _still_to_come(candidates: Sequence[Candidate]) -> list[Host]:
-    """A node without room for anything of each zone, capacity type, architecture and pool."""
+    """Return one empty node of each zone, capacity type, architecture and pool."""
     found = {
         (
             each.offering.zone,
@@ -110,7 +110,7 @@ def worst(
     candidates: Sequence[Candidate] = (),
     orders: int = 25,
 ) -> int:
-    """The fewest pods that any of so many orders finds a place for."""
+    """Return the lowest number of placed pods of several orders."""
     return min(
         len(schedule(pods, nodes, candidates, seed).nodes) for seed in (None, *range(1, orders))
     )
@@ -119,7 +119,7 @@ def worst(
 def _bind_all(
     waiting: list[Pod], hosts: Sequence[Host], bound: dict[str, str], dice: random.Random
 ) -> list[Pod]:
-    """Bind what can be bound; returns the rest."""
+    """Bind all pods that fit; return the others."""
     while True:
         left = []
         for pod in waiting:
@@ -140,15 +140,15 @@ def bindable(
     launched: Sequence[tuple[Host, Sequence[Pod]]],
     orders: int = 25,
 ) -> list[str]:
-    """Return the pods of a plan that could not be bound where it puts them, in the best of some
-    orders: those of nodes that are there first, while new nodes are still to come."""
+    """Return the pods of a plan that cannot be bound to their planned nodes, in the best of some
+    orders. Existing nodes are used first, while new nodes are not there yet."""
     best: list[str] | None = None
     for seed in range(orders):
         hosts = [replace(host, pods=list(host.pods)) for host, _ in (*existing, *launched)]
         here = [(pod, at) for at, (_, pods) in enumerate(existing) for pod in pods]
         left = _bind_there(here, hosts, hosts[: len(existing)], seed)
         there = [(p, len(existing) + at) for at, (_, pods) in enumerate(launched) for p in pods]
-        # An empty node like each of the new ones may come at any time.
+        # An empty node like each new one can join at any time.
         empty = [
             replace(host, labels={**host.labels, HOSTNAME: f"empty-{host.name}"}, pods=[])
             for host in hosts[len(existing) :]
@@ -169,10 +169,10 @@ type _Planned = tuple[Pod, int]
 def _bind_there(
     waiting: list[_Planned], hosts: Sequence[Host], seen: Sequence[Host], seed: int
 ) -> list[_Planned]:
-    """Bind pods to given hosts where topology lets them; returns the rest.
+    """Bind pods to given hosts if topology permits; return the others.
 
-    Seed 0: those that mind spreads first, the emptiest domains before others; odd seeds: the pod
-    that keeps fewest others from being bound; any other: as the dice fall.
+    Seed 0: pods with spreads first, into the emptiest domains. Odd seeds: the pod that excludes the
+    fewest others first. Other seeds: a random order.
     """
     dice = random.Random(seed)
     while able := _able(waiting, hosts, seen):
@@ -201,7 +201,7 @@ def _able(
 def _harm(
     planned: _Planned, able: Sequence[_Planned], hosts: Sequence[Host], seen: Sequence[Host]
 ) -> int:
-    """How many pods could not be bound any more if this one were."""
+    """Return how many pods could not be bound after this one."""
     pod, at = planned
     hosts[at].pods.append(pod.spec)
     left = len(_able(able, hosts, seen))
@@ -210,7 +210,8 @@ def _harm(
 
 
 def _crowd(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> tuple[bool, int]:
-    """How many pods a pod's spreads find in its domain; those without spreads come last."""
+    """Return how many pods the spreads of a pod find in its domain; pods without spreads come
+    last."""
     crowd = sum(
         sum(
             _shared(spread.pods, host, each) * sum(map(spread.pods.selects, each.pods))
@@ -227,7 +228,7 @@ def _spread_out(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> bool:
 
 
 def _launched(pod: Pod, hosts: Sequence[Host], cheapest: Sequence[Candidate]) -> Host | None:
-    """The cheapest node that would take the pod if it were there."""
+    """Return the cheapest new node that would admit the pod."""
     for candidate in cheapest:
         host = host_of_candidate(candidate, f"launched-{len(hosts)}")
         if not within_limits(candidate, hosts):
@@ -238,7 +239,7 @@ def _launched(pod: Pod, hosts: Sequence[Host], cheapest: Sequence[Candidate]) ->
 
 
 def within_limits(candidate: Candidate, hosts: Sequence[Host]) -> bool:
-    """Whether the candidate's pool may have one more node beside those that were launched."""
+    """Return whether the candidate's pool may launch one more node."""
     own = [h.launched for h in hosts if h.launched and h.launched.pool.name == candidate.pool.name]
     return all(
         sum(1 if name == "nodes" else each.type.capacity.of(name) for each in (*own, candidate))
@@ -248,7 +249,7 @@ def within_limits(candidate: Candidate, hosts: Sequence[Host]) -> bool:
 
 
 def host_of(node: ExistingNode) -> Host:
-    """A node that is there."""
+    """Return the host of an existing node."""
     labels = {HOSTNAME: node.name, **node.labels}
     free = Counter(dict(node.allocatable))
     free.subtract(node.leaving)
@@ -259,7 +260,7 @@ def host_of(node: ExistingNode) -> Host:
 
 
 def host_of_candidate(candidate: Candidate, name: str) -> Host:
-    """A node that an autoscaler would add."""
+    """Return the host of a node that an autoscaler would add."""
     labels = {
         **candidate.type.labels,
         **candidate.pool.labels,
@@ -275,7 +276,7 @@ def host_of_candidate(candidate: Candidate, name: str) -> Host:
 
 
 def admits(host: Host, spec: PodSpec, hosts: Sequence[Host]) -> bool:
-    """Whether kube-scheduler's filters let a pod onto a node."""
+    """Return whether the filters of kube-scheduler admit a pod on a node."""
     return (
         not any(_repelling(spec, host.taints))
         and _selected(spec.terms, spec, host)
@@ -334,7 +335,7 @@ def _near(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> bool:
         return True
     if any(term.topology not in host.labels for term in spec.near):
         return False
-    # Only pods that all of the terms select count for any of them.
+    # Only pods that all terms select count for each of them.
     found = [
         each for each in hosts for pod in each.pods if all(term.selects(pod) for term in spec.near)
     ]

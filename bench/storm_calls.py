@@ -1,7 +1,7 @@
-"""What a storm of twenty Spot interruptions asks of AWS: which function makes which call how often.
+"""Counts the AWS calls of a storm of twenty Spot interruptions, by function.
 
-Unlike `storms`, which times the way to the eviction, this waits until the instances have ended and
-two runs of reconcile have looked: what follows an interruption is paid for as well.
+`storms` measures the time until the evictions. This measurement waits until the instances have
+ended and reconcile has run twice, because the later calls are paid for too.
 """
 
 import time
@@ -15,13 +15,13 @@ from rich.table import Table
 
 from bench.storms import instances_of, run_reconcile, storm, world
 from sandbox.access_entries import access_key
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 
 SIZE = 20
 WARM_UP = 20
 SPARE = 20
-PATIENCE = 180.0
-"""Seconds until the last instance has ended, and until calls have stopped."""
+SETTLE_TIMEOUT = 180.0
+"""Seconds within which the last instance must end and the calls must stop."""
 
 CHECKPOINTS = {"lambda:CheckpointDurableExecution", "lambda:GetDurableExecutionState"}
 READS = {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:BatchGetItem"}
@@ -31,7 +31,7 @@ type Calls = dict[str, Counter[str]]
 
 
 def calls(sandbox: Sandbox) -> Calls:
-    """How often each function has made each call so far."""
+    """Return how often each function has made each call."""
     assert sandbox.deployed is not None
     counted = sandbox.status()["aws"]["calls_by_access_key"]
     return {
@@ -41,13 +41,13 @@ def calls(sandbox: Sandbox) -> Calls:
 
 
 def since(before: Calls, after: Calls) -> Calls:
-    """What was called in between."""
+    """Return the calls between two counts."""
     return {name: counted - before[name] for name, counted in after.items()}
 
 
 def of_a_storm(sandbox: Sandbox, size: int) -> tuple[Calls, Calls]:
-    """Interrupt so many; the calls from the warnings until all is over, and those of the two runs
-    of reconcile that come then."""
+    """Interrupt a number of instances. Returns the calls until all is finished, and those of the
+    next two runs of reconcile."""
     gone = ended(sandbox)
     chosen = [instance for instance in instances_of(sandbox) if instance not in gone][:size]
     before = calls(sandbox)
@@ -62,7 +62,7 @@ def of_a_storm(sandbox: Sandbox, size: int) -> tuple[Calls, Calls]:
 
 
 def ended(sandbox: Sandbox) -> set[str]:
-    """The instances that are terminated."""
+    """Return the terminated instances."""
     return {
         entry["instance"]
         for entry in sandbox.journal()
@@ -71,16 +71,16 @@ def ended(sandbox: Sandbox) -> set[str]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + SETTLE_TIMEOUT
     while not condition():
         assert time.monotonic() < end, "it did not come about in time"
         time.sleep(0.5)
 
 
 def _until_quiet(sandbox: Sandbox) -> None:
-    """Wait until no function has called anything for some seconds."""
+    """Wait until no function has made a call for some seconds."""
     last, unchanged = calls(sandbox), 0
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + SETTLE_TIMEOUT
     while unchanged < 5 and time.monotonic() < end:
         time.sleep(1)
         now = calls(sandbox)
@@ -88,7 +88,7 @@ def _until_quiet(sandbox: Sandbox) -> None:
 
 
 def main() -> None:
-    """Run a storm to warm up and one that is counted, and print its calls for each instance."""
+    """Run a warm-up storm and a measured one, and print the calls for each instance."""
     options = {"aws": ["--schedule-speed", "0"]}
     with TemporaryDirectory() as folder:
         needed = world(WARM_UP + SIZE + SPARE)
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _table(storm_: Calls, ticks: Calls) -> Table:
-    table = Table(title=f"Calls of AWS for each of {SIZE} simultaneous Spot interruptions")
+    table = Table(title=f"AWS calls for each of {SIZE} simultaneous Spot interruptions")
     table.add_column("function")
     table.add_column("call")
     table.add_column("each", justify="right")

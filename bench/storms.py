@@ -1,4 +1,4 @@
-"""How long simultaneous Spot interruptions take, from the notice to the last eviction request."""
+"""Measures simultaneous Spot interruptions from the notice to the last eviction request."""
 
 import json
 import time
@@ -14,37 +14,37 @@ from rich.table import Table
 
 from bench.costs import Usage, dollars
 from bench.statistics import percentile
-from sandbox.up import Sandbox
-from sandbox.world import Group, Manifest, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Manifest, Scenario
 
 SIZES = (1, 10, 100)
 PODS_A_NODE = 3
 WORKERS = 60
-"""Invocations of a function at a time in a storm of over a hundred: more leave no processor to
-anything else, and run into their timeouts."""
+"""Concurrent invocations of a function in a storm of over a hundred. With more, the processors of
+this machine are full and invocations time out."""
 LEAST_COUNTED = 10
-"""Interruptions from which on a bill says something about each."""
-PATIENCE = 150.0
-"""Seconds that a storm may take, and one more for each interruption."""
+"""The number of interruptions from which the bill of one is meaningful."""
+STORM_TIMEOUT = 150.0
+"""Seconds within which a storm must end, plus one for each interruption."""
 WARNED = 120.0
-"""Seconds from a notice until EC2 takes the instance."""
+"""Seconds between a notice and the reclaim by EC2."""
 SETTLE = 8.0
-"""Seconds after a storm, until its successors have joined and its pods run again."""
+"""Seconds after a storm within which the replacements join and the pods run again."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds from the notice to the cordon and to the last first-time eviction request."""
+    """Seconds from the notice to the cordon and to the last first eviction request of a pod."""
 
     to_cordon: float | None
     to_evictions: float | None
 
 
-def world(nodes: int) -> World:
-    """A cluster of two groups, one of them with a terminate hook."""
+def world(nodes: int) -> Scenario:
+    """Return a cluster of two groups, one of them with a terminate hook."""
     half = nodes // 2
     groups = (Group("hooked", half, terminate_hook=True), Group("plain", nodes - half))
-    return World("bench", groups, (_deployment(nodes * PODS_A_NODE),))
+    return Scenario("bench", groups, (_deployment(nodes * PODS_A_NODE),))
 
 
 def _deployment(replicas: int) -> Manifest:
@@ -66,7 +66,7 @@ def _deployment(replicas: int) -> Manifest:
 
 
 def timings(entries: Sequence[Mapping[str, Any]], since: float) -> dict[str, Timing]:
-    """Read from the journals what became of each instance that was noticed after `since`."""
+    """Read from the journals the timings of each instance with a notice after `since`."""
     node_of = {e["instance"]: e["node"] for e in entries if e["kind"] == "node-joined"}
     of_node: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for entry in entries:
@@ -84,20 +84,20 @@ def timings(entries: Sequence[Mapping[str, Any]], since: float) -> dict[str, Tim
 
 def _timing(entries: Sequence[Mapping[str, Any]], start: float) -> Timing:
     cordons = [e["at"] for e in entries if e["kind"] == "node-cordoned"]
-    asked: dict[str, float] = {}
+    requested: dict[str, float] = {}
     for entry in entries:
         if entry["kind"] == "eviction":
-            asked.setdefault(entry["uid"], entry["at"])
+            requested.setdefault(entry["uid"], entry["at"])
     return Timing(
         cordons[0] - start if cordons else None,
-        max(asked.values()) - start if asked else None,
+        max(requested.values()) - start if requested else None,
     )
 
 
 @dataclass(frozen=True)
 class Storm:
-    """One storm: its timings by instance, what it called and used, and the workers it took. `died`
-    is how many pods EC2 took with their nodes, `went` how many ended by themselves."""
+    """One storm: its timings by instance, calls, usage and workers. `died` counts the pods that EC2
+    ended with their nodes, `went` the pods that ended in time."""
 
     timings: Mapping[str, Timing]
     died: int
@@ -109,10 +109,10 @@ class Storm:
 
 
 def storm(sandbox: Sandbox, instances: Sequence[str]) -> Storm:
-    """Interrupt these instances at once, and wait until Leeway has told the end of each."""
+    """Interrupt these instances at once, and wait until Leeway has published the result of each."""
     since, before = time.time(), sandbox.status()["aws"]["calls"]
     sandbox.interrupt(instances)
-    until = time.monotonic() + PATIENCE + len(instances)
+    until = time.monotonic() + STORM_TIMEOUT + len(instances)
     ended: set[str] = set()
     while len(ended) < len(instances) and time.monotonic() < until:
         time.sleep(max(1.0, len(instances) / 200))
@@ -146,7 +146,8 @@ def storm(sandbox: Sandbox, instances: Sequence[str]) -> Storm:
 def usage(
     entries: Sequence[Mapping[str, Any]], calls: Mapping[str, int], memory: Mapping[str, int]
 ) -> Usage:
-    """What AWS would charge for, by the journals, the calls and the functions' memory in MiB."""
+    """Return the usage that AWS would charge, from the journals, the calls and the functions'
+    memory in MiB."""
     invocations = [e for e in entries if e["kind"] == "invocation"]
     ended = [e for e in entries if e["kind"] == "execution-ended"]
     logs = [e for e in entries if e["kind"] == "logs"]
@@ -170,12 +171,12 @@ def _memory(sandbox: Sandbox) -> dict[str, int]:
 
 
 def instances_of(sandbox: Sandbox) -> list[str]:
-    """All instances that have joined so far, in that order."""
+    """Return all instances that have joined, in this order."""
     return [e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined"]
 
 
 def main(size: int | None = None) -> None:
-    """Run storms of the usual sizes after two to warm up, or one warm storm of this size."""
+    """Run storms of the usual sizes after two warm-up storms, or one warm storm of this size."""
     console = Console()
     table = Table(title="Simultaneous Spot interruptions (seconds after the notice)")
     for column in ("interruptions", "workers", "cold", "cordoned in time", "cordon p50", "p99"):
@@ -197,7 +198,7 @@ def main(size: int | None = None) -> None:
 
 
 def _run(plan: Sequence[tuple[str, int]]) -> list[Storm]:
-    # Schedules stand still: what they do by the minute belongs to no storm.
+    # Schedules do not run: their calls every minute belong to no storm.
     options = {"aws": ["--schedule-speed", "0"]}
     if max(size for _, size in plan) > max(SIZES):
         options["lambda"] = ["--concurrency", str(WORKERS)]
@@ -216,7 +217,7 @@ def _run(plan: Sequence[tuple[str, int]]) -> list[Storm]:
 
 
 def run_reconcile(sandbox: Sandbox) -> None:
-    """Let Leeway get to know the instances, as it does by the minute."""
+    """Run reconcile, so that the index has the instances."""
     for schedule in sandbox.schedules():
         if "reconcile" in schedule["name"]:
             since = time.time()
@@ -229,12 +230,12 @@ def run_reconcile(sandbox: Sandbox) -> None:
 
 
 def _bill(name: str, interruptions: int, found: Storm) -> Table:
-    """What one interruption of the storm used, and what a thousand of them cost."""
+    """Return a table of the usage of one interruption, and the price of a thousand."""
     each, costs = found.usage.per(interruptions), dollars(found.usage.per(interruptions))
-    table = Table(title=f"{name} interruptions: each used, and USD for 1,000 of them")
+    table = Table(title=f"{name} interruptions: usage of one, and USD for 1,000")
     for column in ("what", "each", "USD for 1,000"):
         table.add_column(column, justify="left" if column == "what" else "right")
-    table.add_row("API calls but Kubernetes's", f"{found.calls / interruptions:,.1f}", "")
+    table.add_row("AWS API calls", f"{found.calls / interruptions:,.1f}", "")
     for what, used in asdict(each).items():
         table.add_row(what.replace("_", " "), f"{used:,.2f}", f"{1000 * costs[what]:.4f}")
     table.add_row("total", "", f"{1000 * costs['total']:.4f}")

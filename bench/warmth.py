@@ -1,6 +1,7 @@
-"""What headroom is worth: a pod's wait with it and without it, on a sandbox whose group grows.
+"""Measures the wait of a pod with and without headroom, on a sandbox whose group scales out.
 
-From a full cluster to room for a window, to a real pod that takes it, to the room filled again.
+The measurement begins with a full cluster. It waits for the headroom of a window, for a real pod
+that uses it, and for new headroom.
 """
 
 import time
@@ -22,23 +23,23 @@ from lightkube.resources.core_v1 import Pod
 from rich.console import Console
 from rich.table import Table
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World, deployment, pod_spec
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario, deployment, pod_spec
 
 NODES = 4
-"""The group may have twice as many, of which these waits take three."""
+"""The maximum of the group is twice its size; these waits use three nodes of it."""
 
 JOIN = 6
-"""Seconds that a node takes to join here, ± a fifth; on EC2 it is a minute or two."""
+"""Seconds that a node takes to join, ± a fifth; one to two minutes on EC2."""
 
-PATIENCE = 60.0
+WAIT_TIMEOUT = 60.0
 TICK = 5.0
-"""Seconds between ticks of keep_headroom: life is quicker here."""
+"""Seconds between runs of keep_headroom; a minute in a deployment."""
 
-WORLD = World(
+WORLD = Scenario(
     "warm",
     (Group("spot", NODES),),
-    # One to a node, so that there is no room for another.
+    # One pod for each node, so that no other pod fits.
     (deployment("default", "web", NODES, pod_spec(cpu="1500m", grace=1)),),
 )
 PAUSE = {"leeway.sh/headroom": "office-room"}
@@ -46,8 +47,9 @@ PAUSE = {"leeway.sh/headroom": "office-room"}
 
 @dataclass(frozen=True)
 class Waits:
-    """Seconds: of a pod without headroom; by how much the room was ready before its window began
-    (`early`); of a pod with headroom; and until the room that it took was filled again."""
+    """Seconds: the wait of a pod without headroom; how long before the window the headroom was
+    ready (`early`); the wait of a pod with headroom; and the time until the headroom was
+    refilled."""
 
     without: float
     early: float
@@ -57,26 +59,26 @@ class Waits:
 
 @contextmanager
 def growing_sandbox(folder: Path, join: float = JOIN) -> Iterator[Sandbox]:
-    """Run a sandbox whose group grows for pending pods, and whose schedules fire on command."""
+    """Run a sandbox whose group scales out for pending pods and whose schedules run on command."""
     options = {"kubernetes": ["--node-join", str(join)], "aws": ["--schedule-speed", "0"]}
     with Sandbox.start(WORLD, state_dir=folder, grow=True, options=options) as sandbox:
         yield sandbox
 
 
-def rehearse(
+def measure(
     sandbox: Sandbox,
     ahead: timedelta = timedelta(seconds=25),
     lead: timedelta = timedelta(seconds=30),
     *,
     begin: bool = True,
 ) -> Waits:
-    """Measure, from a full cluster on.
+    """Measure, beginning with a full cluster.
 
-    The window starts at the first minute that is so far `ahead`, and its room may be there by the
-    `lead` before it. `begin` waits for that start before the real pod comes.
+    The window starts at the first minute that is at least `ahead` away; its headroom may be ready
+    `lead` before it. `begin` waits for this start before the real pod is created.
 
     Raises:
-        TimeoutError: a pod does not run, or room is not held.
+        TimeoutError: a pod does not run, or headroom is not ready.
     """
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         stage = _Stage(sandbox, kube)
@@ -94,7 +96,7 @@ def rehearse(
 
 
 class _Stage:
-    """The sandbox as the rehearsal uses it."""
+    """The sandbox with the operations of this measurement."""
 
     def __init__(self, sandbox: Sandbox, kube: Client) -> None:
         self._sandbox = sandbox
@@ -104,7 +106,7 @@ class _Stage:
         ]
 
     def run(self, name: str) -> float:
-        """Run one more pod as large as a node; the seconds until it runs."""
+        """Run one more pod as large as a node. Returns the seconds until it runs."""
         pod = pod_spec(cpu="1500m", grace=1)
         self._kube.create(from_dict(dict(deployment("default", name, 1, pod))))
         began = time.monotonic()
@@ -112,7 +114,7 @@ class _Stage:
         return time.monotonic() - began
 
     def write(self, start: datetime, lead: timedelta) -> None:
-        """Have a Headroom with a window from this minute on, for half an hour."""
+        """Apply a Headroom with a window of half an hour from this minute on."""
         end = start + timedelta(minutes=30)
         window = {
             "timezone": "UTC",
@@ -129,23 +131,23 @@ class _Stage:
             "spec": {"buffers": [buffer]},
         }
         (written,) = read_manifests(yaml.safe_dump(document), "bench").written
-        said = self._sandbox.environment()
+        environment = self._sandbox.environment()
         client = boto3.client(
             "dynamodb",
-            endpoint_url=said["AWS_ENDPOINT_URL"],
-            region_name=said["AWS_REGION"],
-            aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+            endpoint_url=environment["AWS_ENDPOINT_URL"],
+            region_name=environment["AWS_REGION"],
+            aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
         )
         stored = StoredManifest(
             written.kind.resource, "", written.name, written.body, 1, "bench", datetime.now(UTC)
         )
-        writing = DynamoManifestWriting(lambda: client, said["LEEWAY_TABLE"])
+        writing = DynamoManifestWriting(lambda: client, environment["LEEWAY_TABLE"])
         writing.write(WORLD.cluster, stored, replaces=0)
 
     def tick_until(self, condition: Callable[[], bool]) -> None:
-        """Let keep_headroom look after the cluster until something holds."""
-        until = time.monotonic() + 3 * PATIENCE
+        """Run keep_headroom until a condition holds."""
+        until = time.monotonic() + 3 * WAIT_TIMEOUT
         due = 0.0
         while not condition():
             if time.monotonic() > until:
@@ -157,7 +159,7 @@ class _Stage:
 
 
 def _running(kube: Client, labels: dict[str, str]) -> frozenset[str]:
-    """The names of the pods with these labels that run and are not about to go."""
+    """Return the names of running pods with these labels that are not terminating."""
     return frozenset(
         pod.metadata.name
         for pod in kube.list(Pod, namespace="*", labels=dict(labels))
@@ -167,7 +169,7 @@ def _running(kube: Client, labels: dict[str, str]) -> frozenset[str]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_TIMEOUT
     while not condition():
         if time.monotonic() > until:
             raise TimeoutError("a pod does not run")
@@ -179,14 +181,14 @@ def _next_minute(at: datetime) -> datetime:
 
 
 def main() -> None:
-    """Rehearse on a sandbox of its own, and print the table."""
+    """Measure on a new sandbox, and print the table."""
     with TemporaryDirectory() as folder, growing_sandbox(Path(folder)) as sandbox:
-        waits = rehearse(sandbox)
-    table = Table(title=f"A pod's wait; a node takes {JOIN} s to join here")
+        waits = measure(sandbox)
+    table = Table(title=f"The wait of a pod; a node takes {JOIN} s to join")
     table.add_column("what")
     table.add_column("seconds", justify="right")
     table.add_row("a pod without headroom", f"{waits.without:.1f}")
-    table.add_row("the room is there before its window's start", f"{waits.early:.1f}")
+    table.add_row("the headroom is ready before its window starts", f"{waits.early:.1f}")
     table.add_row("a pod with headroom", f"{waits.with_headroom:.1f}")
-    table.add_row("until the room that it took is filled again", f"{waits.refill:.1f}")
+    table.add_row("until the used headroom is refilled", f"{waits.refill:.1f}")
     Console().print(table)

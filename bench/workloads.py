@@ -1,7 +1,7 @@
-"""The pods and the instance types that packing is measured with.
+"""The pods and the instance types of the packing measurements.
 
 The workload is that of Karpenter's own benchmark: a fifth each of pods without constraints, spread
-over zones, spread over nodes, near each other by zone, and apart from each other by node.
+over zones, spread over nodes, with affinity by zone, and with anti-affinity by node.
 """
 
 import random
@@ -22,13 +22,13 @@ KINDS = ("generic", "zone-spread", "host-spread", "zone-affinity", "host-anti-af
 
 
 def generic_pods(count: int, seed: int = 42) -> list[Pod]:
-    """Pods without constraints."""
+    """Return pods without constraints."""
     dice = random.Random(seed)
     return [Pod(f"default/generic-{i}", _generic(dice)) for i in range(count)]
 
 
 def diverse_pods(count: int, seed: int = 42) -> list[Pod]:
-    """A fifth of each kind; what does not divide is generic."""
+    """Return a fifth of each kind; the remainder is generic."""
     dice = random.Random(seed)
     pods = []
     for kind in KINDS:
@@ -40,9 +40,9 @@ def diverse_pods(count: int, seed: int = 42) -> list[Pod]:
 
 
 def synthetic_catalog(types: int = 400, zones: tuple[str, ...] = ("a", "b", "c")) -> Catalog:
-    """Types of i cores, 2i GiB and 10i pods, at prices in proportion, on demand in every zone.
+    """Return types of i cores, 2i GiB and 10i pods at proportional prices, on demand in every zone.
 
-    Of each a node keeps 100m and 10 MiB, as in Karpenter's benchmark.
+    A node reserves 100m and 10 MiB, as in Karpenter's benchmark.
     """
     return Catalog.of("synthetic", _synthetic(types, zones))
 

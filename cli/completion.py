@@ -1,4 +1,4 @@
-"""`leeway completion`: the script by which a shell completes commands, options, kinds and nodes."""
+"""`leeway completion`: prints the script that completes commands, options, kinds and nodes."""
 
 import sys
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 VARIABLE = "_LEEWAY_COMPLETE"
-"""Set by those scripts when they ask what a word may become."""
+"""The environment variable that the scripts set when they request completions."""
 
 
 class Shell(StrEnum):
-    """Shells that Leeway can be completed in."""
+    """The supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -21,12 +21,12 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="Select bash, zsh or fish.")],
 ) -> None:
     """Print the script that completes leeway in a shell.
 
     \b
-    source <(leeway completion bash)   # in ~/.bashrc, to have it always
+    source <(leeway completion bash)   # in ~/.bashrc, for every session
     source <(leeway completion zsh)    # in ~/.zshrc, after compinit
     leeway completion fish | source
     """
@@ -36,22 +36,22 @@ def completion(
     sys.stdout.write(f"{script}\n")
 
 
-def know_shells() -> None:
-    """Load what answers a shell that asks; nothing else needs it."""
+def load_completion() -> None:
+    """Load the completion of typer, which only a completion request needs."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
 
 
 def kinds(incomplete: str) -> list[str]:
-    """The kinds that begin so."""
+    """Return the kinds that begin with a prefix."""
     from leeway.manifests.kinds import KINDS
 
     return sorted({kind.plural for kind in KINDS if kind.plural.startswith(incomplete.lower())})
 
 
 def nodes(context: typer.Context, incomplete: str) -> list[str]:
-    """The nodes that begin so, of the cluster that the command line names."""
+    """Return the nodes that begin with a prefix, of the cluster in the command line."""
     from leeway.kubernetes.kubeconfig import BadKubeconfig, kubeconfig_cluster
     from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 
@@ -61,6 +61,6 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
         cluster = kubeconfig_cluster(Path(path) if path else None, given.get("context"))
         names: Iterable[str] = cluster.select_nodes("")
     except (BadKubeconfig, ClusterRefused, ClusterUnavailable):
-        return []  # whoever only presses a key is not to be told off
+        return []  # a completion request prints no error
     already = given.get("nodes") or ()
     return [name for name in names if name.startswith(incomplete) and name not in already]

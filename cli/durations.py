@@ -1,18 +1,23 @@
-"""Durations of options: `120s`, `2m`, `1m30s`, `1.5h`, or bare seconds."""
+"""Reads durations of options: `120s`, `2m`, `1m30s`, `1.5h`, or a number of seconds."""
 
 import re
 from datetime import timedelta
 
 from leeway import durations
 
-from cli.errors import BadInputError
+from cli.errors import BadInputError, as_clause
+from cli.reasons import USAGE_ERROR
 
 
 def parse_duration(option: str, text: str) -> timedelta:
-    """Read a duration; `option` is named where it is none."""
+    """Read the duration of an option.
+
+    Raises:
+        BadInputError: the text is no duration.
+    """
     if re.fullmatch(r"\d+", text, re.ASCII):
         return durations.parse_duration(f"{text}s")
     try:
         return durations.parse_duration(text)
     except ValueError as error:
-        raise BadInputError(f"{option}: {error}") from error
+        raise BadInputError(USAGE_ERROR(problem=f"{option}: {as_clause(error)}")) from error

@@ -1,50 +1,53 @@
-"""`leeway`: finds the command, runs it and turns what goes wrong into one line and an exit code."""
+"""`leeway`: finds the command, runs it, and turns an error into one line and an exit code."""
 
 import importlib
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
 import typer.core
 import typer.main
+from leeway.reasons import Reason
 
-from cli.completion import VARIABLE, know_shells
-from cli.errors import BadInputError, CannotBeDoneError
-from cli.output import tell
+from cli.completion import VARIABLE, load_completion
+from cli.errors import CommandError, as_clause
+from cli.output import print_json, write_stderr
+from cli.reasons import INTERRUPTED, UNEXPECTED_ERROR, USAGE_ERROR
 
-# The order is the one of `leeway --help`. Each module is imported when its command is asked for.
+# In the order of `leeway --help`. A module is imported when its command is used.
 COMMANDS = {
-    "demo": "cli.demo:demo",
-    "apply": "cli.apply:apply",
-    "get": "cli.get:get",
-    "diff": "cli.diff:diff",
-    "delete": "cli.delete:delete",
-    "schema": "cli.schema:schema",
-    "status": "cli.status:status",
-    "pause": "cli.pause:pause",
-    "resume": "cli.pause:resume",
-    "schedule": "cli.schedule:schedule",
-    "drain": "cli.drain:app",
-    "explain": "cli.explain:explain",
+    "demo": "cli.demo.command:demo",
+    "apply": "cli.manifests.apply:apply",
+    "get": "cli.manifests.get:get",
+    "diff": "cli.manifests.diff:diff",
+    "delete": "cli.manifests.delete:delete",
+    "schema": "cli.manifests.schema:schema",
+    "status": "cli.status.command:status",
+    "pause": "cli.manifests.pause:pause",
+    "resume": "cli.manifests.pause:resume",
+    "schedule": "cli.headroom.schedule:schedule",
+    "drain": "cli.drain.command:app",
+    "explain": "cli.explain.command:explain",
     "reasons": "cli.reason_codes:reasons",
-    "types": "cli.types:types",
-    "select": "cli.select:select",
-    "userdata": "cli.userdata:userdata",
-    "launch": "cli.launch:launch",
-    "sandbox": "cli.sandbox:app",
+    "types": "cli.selection.types:types",
+    "select": "cli.selection.select:select",
+    "userdata": "cli.userdata.command:userdata",
+    "launch": "cli.launch.command:launch",
+    "sandbox": "cli.sandbox.command:app",
     "completion": "cli.completion:completion",
 }
 
 DEBUG = "LEEWAY_DEBUG"
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, STOPPED = 0, 1, 130
 
 
-class _OnDemand(MutableMapping[str, Any]):
-    """The commands by name, each built when it is looked up first."""
+class _LazyCommands(MutableMapping[str, Any]):
+    """The commands by name. A command is built at its first lookup."""
 
     def __init__(self, targets: dict[str, str]) -> None:
         self._targets = targets
@@ -72,19 +75,19 @@ def _build(name: str, target: str) -> Any:
     module, _, attribute = target.partition(":")
     found = getattr(importlib.import_module(module), attribute)
     if not isinstance(found, typer.Typer):
-        alone = typer.Typer(add_completion=False)
-        alone.command(name)(found)
-        found = alone
+        single = typer.Typer(add_completion=False)
+        single.command(name)(found)
+        found = single
     command = typer.main.get_command(found)
     command.name = name
     for each in (command, *getattr(command, "commands", {}).values()):
-        each.help = _flowing(each.help or "")
+        each.help = _join_lines(each.help or "")
     return command
 
 
-def _flowing(text: str) -> str:
-    """Make lines of paragraphs, so that they break where the terminal ends and not where the
-    source did; a paragraph that begins with a backspace is left as it is."""
+def _join_lines(text: str) -> str:
+    """Join the lines of each paragraph, so that they wrap at the width of the terminal. A paragraph
+    that begins with a backspace is not changed."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(
         one.removeprefix("\b\n") if one.startswith("\b") else " ".join(one.split())
@@ -95,7 +98,7 @@ def _flowing(text: str) -> str:
 class _Commands(typer.core.TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _OnDemand(dict(COMMANDS))
+        self.commands = _LazyCommands(dict(COMMANDS))
 
 
 app = typer.Typer(
@@ -106,8 +109,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         sys.stdout.write(f"leeway {version('leeway')}\n")
@@ -123,51 +126,78 @@ def leeway(
         ),
     ] = False,
 ) -> None:
-    """Nodes that are about to go, drained and replaced in time.
+    """Drain and replace the nodes of Kubernetes clusters on EC2 before they stop.
 
-    Exit codes: 0 done, 1 it could not be done, 2 bad input.
+    Errors: `leeway: CODE: sentence` on stderr; with -o json also the field `error` on stdout.
+
+    Exit codes: 0 done, 1 the command failed, 2 bad input.
     """
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit code."""
+    as_json = _requests_json(sys.argv[1:] if arguments is None else arguments)
     try:
         outcome = app(args=arguments, prog_name="leeway", standalone_mode=False)
-    except (BadInputError, CannotBeDoneError) as error:
-        return _say(str(error), error.exit_code, error.details)
+    except CommandError as error:
+        return _fail(error, as_json)
     except typer.TyperException as error:
-        message = error.format_message().replace("Value error, ", "")
-        return _say(message, error.exit_code) if message else error.exit_code
+        # Without a message, typer has printed the help already.
+        problem = as_clause(error.format_message().replace("Value error, ", ""))
+        code = error.exit_code
+        return _report(USAGE_ERROR(problem=problem), code, as_json) if problem else code
     except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted", INTERRUPTED)
+        return _report(INTERRUPTED(), STOPPED, as_json)
     except BrokenPipeError:
-        # The reader has gone; stdout is closed here so that the interpreter does not fail on it.
+        # The reader has closed the pipe. Without stdout the interpreter does not fail at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except Exception as error:  # noqa: BLE001 - the last line of defence: one line, no traceback
-        return _say_unexpected(error)
-    if outcome == INTERRUPTED:  # what typer makes of Ctrl-C
-        return _say("interrupted", INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - nobody sees a traceback
+        return _report_unexpected(error, as_json)
+    if outcome == STOPPED:  # typer returns it after Ctrl-C
+        return _report(INTERRUPTED(), STOPPED, as_json)
     return outcome if isinstance(outcome, int) else DONE
 
 
-def _say(message: str, code: int, details: str = "") -> int:
-    one_line = " ".join(message.split())
-    tell(f"leeway: {one_line}")
-    if details:
-        tell(details)
-    return code
+def _requests_json(arguments: Sequence[str]) -> bool:
+    """Return whether a command line has `-o json`, also if it has other errors."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    pairs = {("-o", "json"), ("--output", "json")}
+    return not pairs.isdisjoint(pairwise(options)) or not {"-ojson", "--output=json"}.isdisjoint(
+        options
+    )
 
 
-def _say_unexpected(error: Exception) -> int:
+def _fail(error: CommandError, as_json: bool) -> int:
+    return _report(error.reason, error.exit_code, as_json, error)
+
+
+def _report(
+    reason: Reason, exit_code: int, as_json: bool, error: CommandError | None = None
+) -> int:
+    message = " ".join(reason.message.split())
+    if message.endswith("?."):  # the embedded problem ends with "did you mean …?"
+        message = message.removesuffix(".")
+    if as_json:
+        result = error.result if error and error.result else {}
+        print_json({**result, "error": {"code": reason.code, "message": message}})
+    write_stderr(f"leeway: {reason.code}: {message}")
+    if error and error.details:
+        write_stderr(error.details)
+    return exit_code
+
+
+def _report_unexpected(error: Exception, as_json: bool) -> int:
+    reason = UNEXPECTED_ERROR(
+        error_type=type(error).__name__, error=as_clause(error), variable=DEBUG
+    )
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
-        return FAILED
-    return _say(f"{type(error).__name__}: {error} ({DEBUG}=1 shows where it came from)", FAILED)
+    return _report(reason, FAILED, as_json)
 
 
 def main() -> None:
-    """The console script's entry point."""
+    """Run the console script."""
     if VARIABLE in os.environ:
-        know_shells()
+        load_completion()
     sys.exit(run())

@@ -1,4 +1,4 @@
-"""Where a command's output goes: its result to stdout, everything else to stderr."""
+"""Writes the result of a command to stdout and everything else to stderr."""
 
 import json
 import sys
@@ -14,47 +14,47 @@ if TYPE_CHECKING:
 
 
 UNBROKEN = 10_000
-"""Columns that no line of a result has."""
+"""A width in columns that no line of a result reaches."""
 
 
 class Format(StrEnum):
-    """How a result is printed."""
+    """The output formats of a result."""
 
     TABLE = "table"
     JSON = "json"
 
 
 FormatOption = Annotated[
-    Format, typer.Option("--output", "-o", help="How the result is printed on stdout.")
+    Format, typer.Option("--output", "-o", help="Set the format of the result on stdout.")
 ]
 
 
-def tell(text: str) -> None:
-    """Write a line, or several, on stderr. Not by a console, whose set-up takes longer than a
-    drain's evictions."""
+def write_stderr(text: str) -> None:
+    """Write lines to stderr. It needs no console, whose start takes longer than the evictions of a
+    drain."""
     sys.stderr.write(f"{printable_lines(text)}\n")
 
 
-def show(text: str) -> None:
-    """Write a line, or several, of the result on stdout."""
+def write_stdout(text: str) -> None:
+    """Write lines of the result to stdout."""
     sys.stdout.write(f"{printable_lines(text)}\n")
 
 
 def print_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document on stdout."""
-    # Within strings, which is where they can be, the escapes are JSON's own.
-    show(json.dumps(document, indent=2, ensure_ascii=False))
+    # Control characters occur only in strings, where JSON escapes them.
+    write_stdout(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def messages() -> "Console":
-    """A console on stderr, for messages and progress."""
+def stderr_console() -> "Console":
+    """Return a console on stderr, for messages and progress."""
     from cli.terminal import terminal
 
     return terminal(stderr=True)
 
 
-def results() -> "Console":
-    """A console on stdout, for the result itself. What reads it through a pipe gets whole lines."""
+def stdout_console() -> "Console":
+    """Return a console on stdout, for the result. It does not wrap lines in a pipe."""
     from cli.terminal import terminal
 
     width = None if sys.stdout.isatty() else UNBROKEN

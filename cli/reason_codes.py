@@ -1,4 +1,4 @@
-"""`leeway reasons`: what a reason code means, and which section of the runbook says what to do."""
+"""`leeway reasons`: prints the meaning of reason codes and the sections of the runbook."""
 
 import importlib
 import pkgutil
@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 from cli.errors import BadInputError
-from cli.output import print_json, results, show
+from cli.output import print_json, stdout_console, write_stdout
+from cli.reasons import INVALID_OPTION
 
 RUNBOOK = "runbook.md"
 
 
 class ReasonFormat(StrEnum):
-    """How codes are printed."""
+    """The output formats of codes."""
 
     TABLE = "table"
     JSON = "json"
@@ -69,10 +70,10 @@ def reasons(
         list[str] | None, typer.Argument(metavar="[CODE]...", help="Print these codes only.")
     ] = None,
     output: Annotated[
-        ReasonFormat, typer.Option("--output", "-o", help="How the codes are printed on stdout.")
+        ReasonFormat, typer.Option("--output", "-o", help="Set the format of the codes on stdout.")
     ] = ReasonFormat.TABLE,
 ) -> None:
-    """Print what reason codes mean, and the section of the runbook that says what to do.
+    """Print the meaning of reason codes, and the sections of the runbook with the actions.
 
     Log lines, events, outcomes and errors carry these codes.
     """
@@ -80,7 +81,8 @@ def reasons(
     if codes:
         known = {code.name: code for code in declared}
         if unknown := [name for name in codes if name not in known]:
-            raise BadInputError(f"CODE: {unknown[0]} is not a reason code; see: leeway reasons")
+            expected = f"a code that `leeway reasons` lists, got {unknown[0]}"
+            raise BadInputError(INVALID_OPTION(option="CODE", expected=expected))
         declared = tuple(known[name] for name in codes)
     match output:
         case ReasonFormat.JSON:
@@ -96,7 +98,7 @@ def reasons(
                 ]
             )
         case ReasonFormat.MARKDOWN:
-            show(page_of(declared).rstrip("\n"))
+            write_stdout(page_of(declared).rstrip("\n"))
         case ReasonFormat.TABLE:
             _print_table(declared)
 
@@ -109,7 +111,7 @@ def _print_table(codes: tuple[DeclaredCode, ...]) -> None:
         table.add_column(heading, overflow="fold")
     for code in codes:
         table.add_row(code.name, code.part, code.sentence, code.runbook or "-")
-    results().print(table)
+    stdout_console().print(table)
 
 
 _INTRODUCTION = (
@@ -140,4 +142,4 @@ def page_of(codes: tuple[DeclaredCode, ...]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

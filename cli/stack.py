@@ -1,4 +1,4 @@
-"""Where Leeway is deployed: its table, and the clusters under its care."""
+"""Finds the deployment of Leeway: its table and its clusters."""
 
 import os
 import re
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.aws import aws_trouble
+from cli.aws_errors import aws_errors
 from cli.errors import BadInputError, CannotBeDoneError
-from cli.output import tell
+from cli.output import write_stderr
+from cli.reasons import INVALID_OPTION, STACK_NOT_FOUND, STACK_WITHOUT_TABLE
 
 if TYPE_CHECKING:
     from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
@@ -21,22 +22,23 @@ CLUSTERS = "LEEWAY_CLUSTERS"
 StackOption = Annotated[
     str,
     typer.Option(
-        help=f"The CloudFormation stack that Leeway is; {TABLE} in the environment wins over it."
+        help=f"Set the CloudFormation stack of Leeway. The variable {TABLE} has precedence."
     ),
 ]
 DEFAULT_STACK = "leeway"
 
 
 def cluster_name(name: str) -> str:
-    """Refuse what no cluster is called: it would be written about and never read.
+    """Check that this is a valid name of a cluster.
 
     Raises:
-        BadInputError: it is none's name.
+        BadInputError: it is not.
     """
     from leeway.manifests.cluster import NAME
 
     if not re.fullmatch(NAME, name):
-        raise BadInputError(f"expected a cluster's name (letters, digits, - and _), got {name!r}")
+        expected = f"the name of a cluster (letters, digits, - and _), got {name!r}"
+        raise BadInputError(INVALID_OPTION(option="CLUSTER", expected=expected))
     return name
 
 
@@ -46,38 +48,40 @@ ClusterOption = Annotated[
         metavar="NAME",
         callback=cluster_name,
         envvar="LEEWAY_CLUSTER",
-        help="The cluster that the manifests are about.",
+        help="Set the cluster of the manifests.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A deployment. `clusters` is None where nobody says which are under care."""
+    """A deployment. `clusters` is None if its clusters are unknown."""
 
     table: str
     clusters: tuple[str, ...] | None
 
     @property
     def where(self) -> str:
-        """How the table is named in messages."""
+        """The table, as messages name it."""
         return f"table {self.table}"
 
-    def warn_of_a_stranger(self, cluster: str) -> None:
-        """Say so where the cluster is not under care: nothing would come of its manifests."""
+    def warn_if_unmanaged(self, cluster: str) -> None:
+        """Warn if the deployment does not manage the cluster: its manifests have no effect."""
         if self.clusters is not None and cluster not in self.clusters:
             known = ", ".join(self.clusters) or "none"
-            tell(f"warning: cluster {cluster} is not under Leeway's care (ClusterNames: {known})")
+            write_stderr(
+                f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
+            )
 
     def manifests(self) -> "DynamoManifests":
-        """Open what reads the table's manifests."""
+        """Return the reader of the table's manifests."""
         from leeway.aws.manifests import DynamoManifests
         from leeway.wiring.clients import client
 
         return DynamoManifests(partial(client, "dynamodb"), self.table)
 
     def writing(self) -> "DynamoManifestWriting":
-        """Open what changes the table's manifests."""
+        """Return the writer of the table's manifests."""
         from leeway.aws.manifests import DynamoManifestWriting
         from leeway.wiring.clients import client
 
@@ -85,10 +89,10 @@ class Stack:
 
 
 def find_stack(name: str) -> Stack:
-    """Find the deployment: from the environment, or from the outputs of a stack.
+    """Find the deployment in the environment or in the outputs of a stack.
 
     Raises:
-        CannotBeDoneError: there is no such stack here, or it is not Leeway's.
+        CannotBeDoneError: the region has no such stack, or it is not a stack of Leeway.
     """
     if table := os.environ.get(TABLE):
         return Stack(table, _names(os.environ.get(CLUSTERS)))
@@ -96,7 +100,7 @@ def find_stack(name: str) -> Stack:
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described.get("Outputs", [])}
     if "TableName" not in outputs:
         status = described.get("StackStatus", "")
-        raise CannotBeDoneError(f"stack {name} ({status}) is not Leeway's: no output TableName")
+        raise CannotBeDoneError(STACK_WITHOUT_TABLE(stack=name, status=status))
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
     return Stack(outputs["TableName"], _names(given.get("ClusterNames")))
 
@@ -111,15 +115,13 @@ def _describe(name: str) -> dict[str, Any]:
     from botocore.exceptions import ClientError
     from leeway.wiring.clients import client, session
 
-    with aws_trouble(f"stack {name}"):
+    with aws_errors(f"stack {name}"):
         try:
             found: dict[str, Any] = client("cloudformation").describe_stacks(StackName=name)
         except ClientError as error:
             if "does not exist" in str(error):
-                raise CannotBeDoneError(
-                    f"no stack {name} in {session().region_name}: check AWS_REGION and --stack,"
-                    f" or set {TABLE}"
-                ) from error
+                reason = STACK_NOT_FOUND(stack=name, region=session().region_name, variable=TABLE)
+                raise CannotBeDoneError(reason) from error
             raise
     stack: dict[str, Any] = found["Stacks"][0]
     return stack

@@ -1,4 +1,4 @@
-"""A console for what others have written: their text is shown, and never obeyed."""
+"""A console for untrusted text: control characters are shown and have no effect."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,17 +9,17 @@ from rich.segment import Segment
 
 
 class Terminal(Console):
-    """Shows control characters of what is printed as `\\u001b`. Colours, and what moves the cursor
-    of a progress bar, come from styles and control segments, and stay."""
+    """Shows control characters of text as `\\u001b`. Colours and cursor movements come from styles
+    and control segments and are not changed."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render an object as segments whose text is fit to be shown."""
+        """Render an object as segments of printable text."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable_lines(text), style, control)
 
 
 def terminal(**settings: Any) -> Console:
-    """Open a console that highlights nothing."""
+    """Return a console without highlighting."""
     return Terminal(highlight=False, **settings)

@@ -1,9 +1,8 @@
-"""Who may talk to the sandbox: the control APIs' token, the hosts that requests may name, and
-which addresses servers may bind.
+"""Access to the sandbox: the control token, the allowed Host headers, the allowed addresses.
 
-Control calls register code and run it, so each needs the token of a file that only its owner can
-read. The Host header must name this server: a web page whose name resolves to this machine (DNS
-rebinding) can't call it.
+Control calls register and run code, so each needs the token of a file that only its owner can read.
+The Host header must name this server, so that a web page whose name resolves to this machine (DNS
+rebinding) cannot call it.
 """
 
 import argparse
@@ -20,18 +19,32 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from sandbox.control import PREFIX
+from sandbox.reasons import (
+    ADDRESS_UNKNOWN,
+    ADDRESS_UNSPECIFIED,
+    CONTROL_TOKEN_REQUIRED,
+    HOST_NOT_ALLOWED,
+    TOKEN_FILE_EMPTY,
+    TOKEN_FILE_EXPOSED,
+    TOKEN_FILE_MISSING,
+    ReasonError,
+)
 
 LOOPBACK = "127.0.0.1"
 _OWN_NAMES = (LOOPBACK, "localhost", "::1")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class TokenFileError(ValueError):
-    """The file of the control token can't be used; the message says why."""
+class AddressError(ReasonError):
+    """The servers cannot use an address."""
+
+
+class TokenFileError(ReasonError):
+    """The file of the control token cannot be used."""
 
 
 def new_token(path: Path) -> str:
-    """Write a new control token to a file of mode 0600, in place of what was there."""
+    """Write a new control token to a file of mode 0600; replace an existing file."""
     token = secrets.token_urlsafe(32)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -40,15 +53,16 @@ def new_token(path: Path) -> str:
 
 
 def read_token(path: Path) -> str:
-    """Read a control token; TokenFileError where others may read its file too."""
-    mode = path.stat().st_mode
+    """Read a control token; TokenFileError if other users can read the file."""
+    try:
+        mode = path.stat().st_mode
+        token = path.read_text().strip()
+    except OSError as error:
+        raise TokenFileError(TOKEN_FILE_MISSING, path=path, problem=error.strerror) from error
     if mode & _OTHERS:
-        raise TokenFileError(
-            f"{path}: others may read it (mode {stat.S_IMODE(mode):04o}, not 0600)"
-        )
-    token = path.read_text().strip()
+        raise TokenFileError(TOKEN_FILE_EXPOSED, path=path, mode=stat.S_IMODE(mode))
     if not token:
-        raise TokenFileError(f"{path}: it holds no token")
+        raise TokenFileError(TOKEN_FILE_EMPTY, path=path)
     return token
 
 
@@ -58,16 +72,13 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def check_address(host: str) -> None:
-    """Refuse an address that stands for all of a machine's interfaces; ValueError says so."""
+    """Raise AddressError for an address that means all interfaces, or that does not resolve."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise ValueError(f"{host}: not an address of this machine: {error.strerror}") from error
+        raise AddressError(ADDRESS_UNKNOWN, host=host, problem=error.strerror) from error
     if not host or any(_is_unspecified(str(address[0])) for *_, address in found):
-        raise ValueError(
-            f"{host or 'an empty address'} is every interface of this machine, and whoever reaches "
-            "one could use the sandbox. Give the one address that clients use."
-        )
+        raise AddressError(ADDRESS_UNSPECIFIED, host=host or "An empty address")
 
 
 def _is_unspecified(text: str) -> bool:
@@ -77,12 +88,12 @@ def _is_unspecified(text: str) -> bool:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which a process of the sandbox learns who may talk to it."""
+    """Add the options about addresses and access that each process of the sandbox has."""
     parser.add_argument(
-        "--host", default=LOOPBACK, help="another address to answer at, besides 127.0.0.1"
+        "--host", default=LOOPBACK, help="one more address to listen at, besides 127.0.0.1"
     )
     parser.add_argument(
-        "--advertise", default=LOOPBACK, help="another name that requests may call it by"
+        "--advertise", default=LOOPBACK, help="one more name that Host headers may have"
     )
     parser.add_argument(
         "--control-token", type=Path, required=True, metavar="FILE", help="of mode 0600"
@@ -90,7 +101,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Gate:
-    """Lets requests pass that name this server and, where the path is private, hold the token."""
+    """Checks the Host header of each request and, for a private path, the control token."""
 
     def __init__(
         self, token: str, hosts: Iterable[str], private: tuple[str, ...] = (PREFIX,)
@@ -101,27 +112,30 @@ class Gate:
 
     @classmethod
     def of(cls, options: argparse.Namespace, *private: str) -> Self:
-        """Return the gate that `arguments` tell of; `private` are more prefixes of paths.
+        """Return the gate for parsed `arguments`; `private` are more path prefixes to protect.
 
         Raises:
-            ValueError: the address is every interface, or others may read the token.
+            AddressError: the address means all interfaces, or does not resolve.
+            TokenFileError: the token file cannot be used.
         """
         check_address(options.host)
         hosts = (options.host, options.advertise)
         return cls(read_token(options.control_token), hosts, (PREFIX, *private))
 
     def pass_on(self) -> dict[str, str]:
-        """Return the header with which this process calls the sandbox's others."""
+        """Return the header with which this process calls the other processes."""
         return bearer(self._token)
 
-    def refusal(self, path: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
-        """Return status and reason of a refusal; None where the request may pass."""
+    def refusal(
+        self, path: str, headers: Mapping[str, str]
+    ) -> tuple[HTTPStatus, ReasonError] | None:
+        """Return status and reason of a refusal; None if the request is allowed."""
         host = headers.get("Host", "")
         if not self._is_own(host):
-            return HTTPStatus.MISDIRECTED_REQUEST, f"this server is not {host!r}"
+            return HTTPStatus.MISDIRECTED_REQUEST, ReasonError(HOST_NOT_ALLOWED, host=host)
         if not path.startswith(self._private) or self._holds_token(headers):
             return None
-        return HTTPStatus.UNAUTHORIZED, "this call needs the control token as a bearer token"
+        return HTTPStatus.UNAUTHORIZED, ReasonError(CONTROL_TOKEN_REQUIRED)
 
     def _is_own(self, host: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""The credentials of functions, and the access entries by which a cluster knows their roles."""
+"""The credentials of the functions, and the access entries of their roles."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 SECRET = "sandbox"
 
-PERSONS_KEY = "AKIASANDBOX000000000"
-"""The access key of whoever works with the sandbox."""
+USER_ACCESS_KEY = "AKIASANDBOX000000000"
+"""The access key of the person who uses the sandbox."""
 
 
 def access_key(function: str) -> str:
-    """The access key id of a function's role: so that others can tell functions apart."""
+    """Return the access key id of a function's role, which is different for each function."""
     return "ASIA" + hashlib.sha256(function.encode()).hexdigest()[:16].upper()
 
 
 def access_entries(template: DeployedTemplate) -> dict[str, Any]:
-    """What the cluster's `PUT /_sandbox/access` takes: whoever is not in it gets 401, as on EKS.
+    """Return the body of the cluster's `PUT /_sandbox/access`. A role without an entry gets 401.
 
-    The table is `Metadata.AccessEntries` of the template. User names are those that EKS gives
-    roles: the session of a function's role has the function's name. Functions that a person runs,
-    with `sam local invoke`, have that person's credentials: those have every group.
+    The entries come from `Metadata.AccessEntries` of the template. The user names are those of EKS:
+    the session of a function's role has the name of the function. A function that a person runs
+    with `sam local invoke` has the credentials of that person, which have every group.
     """
     account = template.functions[0].arn.split(":")[4] if template.functions else ""
     person = {
@@ -32,7 +32,7 @@ def access_entries(template: DeployedTemplate) -> dict[str, Any]:
         "groups": sorted(set(template.access_entries.values())),
         "secret": SECRET,
     }
-    return {PERSONS_KEY: person} | {
+    return {USER_ACCESS_KEY: person} | {
         access_key(function.name): {
             "username": f"arn:aws:sts::{function.arn.split(':')[4]}:assumed-role/"
             f"{function.role}/{function.name}",

@@ -1,9 +1,9 @@
-"""Raises Auto Scaling groups for pods that find no room: `python -m sandbox.autoscaler`.
+"""A node autoscaler, which raises Auto Scaling groups: `python -m sandbox.autoscaler`.
 
-Stands in for a node autoscaler, by the rules of the Cluster Autoscaler that matter to headroom: as
-many nodes as the pods need and the group's maximum allows, nodes that are on their way are counted
-in, pods of a priority below -10 are no reason, and who preempts others is about to have their room.
-It never makes a group smaller.
+It follows the rules of the Cluster Autoscaler that matter to headroom. It adds as many nodes as the
+pending pods need, up to the maximum of the group, and counts nodes that are launching. It ignores
+pods with a priority below -10. A pod with a nominated node counts as a pod on that node. It never
+makes a group smaller.
 """
 
 import argparse
@@ -18,120 +18,124 @@ from typing import Any
 import urllib3
 import yaml
 
-from sandbox.furnishing import client
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
-from sandbox.kubernetes.matching import label_selector
+from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
 from sandbox.kubernetes.objects import is_finished, is_ready, name_of
-from sandbox.process import has_parent, say_ready
+from sandbox.kubernetes.selectors import label_selector
+from sandbox.process import has_parent, report_ready
+from sandbox.provisioning import client
 
 log = logging.getLogger(__name__)
 
 Document = Mapping[str, Any]
 
-EXPENDABLE = -10  # --expendable-pods-priority-cutoff: what is below it waits for room
+EXPENDABLE = -10  # --expendable-pods-priority-cutoff: pods below it add no nodes
 HOSTNAME = "kubernetes.io/hostname"
-COMING = {"Pending", "Pending:Wait", "Pending:Proceed", "InService"}
-PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "leeway.sh/")
+COUNTED_STATES = {"Pending", "Pending:Wait", "Pending:Proceed", "InService"}
+TEMPORARY_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "leeway.sh/")
 
 
 @dataclass(frozen=True)
 class Group:
-    """A group, the node that it would launch, and the DaemonSets' pods that would run there.
+    """A group, the node that it would launch, and the pods of DaemonSets on such a node.
 
-    `coming` is how many nodes it was asked for that are not Ready yet.
+    `launching` is the number of nodes that are launching and not Ready yet.
     """
 
     name: str
     desired: int
-    most: int
-    coming: int
+    maximum: int
+    launching: int
     node: Document
-    daemons: tuple[Need, ...] = ()
+    daemons: tuple[PodInfo, ...] = ()
 
-    def launched(self) -> NodeRoom:
-        """One of its nodes as it is when nothing but DaemonSets runs there."""
-        room = NodeRoom(dict(self.node))
+    def launched(self) -> NodeInfo:
+        """Return a new node of the group, on which only DaemonSets run."""
+        node_info = NodeInfo(dict(self.node))
         for daemon in self.daemons:
-            room.take(daemon)
-        return room
+            node_info.add_pod(daemon)
+        return node_info
 
 
-def survey(
+def read_state(
     pods: Iterable[Document], nodes: Iterable[Document]
-) -> tuple[list[Need], list[NodeRoom]]:
-    """What waits for a node, and what each of these nodes has left, from one list of all pods.
+) -> tuple[list[PodInfo], list[NodeInfo]]:
+    """Return the pending pods, and the nodes with their pods, from one list of all pods.
 
-    One list and not two: a pod that was bound in between would be seen to wait, and to fill the
-    very node that came for it. Who preempts others has their room already, and pods that anybody
-    may preempt have none.
+    Both come from one list: with two lists, a pod that is bound between them would count as pending
+    and also use the room of its node. Expendable pods are ignored.
     """
-    rooms = {name_of(dict(node)): NodeRoom(dict(node)) for node in nodes}
+    node_infos = {name_of(dict(node)): NodeInfo(dict(node)) for node in nodes}
     waiting = []
     for pod in pods:
-        need = need_of(dict(pod))
-        if need.priority < EXPENDABLE or is_finished(dict(pod)):
+        info = read_pod_info(dict(pod))
+        if info.priority < EXPENDABLE or is_finished(dict(pod)):
             continue
         node = pod["spec"].get("nodeName") or pod["status"].get("nominatedNodeName")
-        if node in rooms:
-            rooms[node].take(need)
-        elif _waits(pod):
-            waiting.append(need)
-    return waiting, list(rooms.values())
+        if node in node_infos:
+            node_infos[node].add_pod(info)
+        elif _is_pending(pod):
+            waiting.append(info)
+    return waiting, list(node_infos.values())
 
 
 def plan(
-    pending: Iterable[Need], rooms: Iterable[NodeRoom], groups: Sequence[Group]
+    pending: Iterable[PodInfo], node_infos: Iterable[NodeInfo], groups: Sequence[Group]
 ) -> Counter[str]:
-    """How many nodes each group shall add for the pods that wait, given what there is.
+    """Return how many nodes each group needs to add for the pending pods.
 
-    The largest pods are placed first, each where it fits first; of the groups, in their order.
+    The largest pods are placed first, each on the first node that has room. The groups are tried in
+    their order.
     """
-    standing = [*rooms, *(group.launched() for group in groups for _ in range(group.coming))]
+    nodes = [*node_infos, *(group.launched() for group in groups for _ in range(group.launching))]
     added: Counter[str] = Counter()
-    for need in sorted(pending, key=_size, reverse=True):
-        if any(_put(need, room) for room in standing):
+    for info in sorted(pending, key=_size, reverse=True):
+        if any(_place(info, node_info) for node_info in nodes):
             continue
         for group in groups:
-            room = group.launched()
-            if group.desired + added[group.name] < group.most and _put(need, room):
-                standing.append(room)
+            node_info = group.launched()
+            if group.desired + added[group.name] < group.maximum and _place(info, node_info):
+                nodes.append(node_info)
                 added[group.name] += 1
                 break
     return added
 
 
-def _size(need: Need) -> tuple[int, int]:
-    return need.requests.get("cpu", 0), need.requests.get("memory", 0)
+def _size(info: PodInfo) -> tuple[int, int]:
+    return info.requests.get("cpu", 0), info.requests.get("memory", 0)
 
 
-def _put(need: Need, room: NodeRoom) -> bool:
-    """Count the pod in, if it fits there."""
+def _place(info: PodInfo, node_info: NodeInfo) -> bool:
+    """Place the pod on the node if it fits; return whether it does."""
     if (
-        room.tolerated(need)
-        or not room.matches(need)
-        or room.lacks(need)
-        or room.takers(need.ports)
+        node_info.taint_reason(info)
+        or not node_info.matches(info)
+        or node_info.insufficient(info)
+        or node_info.port_holders(info.ports)
     ):
         return False
-    for term in need.anti_affinity:
+    for term in info.anti_affinity:
         apart = label_selector(term.selector or {})
-        if term.topology_key == HOSTNAME and any(apart(pod.labels) for pod in room.pods.values()):
+        if term.topology_key == HOSTNAME and any(
+            apart(pod.labels) for pod in node_info.pods.values()
+        ):
             return False
-    room.take(need)
+    node_info.add_pod(info)
     return True
 
 
 def as_launched(node: Document) -> Document:
-    """A node like this one, new: without its name, its cordon and the marks of its past."""
+    """Return a new node like this one: without its name, cordon and temporary taints."""
     labels = {key: value for key, value in node["metadata"]["labels"].items() if key != HOSTNAME}
-    taints = [t for t in node["spec"].get("taints") or () if not t["key"].startswith(PASSING)]
+    taints = [
+        t for t in node["spec"].get("taints") or () if not t["key"].startswith(TEMPORARY_TAINTS)
+    ]
     return {"metadata": {"name": "new", "labels": labels}, "spec": {"taints": taints}} | {
         "status": {"allocatable": node["status"]["allocatable"]}
     }
 
 
 class Autoscaler:
-    """Looks at a cluster and its groups, and raises what must be raised."""
+    """Scans a cluster and its groups, and raises groups for pending pods."""
 
     def __init__(self, cluster: str, aws_url: str, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -145,24 +149,24 @@ class Autoscaler:
         )
         self._nodes: dict[str, Document] = {}  # the last Ready node of each group
 
-    def look(self) -> Counter[str]:
-        """One scan: what was raised, and by how much.
+    def scan(self) -> Counter[str]:
+        """Scan once; return by how much each group was raised.
 
-        Nodes are read after the pods, and groups after the nodes: whatever changes in between, a
-        node is missed neither among those that are there nor among those on their way.
+        It reads pods, then nodes, then groups. With this order a node that joins during the scan is
+        counted as Ready or as launching.
         """
         pods = self._list("pods")
-        if not any(_waits(pod) for pod in pods):
+        if not any(_is_pending(pod) for pod in pods):
             return Counter()
         nodes = {_instance(node): node for node in self._list("nodes") if is_ready(dict(node))}
         groups = [self._group(found, nodes, pods) for found in self._groups()]
         known = [group for group in groups if group]
-        waiting, rooms = survey(pods, nodes.values())
-        added = plan(waiting, rooms, known)
+        waiting, node_infos = read_state(pods, nodes.values())
+        added = plan(waiting, node_infos, known)
         for group in known:
             if number := added[group.name]:
                 wanted = group.desired + number
-                log.info("%d pods wait: %s is raised to %d", len(waiting), group.name, wanted)
+                log.info("%d pods are pending: raise %s to %d", len(waiting), group.name, wanted)
                 self._autoscaling.set_desired_capacity(
                     AutoScalingGroupName=group.name, DesiredCapacity=wanted
                 )
@@ -178,8 +182,8 @@ class Autoscaler:
     def _groups(self) -> list[dict[str, Any]]:
         pages = self._autoscaling.get_paginator("describe_auto_scaling_groups").paginate()
         found = [group for page in pages for group in page["AutoScalingGroups"]]
-        mine = [g for g in found if any(tag["Key"] == self._tag for tag in g["Tags"])]
-        return sorted(mine, key=lambda group: str(group["AutoScalingGroupName"]))
+        own = [g for g in found if any(tag["Key"] == self._tag for tag in g["Tags"])]
+        return sorted(own, key=lambda group: str(group["AutoScalingGroupName"]))
 
     def _group(
         self, found: Document, nodes: Mapping[str, Document], pods: Sequence[Document]
@@ -188,23 +192,23 @@ class Autoscaler:
         members = [
             member["InstanceId"]
             for member in found["Instances"]
-            if member["LifecycleState"] in COMING
+            if member["LifecycleState"] in COUNTED_STATES
         ]
         ready = [nodes[member] for member in members if member in nodes]
         if ready:
             self._nodes[name] = ready[-1]
         if name not in self._nodes:
-            return None  # nobody knows what its nodes are like
+            return None  # no node of the group was ever Ready, so its shape is not known
         node = self._nodes[name]
         here = [pod for pod in pods if pod["spec"].get("nodeName") == node["metadata"]["name"]]
-        daemons = tuple(need_of(dict(pod)) for pod in here if _owner(pod) == "DaemonSet")
+        daemons = tuple(read_pod_info(dict(pod)) for pod in here if _owner(pod) == "DaemonSet")
         desired = int(found["DesiredCapacity"])
-        coming = max(desired - len(ready), 0)
-        return Group(name, desired, int(found["MaxSize"]), coming, as_launched(node), daemons)
+        launching = max(desired - len(ready), 0)
+        return Group(name, desired, int(found["MaxSize"]), launching, as_launched(node), daemons)
 
 
-def _waits(pod: Document) -> bool:
-    """Whether the scheduler found no room for it."""
+def _is_pending(pod: Document) -> bool:
+    """Whether the scheduler found no node for the pod."""
     if "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName"):
         return False
     nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
@@ -221,22 +225,22 @@ def _instance(node: Document) -> str:
 
 
 def main() -> None:
-    """Look again and again, until the process that started this one is gone."""
+    """Scan periodically, until the process that started this one exits."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.autoscaler", description=__doc__)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--aws", required=True, metavar="URL")
     parser.add_argument("--kubeconfig", required=True, type=Path)
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks")
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two scans")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="autoscaler %(levelname)s %(message)s")
     autoscaler = Autoscaler(options.cluster, options.aws, options.kubeconfig)
-    say_ready()
+    report_ready()
     while has_parent():
         time.sleep(options.interval)
         try:
-            autoscaler.look()
+            autoscaler.scan()
         except Exception:
-            log.exception("it could not look")
+            log.exception("The scan failed")
 
 
 if __name__ == "__main__":

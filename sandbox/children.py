@@ -1,4 +1,4 @@
-"""Starts the sandbox's processes, waits until each says that it is ready, and always ends them."""
+"""Starts the processes of the sandbox, waits until each is ready, and always stops them."""
 
 import json
 import os
@@ -11,22 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from sandbox.reasons import PROCESS_NOT_READY, PROCESS_NOT_STARTED, ReasonError
+
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 2.5  # seconds that a child has to end by itself
-TAIL = 15  # lines of a failed child's log that are shown
+STOP_TIMEOUT = 2.5  # seconds between SIGTERM and SIGKILL
+LOG_LINES = 15  # of a failed process that an error shows
 
 
-class SandboxError(Exception):
-    """The sandbox, or a part of it, did not come up or does not answer."""
+class SandboxError(ReasonError):
+    """The sandbox or one of its processes did not start, or does not answer."""
 
 
 class RefusedError(SandboxError):
-    """The sandbox does not accept what it was told to do; the message says why."""
+    """The sandbox refuses a request; the message says why."""
 
 
 @dataclass(frozen=True)
 class Child:
-    """A process of the sandbox; what it logs goes to the file `log`."""
+    """A process of the sandbox; it logs to the file `log`."""
 
     module: str
     process: subprocess.Popen[bytes]
@@ -34,7 +36,7 @@ class Child:
 
     @classmethod
     def start(cls, module: str, arguments: Sequence[str], log: Path) -> Self:
-        """Start `python -m MODULE` in a session of its own: Ctrl-C reaches it through us."""
+        """Start `python -m MODULE` in a session of its own, so that Ctrl-C does not reach it."""
         search_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         with log.open("wb") as stderr:
             process = subprocess.Popen(
@@ -48,26 +50,26 @@ class Child:
         return cls(module, process, log)
 
     def ready(self, timeout: float) -> Mapping[str, Any]:
-        """The line of JSON that it prints once it serves.
+        """Return the JSON line that the process prints when it is ready.
 
         Raises:
-            SandboxError: it ended, said something else or said nothing within `timeout` seconds;
-                with the end of its log.
+            SandboxError: the process exited, printed something else, or printed nothing within
+                `timeout` seconds. The message has the end of its log.
         """
         line = self._first_line(time.monotonic() + timeout)
         if line is None:
-            raise SandboxError(self._complain(f"was not ready after {timeout:.0f} s"))
+            raise SandboxError(PROCESS_NOT_READY, seconds=timeout, **self._log_end())
         try:
-            said = json.loads(line)
+            report = json.loads(line)
         except ValueError:
-            said = None
-        if not isinstance(said, dict) or not said.get("ready"):
+            report = None
+        if not isinstance(report, dict) or not report.get("ready"):
             self.process.poll()
-            raise SandboxError(self._complain("did not start"))
-        return said
+            raise SandboxError(PROCESS_NOT_STARTED, **self._log_end())
+        return report
 
     def _first_line(self, deadline: float) -> bytes | None:
-        """Its first line on stdout, empty when it ends without one; None when time runs out."""
+        """Return the first line on stdout, empty if the process exits first; None on a timeout."""
         stdout = self.process.stdout
         if stdout is None:
             return b""
@@ -83,21 +85,21 @@ class Child:
                 line += chunk
         return line
 
-    def _complain(self, what: str) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-TAIL:]
-        said = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
-        return f"{self.module} {what}; the end of its log, {self.log}:\n{said}"
+    def _log_end(self) -> dict[str, str]:
+        lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        tail = "\n".join(f"  {line}" for line in lines) or "  (empty)"
+        return {"module": self.module, "log": str(self.log), "tail": tail}
 
-    def tell_to_end(self) -> None:
-        """Send SIGTERM, unless it has ended."""
+    def terminate(self) -> None:
+        """Send SIGTERM, unless the process has exited."""
         if self.process.poll() is None:
             self.process.terminate()
 
     def stop(self) -> None:
-        """End it: by SIGTERM, and by SIGKILL where that is not enough."""
-        self.tell_to_end()
+        """Stop the process by SIGTERM, and by SIGKILL after a timeout."""
+        self.terminate()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(STOP_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -106,8 +108,8 @@ class Child:
 
 
 def stop_all(children: Sequence[Child]) -> None:
-    """End all of them, at once rather than one after the other."""
+    """Stop all processes at the same time."""
     for child in children:
-        child.tell_to_end()
+        child.terminate()
     for child in children:
         child.stop()

@@ -1,4 +1,4 @@
-"""What the control APIs of the sandbox's processes share: `/_sandbox/NAME`, JSON in and out."""
+"""The base of the control APIs of the sandbox's processes: `/_sandbox/NAME`, with JSON bodies."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from sandbox.journal import Journal
+from sandbox.reasons import CONTROL_REQUEST_INVALID, CONTROL_ROUTE_NOT_FOUND, ReasonError
 
 PREFIX = "/_sandbox/"
 JSON = "application/json"
 
 type Query = Mapping[str, str]
 type Route = Callable[[Any, Query], Any]
-"""Takes the body (None where there is none) and the query; what it returns may be awaited."""
+"""Takes the body (None if empty) and the query; returns the answer or an awaitable of it."""
 
-# Strings of classes of moto's own are strings.
+# moto has subclasses of str.
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-class UnknownError(LookupError):
-    """There is nothing of that name."""
+class NotFoundError(ReasonError):
+    """A request names an object that does not exist."""
 
 
 class ControlApi:
-    """Answers by method and name, as in "PUT faults"; "GET journal?since=N" is the same for all.
+    """Answers by method and name, such as "PUT faults". All processes have "GET journal?since=N".
 
-    What a route refuses, by a ValueError or OSError, is answered by 400 and
-    `{"error": …}`, an UnknownError by 404.
+    A NotFoundError of a route is answered by 404, another ReasonError, a ValueError or an OSError
+    by 400; the body is `{"code": …, "error": …}`.
     """
 
     def __init__(self, journal: Journal, routes: Mapping[str, Route]) -> None:
@@ -41,15 +42,24 @@ class ControlApi:
         }
 
     async def answer(self, method: str, path: str, query: str, body: bytes) -> tuple[int, bytes]:
-        """Do what a request asks; the answer's status and JSON."""
+        """Handle a request; return status and JSON of the answer."""
         name = path.removeprefix(PREFIX).strip("/")
         route = self._routes.get(f"{method} {name}") if path.startswith(PREFIX) else None
         if route is None:
-            return HTTPStatus.NOT_FOUND, _encode({"error": f"no control API {method} {path}"})
+            missing = ReasonError(CONTROL_ROUTE_NOT_FOUND, method=method, path=path)
+            return HTTPStatus.NOT_FOUND, _encode(refusal_body(missing))
         try:
-            said = route(msgspec.json.decode(body) if body else None, dict(parse_qsl(query)))
-            return HTTPStatus.OK, _encode(await said if inspect.isawaitable(said) else said)
-        except UnknownError as error:
-            return HTTPStatus.NOT_FOUND, _encode({"error": str(error)})
+            result = route(msgspec.json.decode(body) if body else None, dict(parse_qsl(query)))
+            return HTTPStatus.OK, _encode(await result if inspect.isawaitable(result) else result)
+        except NotFoundError as error:
+            return HTTPStatus.NOT_FOUND, _encode(refusal_body(error))
+        except ReasonError as error:
+            return HTTPStatus.BAD_REQUEST, _encode(refusal_body(error))
         except (ValueError, OSError) as error:
-            return HTTPStatus.BAD_REQUEST, _encode({"error": str(error)})
+            invalid = ReasonError(CONTROL_REQUEST_INVALID, problem=error)
+            return HTTPStatus.BAD_REQUEST, _encode(refusal_body(invalid))
+
+
+def refusal_body(error: ReasonError) -> dict[str, str]:
+    """Return the JSON body of a refusal."""
+    return {"code": error.code, "error": str(error)}

@@ -1,4 +1,4 @@
-"""Puts what a template describes into a running sandbox, as a deployment would into an account."""
+"""Deploys a template into a running sandbox, as CloudFormation deploys it into an account."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,13 @@ import boto3
 import urllib3
 from botocore.exceptions import ClientError
 
+from sandbox.reasons import (
+    DURABLE_FUNCTION_UNQUALIFIED,
+    FUNCTIONS_REFUSED,
+    INVOKE_PERMISSION_MISSING,
+    SCHEDULE_REFUSED,
+    ReasonError,
+)
 from sandbox.template import (
     DeployedTemplate,
     FunctionResource,
@@ -22,8 +29,8 @@ _DEPLOYER = "deployment"
 _REGISTRATION_SECONDS = 120
 
 
-class DeploymentError(Exception):
-    """A template that could be deployed but would not work, or a sandbox that refuses it."""
+class DeploymentError(ReasonError):
+    """A template that would not work when deployed, or that the sandbox refuses."""
 
 
 def deploy(
@@ -32,13 +39,13 @@ def deploy(
     lambda_endpoint: str,
     headers: Mapping[str, str],
 ) -> None:
-    """Make tables, queues, rules and schedules by boto3, and register the functions.
+    """Create tables, queues, rules and schedules with boto3, and register the functions.
 
     `headers` are those of a call of the Lambda service's control API.
 
     Raises:
-        DeploymentError: A rule's or a schedule's target could never be invoked, or a function is
-            refused.
+        DeploymentError: the target of a rule or a schedule can never be invoked, or the sandbox
+            refuses a schedule or a function.
     """
     for rule in template.rules:
         _check_targets(template, rule)
@@ -58,7 +65,7 @@ def deploy(
     known = set(session.get_available_services())
     definitions = [_definition(function, known) for function in template.functions]
     _register(lambda_endpoint, definitions, headers)
-    # Last, so that nothing is delivered before there is somebody to take it.
+    # Rules come last, so that no event is delivered before the functions are registered.
     for rule in template.rules:
         _create_rule(events, rule)
     scheduler = client("scheduler")
@@ -69,7 +76,7 @@ def deploy(
 
 
 def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
-    """EventBridge drops what it may not invoke, without a word to anybody: refuse it here."""
+    """Refuse targets that EventBridge may not invoke: it drops their events without an error."""
     functions = {function.arn: function for function in template.functions}
     for target in rule.targets:
         arn = target["Arn"]
@@ -78,7 +85,10 @@ def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
             continue
         if not any(p.allows(_EVENTBRIDGE, arn, rule.arn) for p in template.permissions):
             raise DeploymentError(
-                f"{rule.logical_id}: no AWS::Lambda::Permission lets {_EVENTBRIDGE} invoke {arn}"
+                INVOKE_PERMISSION_MISSING,
+                rule=rule.logical_id,
+                principal=_EVENTBRIDGE,
+                target=arn,
             )
         _check_qualified(template, rule.logical_id, arn)
 
@@ -87,7 +97,7 @@ def _check_qualified(template: DeployedTemplate, source: str, arn: str) -> None:
     for function in template.functions:
         if function.execution_timeout and arn == function.arn:
             raise DeploymentError(
-                f"{source}: {function.logical_id} is durable and needs an alias or version"
+                DURABLE_FUNCTION_UNQUALIFIED, source=source, function=function.logical_id
             )
 
 
@@ -124,11 +134,13 @@ def _create_schedule(scheduler: Any, schedule: ScheduleResource) -> None:
     try:
         scheduler.create_schedule(**schedule.definition)
     except ClientError as error:
-        raise DeploymentError(f"{schedule.logical_id}: {error}") from error
+        raise DeploymentError(
+            SCHEDULE_REFUSED, schedule=schedule.logical_id, problem=error
+        ) from error
 
 
 def _definition(function: FunctionResource, known_services: set[str]) -> dict[str, Any]:
-    """The function as the Lambda service's control API takes it."""
+    """Return the function as the control API of the Lambda service expects it."""
     definition: dict[str, Any] = {
         "name": function.name,
         "arn": function.arn,
@@ -155,4 +167,4 @@ def _register(endpoint: str, functions: list[dict[str, Any]], headers: Mapping[s
         "PUT", url, json=body, headers=headers, timeout=_REGISTRATION_SECONDS, retries=False
     )
     if answer.status != HTTPStatus.OK:
-        raise DeploymentError(f"the Lambda service refuses the functions: {answer.data.decode()}")
+        raise DeploymentError(FUNCTIONS_REFUSED, problem=answer.data.decode())

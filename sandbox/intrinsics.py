@@ -1,4 +1,4 @@
-"""CloudFormation's intrinsic functions, resolved without CloudFormation.
+"""Resolves CloudFormation's intrinsic functions without CloudFormation.
 
 Shapes: "Intrinsic function reference" and "Pseudo parameters" in CloudFormation's guide.
 """
@@ -8,10 +8,21 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sandbox.reasons import (
+    ATTRIBUTE_NOT_SUPPORTED,
+    CONDITION_UNKNOWN,
+    INTRINSIC_FAILED,
+    INTRINSIC_NOT_SUPPORTED,
+    PARAMETER_MISSING,
+    PARAMETER_UNKNOWN,
+    REFERENCE_UNKNOWN,
+    ReasonError,
+)
+
 _REFERENCE = re.compile(r"\$\{(!?)([^}]*)\}")
 _NO_VALUE = object()
 
-# Where a resource's ARN says what it is: (service, prefix of the resource part).
+# Resource type → (service, prefix of the resource part) of its ARN.
 _ARNS = {
     "AWS::DynamoDB::Table": ("dynamodb", "table/"),
     "AWS::Events::Rule": ("events", "rule/"),
@@ -26,12 +37,12 @@ _ARNS = {
 _NAMES = ("FunctionName", "LayerName", "LogGroupName", "QueueName", "RoleName", "TableName", "Name")
 
 
-class TemplateError(ValueError):
-    """Something in the template that cannot be resolved; the message names the logical id."""
+class TemplateError(ReasonError):
+    """An expression of the template cannot be resolved; the message names the logical id."""
 
 
 class Resolver:
-    """Values of one template's expressions. What no stack has made yet gets a made-up name."""
+    """Resolves the expressions of one template. A resource without a name gets a generated one."""
 
     def __init__(
         self,
@@ -58,22 +69,22 @@ class Resolver:
         }
         declared = template.get("Parameters", {})
         for name in parameters.keys() - declared.keys():
-            raise TemplateError(f"{name}: the template has no such parameter")
+            raise TemplateError(PARAMETER_UNKNOWN, parameter=name)
         for name, parameter in declared.items():
             value = parameters.get(name, parameter.get("Default"))
             if value is None:
-                raise TemplateError(f"{name}: this parameter has no default and was given no value")
+                raise TemplateError(PARAMETER_MISSING, parameter=name)
             if "List" in parameter["Type"] and not isinstance(value, list):
                 value = [part.strip() for part in str(value).split(",")]
             self._values[name] = value
 
     def exists(self, logical_id: str) -> bool:
-        """Whether the resource's condition lets it exist."""
+        """Whether the condition of the resource is true."""
         condition = self._resources[logical_id].get("Condition")
         return condition is None or self._condition(condition, logical_id)
 
     def properties(self, logical_id: str) -> dict[str, Any]:
-        """A resource's properties, resolved."""
+        """Return the resolved properties of a resource."""
         resolved: dict[str, Any] = self.value(
             self._resources[logical_id].get("Properties", {}), logical_id
         )
@@ -83,7 +94,7 @@ class Resolver:
         """Resolve an expression of the resource ``where``.
 
         Raises:
-            TemplateError: It uses what cannot be resolved.
+            TemplateError: the expression cannot be resolved.
         """
         if isinstance(node, list):
             items = [self.value(item, where) for item in node]
@@ -102,7 +113,7 @@ class Resolver:
         return {key: item for key, item in values.items() if item is not _NO_VALUE}
 
     def reference(self, name: str, where: str) -> Any:
-        """What ``Ref`` gives: a parameter's value, or what CloudFormation calls the resource."""
+        """Return the value of ``Ref``: that of a parameter, or the physical id of a resource."""
         if name in self._values:
             return self._values[name]
         kind = self._kind(name, where)
@@ -119,13 +130,13 @@ class Resolver:
         return self.name(name)
 
     def name(self, logical_id: str) -> str:
-        """A resource's own name, or one made of the stack's name and its logical id."""
+        """Return the name of a resource, or one made of the stack's name and the logical id."""
         properties = self._resources[logical_id].get("Properties", {})
         given = next((properties[key] for key in _NAMES if key in properties), None)
         return str(self.value(given, logical_id)) if given else f"{self._stack}-{logical_id}"
 
     def attribute(self, name: str, attribute: str, where: str) -> Any:
-        """What ``Fn::GetAtt`` gives."""
+        """Return the value of ``Fn::GetAtt``."""
         kind = self._kind(name, where)
         if attribute == "Arn" and kind in _ARNS:
             service, prefix = _ARNS[kind]
@@ -136,11 +147,13 @@ class Resolver:
             return self.reference(name, where)
         if kind == "AWS::Lambda::Version" and attribute == "Version":
             return "1"
-        raise TemplateError(f"{where}: the sandbox does not know {attribute} of {name} ({kind})")
+        raise TemplateError(
+            ATTRIBUTE_NOT_SUPPORTED, resource=where, attribute=attribute, name=name, kind=kind
+        )
 
     def _kind(self, name: str, where: str) -> str:
         if name not in self._resources:
-            raise TemplateError(f"{where}: there is no parameter or resource {name}")
+            raise TemplateError(REFERENCE_UNKNOWN, resource=where, name=name)
         return str(self._resources[name]["Type"])
 
     def _arn(self, service: str, resource: str) -> str:
@@ -149,7 +162,7 @@ class Resolver:
 
     def _condition(self, name: str, where: str) -> bool:
         if name not in self._conditions:
-            raise TemplateError(f"{where}: there is no condition {name}")
+            raise TemplateError(CONDITION_UNKNOWN, resource=where, name=name)
         return bool(self.value(self._conditions[name], where))
 
     def _call(self, name: str, argument: Any, where: str) -> Any:
@@ -163,14 +176,16 @@ class Resolver:
             return self._substitute(argument, where)
         function = _FUNCTIONS.get(name)
         if function is None and name != "Fn::FindInMap":
-            raise TemplateError(f"{where}: the sandbox does not resolve {name}")
+            raise TemplateError(INTRINSIC_NOT_SUPPORTED, resource=where, function=name)
         given = self.value(argument, where)
         try:
             if function is not None:
                 return function(given)
             return self._mappings[given[0]][given[1]][given[2]]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise TemplateError(f"{where}: {name} of {given!r} fails: {error!r}") from error
+            raise TemplateError(
+                INTRINSIC_FAILED, resource=where, function=name, argument=given, problem=repr(error)
+            ) from error
 
     def _substitute(self, argument: Any, where: str) -> str:
         text, extra = argument if isinstance(argument, list) else (argument, {})

@@ -1,4 +1,4 @@
-"""What happened in a part of the sandbox, as an outside observer would have seen it."""
+"""The journal of a process of the sandbox: what an outside observer sees, with times."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ LONGEST = 300_000  # entries, some 150 MB
 
 
 class Journal:
-    """A numbered list of entries; the oldest fall off when it grows beyond all use."""
+    """A numbered list of entries; the oldest are dropped when it is too long."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
@@ -18,7 +18,7 @@ class Journal:
         self._lock = threading.Lock()
 
     def add(self, kind: str, **facts: Any) -> None:
-        """Write down that something happened just now."""
+        """Add an entry with the present time."""
         with self._lock:
             self._entries.append({"at": time.time(), "kind": kind, **facts})
             if len(self._entries) > self._longest:
@@ -27,7 +27,7 @@ class Journal:
                 self._first += dropped
 
     def since(self, number: int) -> dict[str, Any]:
-        """`{"next": M, "entries": […]}`: what is left from a number on, and where to read next."""
+        """Return the entries from a number on, `{"next": NUMBER, "entries": […]}`."""
         with self._lock:
             entries = self._entries[max(0, number - self._first) :]
             return {"next": self._first + len(self._entries), "entries": entries}

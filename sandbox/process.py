@@ -1,27 +1,41 @@
-"""How a process of the sandbox says that it serves, and that it ends with whoever started it."""
+"""The life of a process of the sandbox: it reports that it is ready, and exits with its parent."""
 
 import asyncio
 import json
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-_PARENT = os.getppid()  # read as this is imported: it may be gone before anything serves
+from sandbox.reasons import ReasonError
+
+_PARENT = os.getppid()  # read on import: the parent may exit before the server is ready
 _PARENT_CHECK_SECONDS = 0.5
 
 
-def say_ready(**where: Any) -> None:
-    """Print the line that whoever started this process waits for."""
+@contextmanager
+def exit_on_errors() -> Iterator[None]:
+    """Exit with status 1 and one line, `CODE: message`, on an error that has a reason code."""
+    try:
+        yield
+    except ReasonError as error:
+        sys.exit(f"{error.code}: {error}")
+
+
+def report_ready(**where: Any) -> None:
+    """Print the line for which the parent process waits."""
     print(json.dumps({"ready": True, **where}), flush=True)
 
 
 def has_parent() -> bool:
-    """Whether the process that started this one is still there."""
+    """Whether the process that started this one still runs."""
     return os.getppid() == _PARENT
 
 
-async def until_told_to_stop() -> None:
-    """Wait for SIGTERM or SIGINT, or until the process that started this one is gone."""
+async def wait_for_stop() -> None:
+    """Wait for SIGTERM or SIGINT, or until the process that started this one exits."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

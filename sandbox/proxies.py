@@ -1,4 +1,4 @@
-"""Keeps what talks to the sandbox away from a proxy that the environment names."""
+"""Lets clients of the sandbox bypass a proxy of the environment."""
 
 import os
 from urllib.request import getproxies_environment
@@ -7,17 +7,19 @@ OWN = ("127.0.0.1", "localhost")
 
 
 def proxy_exceptions(*hosts: str) -> dict[str, str]:
-    """The variables by which clients reach these hosts and this machine without the proxy that the
-    environment names; none where it names none. Others' exceptions stay."""
+    """Return the variables that let clients reach these hosts and this machine without the proxy.
+
+    Empty if the environment has no proxy. Existing exceptions are kept.
+    """
     named = getproxies_environment()
     exceptions = [host for host in named.pop("no", "").split(",") if host.strip()]
     if not named or exceptions == ["*"]:
         return {}
     value = ",".join(dict.fromkeys([*exceptions, *OWN, *hosts]))
-    # Clients differ in which of the two they read.
+    # Some clients read the first one, others the second one.
     return {"NO_PROXY": value, "no_proxy": value}
 
 
 def bypass_proxies(*hosts: str) -> None:
-    """Do so in this process, and in all that it starts."""
+    """Set these variables in this process and for its child processes."""
     os.environ.update(proxy_exceptions(*hosts))

@@ -1,4 +1,4 @@
-"""The project's SAM template as a deployment would expand it: functions, rules, tables, queues."""
+"""Reads a SAM template as a deployment expands it: functions, rules, tables, queues, schedules."""
 
 import copy
 import json
@@ -15,6 +15,7 @@ from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
 from sandbox.intrinsics import Resolver, TemplateError
+from sandbox.reasons import CODE_FOLDER_MISSING, LAYER_NOT_IN_TEMPLATE, TEMPLATE_REFUSED
 
 _LOCAL_CODE = {
     "AWS::Serverless::Function": "CodeUri",
@@ -25,9 +26,12 @@ _BUCKET = "sandbox"
 
 @dataclass(frozen=True)
 class FunctionResource:
-    """A function. ``code`` and ``layers`` are what goes in front of ``sys.path``; times in seconds,
-    memory in MiB; ``execution_timeout`` is None unless it is durable; ``role`` is its role's
-    logical id, if that is the template's; ``services`` are those the role's policies mention."""
+    """A function. Times are in seconds, memory in MiB.
+
+    ``code`` and ``layers`` are prepended to ``sys.path``. ``execution_timeout`` is None unless the
+    function is durable. ``role`` is the logical id of its role, empty for a role outside of the
+    template. ``services`` are the services in the policies of the role.
+    """
 
     logical_id: str
     name: str
@@ -93,21 +97,21 @@ class QueueResource:
 
 @dataclass(frozen=True)
 class Permission:
-    """Who may invoke which function (an ARN, with its qualifier): ``source`` may hold wildcards."""
+    """A permission to invoke a function (a qualified ARN); ``source`` may be a pattern."""
 
     principal: str
     function: str
     source: str | None
 
     def allows(self, principal: str, function: str, source: str) -> bool:
-        """Whether it lets ``source`` of ``principal`` invoke ``function``."""
+        """Whether ``source`` of ``principal`` may invoke ``function``."""
         named = (self.principal, self.function) == (principal, function)
         return named and (self.source is None or fnmatchcase(source, self.source))
 
 
 @dataclass(frozen=True)
 class DeployedTemplate:
-    """What a deployment of the template would make, as far as the sandbox has it."""
+    """The resources of the template that the sandbox creates."""
 
     functions: tuple[FunctionResource, ...]
     rules: tuple[RuleResource, ...]
@@ -129,13 +133,13 @@ def read_template(
     region: str = "us-east-1",
     account: str = "123456789012",
 ) -> DeployedTemplate:
-    """Expand a template by SAM's own translator and resolve its expressions.
+    """Expand a template with SAM's translator and resolve its expressions.
 
-    ``parameters`` override the template's defaults. With ``build`` (``.aws-sam/build``) functions
-    and layers are taken from there, as ``sam build`` left them, else from the source tree.
+    ``parameters`` override the defaults of the template. Functions and layers come from the source
+    tree, or from ``build`` (``.aws-sam/build``), where ``sam build`` wrote them.
 
     Raises:
-        TemplateError: SAM refuses the template, or something in it cannot be resolved.
+        TemplateError: SAM refuses the template, or an expression cannot be resolved.
     """
     source = yaml_parse(path.read_text())
     translated = _translate(source, parameters, region)
@@ -145,7 +149,7 @@ def read_template(
 
 
 def _places(source: Mapping[str, Any], root: Path, build: Path | None) -> dict[str, Path]:
-    """Logical id → folder for ``sys.path``, of functions and layers."""
+    """Return the folder for ``sys.path`` of each function and layer, by logical id."""
     places = {}
     common = source.get("Globals", {}).get("Function", {}).get("CodeUri", ".")
     for logical_id, resource in source["Resources"].items():
@@ -166,8 +170,8 @@ def _translate(
     template = copy.deepcopy(dict(source))
     for logical_id, resource in template["Resources"].items():
         if key := _LOCAL_CODE.get(resource["Type"]):
-            # The translator takes uploaded code only. The key leads back to the logical id, which
-            # it changes for layers.
+            # The translator accepts only uploaded code. The key keeps the logical id, which the
+            # translator changes for layers.
             resource.setdefault("Properties", {})[key] = f"s3://{_BUCKET}/{logical_id}"
     translator = Translator(None, Parser(), [], Session(region_name=region))
     try:
@@ -175,9 +179,10 @@ def _translate(
             template, dict(parameters), get_managed_policy_map=dict
         )
     except InvalidDocumentException as error:
-        raise TemplateError("; ".join(cause.message for cause in error.causes)) from error
+        problem = "; ".join(cause.message for cause in error.causes)
+        raise TemplateError(TEMPLATE_REFUSED, problem=problem) from error
     finally:
-        # To nobody; unpublished ones are complained about when the process ends.
+        # Without this call the translator warns about unpublished metrics at exit.
         translator.metrics.publish()
     return translated
 
@@ -258,12 +263,12 @@ class _Reader:
             if self._resolver.reference(logical_id, function) == arn:
                 key = self._resources[logical_id]["Properties"]["Content"]["S3Key"]
                 return self._place(key, function)
-        raise TemplateError(f"{function}: the layer {arn} is not of this template")
+        raise TemplateError(LAYER_NOT_IN_TEMPLATE, function=function, layer=arn)
 
     def _place(self, key: str, function: str) -> Path:
         place = self._places[key]
         if not place.is_dir():
-            raise TemplateError(f"{function}: there is no folder {place}")
+            raise TemplateError(CODE_FOLDER_MISSING, function=function, folder=place)
         return place
 
     def _role(self, function: str) -> str:
@@ -334,7 +339,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _attribute(value: Any) -> str:
-    """A queue's attribute, which SQS takes as text."""
+    """Return an attribute of a queue as the text that SQS expects."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

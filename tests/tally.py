@@ -1,7 +1,7 @@
-"""What several runs of pytest have passed, failed and skipped, counted as one.
+"""Counts the passed, failed and skipped tests of several runs of pytest.
 
-`conftest.py` takes the hook in. With `LEEWAY_TALLY` set to the path of a file, each run adds a line
-to it; `python -m tests.tally FILE` prints what was not run and why, and the totals last.
+`conftest.py` registers the hook. If `LEEWAY_TALLY` has the path of a file, each run adds a line to
+it. `python -m tests.tally FILE` prints the skipped tests with their reasons, and the totals last.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ VARIABLE = "LEEWAY_TALLY"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Add this run to the tally, where one is kept. The controller of pytest-xdist counts for its
-    workers, which have a summary of their own."""
+    """Add this run to the tally file, if there is one. The controller of pytest-xdist counts for
+    its workers, which have their own summaries."""
     path = os.environ.get(VARIABLE)
     if path is None or hasattr(terminalreporter.config, "workerinput"):
         return
@@ -35,24 +35,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return why a test was skipped, as its author wrote it."""
-    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return said.removeprefix("Skipped: ")
+    """Return the reason of a skipped test."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
 
 
 def summary(lines: Iterable[str]) -> str:
-    """Return what the runs of a tally did not run and why, and the totals in the last line."""
+    """Return the skipped tests with their reasons, and the totals in the last line."""
     runs = [json.loads(line) for line in lines]
     skipped: dict[str, list[str]] = defaultdict(list)
     for run in runs:
         for test, reason in run["skipped"]:
             skipped[reason].append(test)
-    said = ["Not run, and why:"] if skipped else ["Every test was run."]
+    text = ["Skipped tests by reason:"] if skipped else ["No test was skipped."]
     for reason, tests in skipped.items():
-        said += [f"  {reason} ({len(tests)}):", *(f"    {test}" for test in tests)]
+        text += [f"  {reason} ({len(tests)}):", *(f"    {test}" for test in tests)]
     passed, failed = (sum(run[key] for run in runs) for key in ("passed", "failed"))
-    left_out = sum(len(tests) for tests in skipped.values())
-    return "\n".join([*said, f"{passed} passed, {failed} failed, {left_out} skipped"])
+    skipped_count = sum(len(tests) for tests in skipped.values())
+    return "\n".join([*text, f"{passed} passed, {failed} failed, {skipped_count} skipped"])
 
 
 if __name__ == "__main__":

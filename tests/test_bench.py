@@ -1,4 +1,4 @@
-"""What a storm's bill says of what was used."""
+"""The usage, the prices and the timings of measurements."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from bench.idle import METRIC, SECONDS, month
 from bench.storms import timings, usage
 
 
-def test_a_bill_adds_up() -> None:
+def test_the_total_of_a_bill_is_the_sum_of_its_items() -> None:
     costs = dollars(Usage(invocations=1e6, durable_operations=1e6, events=1e6))
     assert costs["durable_operations"] == pytest.approx(8.0)
     assert costs["total"] == pytest.approx(0.2 + 8.0 + 1.0)
@@ -23,7 +23,7 @@ def test_a_quiet_month_of_many_clusters_has_one_metric_for_each_and_two_for_all(
     assert month(40, 3.0).alarms == month(1, 0.5).alarms > 0
 
 
-def test_the_docs_bill_of_a_quiet_month_is_the_one_that_is_computed() -> None:
+def test_the_documented_price_of_a_quiet_month_is_the_computed_one() -> None:
     page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text()
     computed = [month(size, seconds).total for size, seconds in SECONDS.items()]
     assert f"| in all | {' | '.join(f'{total:.2f}' for total in computed)} |" in page
@@ -42,7 +42,7 @@ def test_usage_is_read_from_the_journals_and_the_calls() -> None:
     assert used.per(2).gb_seconds == 1.0
 
 
-def test_times_count_from_an_instances_own_notice() -> None:
+def test_timings_start_at_the_notice_of_each_instance() -> None:
     notice = {"kind": "notice", "detail_type": "EC2 Spot Instance Interruption Warning"}
     entries = [
         {"at": 1.0, "kind": "node-joined", "instance": "i-1", "node": "n-1"},
@@ -60,8 +60,6 @@ def test_times_count_from_an_instances_own_notice() -> None:
 
 
 @pytest.mark.parametrize("name", ["storm", "storms=many", "kubernetes=5"])
-def test_a_measurement_that_is_none_is_refused(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_measurement_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name]) == 2
     assert name in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Whose clock is right, by the dates of answers."""
+"""The offset of the local clock, measured from the dates of responses."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.clock import GuidedClock, Lead
+from leeway.clock import ClockOffset, CorrectedClock
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -15,10 +15,12 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-def learn(lead: Lead, theirs: datetime, ahead: timedelta, there: float, back: float) -> None:
-    """Let somebody whose clock is so far ahead answer at this moment of theirs."""
+def respond(
+    offset: ClockOffset, theirs: datetime, ahead: timedelta, there: float, back: float
+) -> None:
+    """Observe a response of a server whose clock is ahead, at this time of the server."""
     date = format_datetime(theirs, usegmt=True)
-    lead.learn(date, theirs - ahead - seconds(there), theirs - ahead + seconds(back))
+    offset.observe(date, theirs - ahead - seconds(there), theirs - ahead + seconds(back))
 
 
 TRANSIT = st.floats(0, 30)
@@ -26,13 +28,13 @@ MOMENTS = st.integers(0, 10_000_000).map(lambda ms: NOON + timedelta(millisecond
 
 
 @given(st.lists(st.tuples(MOMENTS, TRANSIT, TRANSIT), max_size=10))
-def test_slow_answers_never_put_a_clock_wrong_that_is_right(
+def test_slow_responses_do_not_change_a_correct_clock(
     answers: list[tuple[datetime, float, float]],
 ) -> None:
-    lead = Lead()
+    offset = ClockOffset()
     for theirs, there, back in answers:
-        learn(lead, theirs, timedelta(0), there, back)
-    assert lead.ahead == timedelta(0)
+        respond(offset, theirs, timedelta(0), there, back)
+    assert offset.ahead == timedelta(0)
 
 
 @given(
@@ -41,21 +43,21 @@ def test_slow_answers_never_put_a_clock_wrong_that_is_right(
     st.floats(0, 0.5),
     st.lists(st.tuples(MOMENTS, TRANSIT, TRANSIT), max_size=10),
 )
-def test_one_quick_answer_tells_the_difference_to_its_second_and_slow_ones_spoil_nothing(
+def test_one_quick_response_gives_the_offset_to_a_second_and_slow_ones_do_not_change_it(
     ahead: float, theirs: datetime, back: float, later: list[tuple[datetime, float, float]]
 ) -> None:
-    lead = Lead()
-    learn(lead, theirs, seconds(ahead), 0.1, back)
+    offset = ClockOffset()
+    respond(offset, theirs, seconds(ahead), 0.1, back)
     for answer in later:
-        learn(lead, answer[0], seconds(ahead), *answer[1:])
-    assert abs(lead.ahead - seconds(ahead)) < seconds(1.7)
+        respond(offset, answer[0], seconds(ahead), *answer[1:])
+    assert abs(offset.ahead - seconds(ahead)) < seconds(1.7)
 
 
-def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
-    lead = Lead()
-    learn(lead, NOON, seconds(60), 0.01, 0.01)
-    learn(lead, NOON + seconds(90), seconds(0), 0.01, 0.01)
-    assert abs(lead.ahead) < seconds(1.1)
+def test_the_offset_follows_a_clock_that_is_corrected() -> None:
+    offset = ClockOffset()
+    respond(offset, NOON, seconds(60), 0.01, 0.01)
+    respond(offset, NOON + seconds(90), seconds(0), 0.01, 0.01)
+    assert abs(offset.ahead) < seconds(1.1)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +73,14 @@ def test_a_clock_that_was_set_right_meanwhile_is_believed_again() -> None:
         "Sun, 22 Nov 2026 12:00:00 GMT",
     ],
 )
-def test_a_date_that_says_nothing_or_cannot_be_true_teaches_nothing(date: str) -> None:
-    lead = Lead()
-    lead.learn(date, NOON + seconds(50), NOON + seconds(51))
-    assert lead.ahead == timedelta(0)
+def test_an_invalid_or_impossible_date_is_ignored(date: str) -> None:
+    offset = ClockOffset()
+    offset.observe(date, NOON + seconds(50), NOON + seconds(51))
+    assert offset.ahead == timedelta(0)
 
 
 class Stopped:
-    """A clock that stands still."""
+    """A clock that does not advance."""
 
     def now(self) -> datetime:
         return NOON
@@ -86,7 +88,7 @@ class Stopped:
     def sleep(self, seconds: float) -> None: ...
 
 
-def test_a_guided_clock_shows_the_others_time() -> None:
-    clock = GuidedClock(Stopped())
-    clock.lead.learn(format_datetime(NOON + seconds(60), usegmt=True), NOON, NOON)
+def test_a_corrected_clock_returns_the_time_of_the_servers() -> None:
+    clock = CorrectedClock(Stopped())
+    clock.offset.observe(format_datetime(NOON + seconds(60), usegmt=True), NOON, NOON)
     assert clock.now() == NOON + seconds(60)

@@ -155,7 +155,7 @@ def test_commands_and_options_that_are_written_down_exist(page: Path) -> None:
     assert wrong == {}
 
 
-def test_the_check_of_commands_knows_what_is_wrong() -> None:
+def test_the_check_of_commands_finds_errors() -> None:
     assert unknown(["drain", "NODE", "--deadline", "2m"]) == ""
     assert unknown(["drain", "NODE", "--dedline", "2m"]) == "--dedline"
     assert unknown(["sandbox", "upp"]) == "upp"

@@ -1,4 +1,4 @@
-"""`tools/lambda-image` pulls by digest only, and installs only what has hashes."""
+"""`tools/lambda-image` pulls only by digest and installs only packages with hashes."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
 DIGEST = f"sha256:{'a1' * 32}"
 REPOSITORY = "public.ecr.aws/lambda/python"
 
-# An engine that has no image but the one that $THERE describes, and writes down what it is asked.
+# An engine with only the image that $THERE describes. It logs its commands.
 DOCKER = """#!/bin/sh
 echo "$*" >>"$LOG"
 case "$*" in
@@ -28,7 +28,7 @@ esac
 
 
 class Checkout:
-    """A checkout of its own, with an engine that a test describes."""
+    """A checkout with an engine that the test configures."""
 
     def __init__(self, folder: Path) -> None:
         self.tools = folder / "tools"
@@ -39,7 +39,7 @@ class Checkout:
         engine.mkdir()
         (engine / "docker").write_text(DOCKER)
         (engine / "docker").chmod(0o755)
-        # An `id` that says nobody is root: no test makes an image.
+        # An `id` that reports a normal user, so that no test builds an image.
         (engine / "id").write_text("#!/bin/sh\necho 1000\n")
         (engine / "id").chmod(0o755)
         self.log = folder / "log"
@@ -55,7 +55,7 @@ class Checkout:
             check=False,
         )
 
-    def asked(self, verb: str) -> list[str]:
+    def commands(self, verb: str) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if line.startswith(verb)]
 
     def record(self, digest: str) -> None:
@@ -70,13 +70,15 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_the_image_is_pulled_by_its_recorded_digest(checkout: Checkout) -> None:
     checkout.record(DIGEST)
     assert checkout.run().returncode == 0
-    assert checkout.asked("pull") == [f"pull --quiet {REPOSITORY}@{DIGEST}"]
-    assert checkout.asked("tag") == [f"tag {REPOSITORY}@{DIGEST} {REPOSITORY}:3.13-{ARCHITECTURE}"]
+    assert checkout.commands("pull") == [f"pull --quiet {REPOSITORY}@{DIGEST}"]
+    assert checkout.commands("tag") == [
+        f"tag {REPOSITORY}@{DIGEST} {REPOSITORY}:3.13-{ARCHITECTURE}"
+    ]
 
 
-def test_the_environment_may_name_the_digest(checkout: Checkout) -> None:
+def test_the_environment_variable_overrides_the_digest(checkout: Checkout) -> None:
     assert checkout.run(LAMBDA_IMAGE_DIGEST=DIGEST).returncode == 0
-    assert checkout.asked("pull") == [f"pull --quiet {REPOSITORY}@{DIGEST}"]
+    assert checkout.commands("pull") == [f"pull --quiet {REPOSITORY}@{DIGEST}"]
 
 
 def test_without_a_digest_nothing_is_pulled(checkout: Checkout) -> None:
@@ -84,13 +86,13 @@ def test_without_a_digest_nothing_is_pulled(checkout: Checkout) -> None:
     done = checkout.run()
     assert done.returncode == 3
     assert "no digest of" in done.stdout
-    assert checkout.asked("pull") == []
+    assert checkout.commands("pull") == []
 
 
 @pytest.mark.parametrize("digest", ["latest", "sha256:12", f"{DIGEST} ", f"sha512:{'a' * 64}"])
-def test_what_is_no_digest_is_refused(checkout: Checkout, digest: str) -> None:
+def test_an_invalid_digest_is_refused(checkout: Checkout, digest: str) -> None:
     assert checkout.run(LAMBDA_IMAGE_DIGEST=digest).returncode == 2
-    assert checkout.asked("pull") == []
+    assert checkout.commands("pull") == []
 
 
 @pytest.mark.parametrize(
@@ -101,15 +103,15 @@ def test_what_is_no_digest_is_refused(checkout: Checkout, digest: str) -> None:
         ("yes []", 1),
     ],
 )
-def test_an_image_that_is_there_counts_if_it_is_that_of_the_digest(
+def test_a_present_image_is_used_only_if_it_has_the_digest(
     checkout: Checkout, there: str, pulls: int
 ) -> None:
     checkout.record(DIGEST)
     assert checkout.run(THERE=there).returncode == 0
-    assert len(checkout.asked("pull")) == pulls
+    assert len(checkout.commands("pull")) == pulls
 
 
-def test_an_image_made_here_serves_where_none_can_be_pulled(checkout: Checkout) -> None:
+def test_a_locally_built_image_is_used_if_the_pull_fails(checkout: Checkout) -> None:
     checkout.record(DIGEST)
     assert checkout.run(THERE="yes []", PULL="1").returncode == 0
     assert checkout.run(THERE=" [other]", PULL="1").returncode == 3
@@ -123,7 +125,7 @@ def test_a_digest_is_recorded_once_for_each_architecture(checkout: Checkout) -> 
     assert [line for line in lines if not line.startswith("#")] == [f"{ARCHITECTURE} {DIGEST}"]
 
 
-def test_whatever_the_image_installs_has_hashes() -> None:
+def test_all_packages_of_the_image_have_hashes() -> None:
     script = (ROOT / "tools" / "lambda-image").read_text()
     assert "--require-hashes --requirement requirements/lambda-image.txt" in script
     assert "--force-check-gpg" in script
@@ -136,7 +138,7 @@ def test_whatever_the_image_installs_has_hashes() -> None:
     assert "awslambdaric" in named
 
 
-def test_the_pause_image_is_named_by_its_digest() -> None:
+def test_the_pause_image_has_a_digest() -> None:
     assert re.fullmatch(r"registry\.k8s\.io/pause:[0-9.]+@sha256:[0-9a-f]{64}", IMAGE)
     schema = json.loads((ROOT / "docs/schemas/leeway.sh/headroom_v1.json").read_text())
     assert IMAGE in json.dumps(schema)

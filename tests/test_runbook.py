@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.aws.functions import LambdaExecutions, Pace
+from leeway.aws.functions import LambdaExecutions, RateLimit
 
 from tests.template.granted import resources
 
@@ -46,7 +46,7 @@ def test_a_durable_function_is_invoked_with_the_name_that_leeway_gives() -> None
             raise AssertionError("one start waits for nothing")
 
     table = "leeway-Table-1A2B"
-    executions = LambdaExecutions(Lambda, "arn", "retire", table, Pace(Clock()))
+    executions = LambdaExecutions(Lambda, "arn", "retire", table, RateLimit(Clock()))
     executions.start("i-0b662ef9931388ba0", "prod", 1)
     digest = hashlib.sha256(table.encode()).hexdigest()[:8]
     assert names == [f"retire-i-0b662ef9931388ba0-1-{digest}"]

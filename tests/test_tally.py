@@ -1,4 +1,4 @@
-"""The last lines of .ci/run say which tests were not run, and why."""
+"""The last lines of .ci/run list the skipped tests with reasons."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_without_its_fixture(missing): ...
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "by a worker"])
-def test_each_run_adds_what_it_skipped_with_the_reason(tmp_path: Path, workers: list[str]) -> None:
+def test_each_run_adds_its_skipped_tests_with_reasons(tmp_path: Path, workers: list[str]) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     tally = tmp_path / "tally"
     arguments = ["-p", "tests.tally", "-p", "no:cacheprovider", *workers]
@@ -47,7 +47,7 @@ def test_each_run_adds_what_it_skipped_with_the_reason(tmp_path: Path, workers: 
 
     said = summary(tally.read_text().splitlines()).splitlines()
 
-    assert said[0] == "Not run, and why:"
+    assert said[0] == "Skipped tests by reason:"
     assert said[1:-1] == [
         "  no such tool (2):",
         *["    test_some.py::test_of_a_tool"] * 2,
@@ -57,7 +57,7 @@ def test_each_run_adds_what_it_skipped_with_the_reason(tmp_path: Path, workers: 
     assert said[-1] == "2 passed, 4 failed, 4 skipped"
 
 
-def test_a_run_that_skipped_nothing_says_so() -> None:
+def test_a_run_without_skipped_tests_is_reported() -> None:
     line = '{"passed": 3, "failed": 0, "skipped": []}'
 
-    assert summary([line, line]) == "Every test was run.\n6 passed, 0 failed, 0 skipped"
+    assert summary([line, line]) == "No test was skipped.\n6 passed, 0 failed, 0 skipped"

@@ -1,4 +1,4 @@
-"""What is measured: where it is easily measured wrongly, and what it costs."""
+"""Log lines and metrics: values that are easily wrong, and the number of metrics, which costs."""
 
 import json
 import logging
@@ -9,46 +9,51 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.telemetry import ManifestTelemetry
-from leeway.reconciliation.reconcile import ClusterReport
+from leeway.reasons import Reason
+from leeway.reconciliation.report import ClusterReport
 from leeway.retire_node.outcome import Outcome
 from leeway.wiring.clients import log_execution, logger, metrics
 
-from tests.telling import ALL, DRAINED, LEFT_BEHIND, LOCKED_OUT, lines_of, metrics_in
+from tests.log_lines import DRAINED, LEFT_BEHIND, LOCKED_OUT, REPORTS, lines_of, metrics_in
 
 FORTY = [f"cluster-{number}" for number in range(40)]
 
 
 def counted(name: str, outcome: Outcome) -> list[tuple[dict[str, str], float]]:
-    told = lines_of(lambda telemetry: telemetry.retired(outcome))
-    return [(by, value) for metric, by, value in metrics_in(told) if metric == name]
+    lines = lines_of(lambda telemetry: telemetry.retired(outcome))
+    return [(by, value) for metric, by, value in metrics_in(lines) if metric == name]
 
 
-def test_only_a_run_that_looked_at_a_cluster_tells_how_many_instances_it_has() -> None:
-    tick = lines_of(
-        lambda telemetry: telemetry.reconciled([ClusterReport("prod", instances=12)], of_all=True)
+def test_only_a_run_that_listed_instances_counts_them() -> None:
+    full = lines_of(
+        lambda telemetry: telemetry.reconciled(
+            [ClusterReport("prod", instances=12)], all_clusters=True
+        )
     )
-    told = [(by["Cluster"], value) for name, by, value in metrics_in(tick) if name == "Instances"]
-    assert told == [("prod", 12.0)]
-    after_one_instance = lines_of(lambda t: t.reconciled([ClusterReport("prod")], of_all=False))
-    assert {name for name, *_ in metrics_in(after_one_instance)} == {"ReconcileProblems"}
+    counts = [(by["Cluster"], n) for name, by, n in metrics_in(full) if name == "Instances"]
+    assert counts == [("prod", 12.0)]
+    single = lines_of(lambda t: t.reconciled([ClusterReport("prod")], all_clusters=False))
+    assert {name for name, *_ in metrics_in(single)} == {"ReconcileProblems"}
 
 
-def test_a_run_of_all_clusters_counts_once_though_there_are_none() -> None:
-    told = lines_of(lambda telemetry: telemetry.reconciled([], of_all=True))
-    assert [(by, value) for name, by, value in metrics_in(told) if name == "NoticesFound"] == [
+def test_a_run_without_clusters_counts_its_findings_too() -> None:
+    lines = lines_of(lambda telemetry: telemetry.reconciled([], all_clusters=True))
+    assert [(by, value) for name, by, value in metrics_in(lines) if name == "NoticesFound"] == [
         ({"service": "test"}, 0.0)
     ]
 
 
-def test_no_metric_is_by_instance_pod_or_anything_else_that_there_are_many_of() -> None:
-    by = {name for _, by, _ in metrics_in(lines_of(*ALL.values())) for name in by}
+def test_no_metric_has_a_dimension_with_many_values() -> None:
+    by = {name for _, by, _ in metrics_in(lines_of(*REPORTS.values())) for name in by}
     assert by == {"service", "Cluster", "Kind", "Result"}
 
 
-def test_forty_clusters_with_nothing_to_say_pay_for_one_metric_each() -> None:
+def test_forty_clusters_without_changes_have_one_metric_each() -> None:
     quiet = lines_of(
-        lambda t: t.reconciled([ClusterReport(name, instances=9) for name in FORTY], of_all=True),
-        *(lambda t, name=name: t.headroom_kept(HeadroomReport(name)) for name in FORTY),
+        lambda t: t.reconciled(
+            [ClusterReport(name, instances=9) for name in FORTY], all_clusters=True
+        ),
+        *(lambda t, name=name: t.headroom_reconciled(HeadroomReport(name)) for name in FORTY),
     )
     metrics = {(name, *by.values()) for name, by, _ in metrics_in(quiet)}
     assert len([name for name, *_ in metrics if name == "Instances"]) == len(FORTY)
@@ -56,14 +61,14 @@ def test_forty_clusters_with_nothing_to_say_pay_for_one_metric_each() -> None:
     assert len(metrics) == len(FORTY) + 2
 
 
-def test_a_retirement_that_could_not_even_cordon_is_told_apart_from_one_that_left_pods() -> None:
+def test_a_retirement_without_a_cordon_and_one_that_left_pods_are_counted_apart() -> None:
     (locked_out,) = counted("NodesNotCordoned", LOCKED_OUT)
     (left_behind,) = counted("NodesNotCordoned", LEFT_BEHIND)
     assert (locked_out, left_behind) == (({"service": "test"}, 1.0), ({"service": "test"}, 0.0))
 
 
 @pytest.mark.parametrize("outcome", [LOCKED_OUT, LEFT_BEHIND])
-def test_a_retirement_that_somebody_should_look_at_is_counted_for_an_alarm(
+def test_a_retirement_with_a_problem_is_counted_for_an_alarm(
     outcome: Outcome,
 ) -> None:
     assert counted("RetirementProblems", outcome) == [({"service": "test"}, 1.0)]
@@ -71,23 +76,24 @@ def test_a_retirement_that_somebody_should_look_at_is_counted_for_an_alarm(
 
 
 def test_a_line_about_a_retirement_names_instance_cluster_and_attempt() -> None:
-    said = [line for line in lines_of(ALL["retired"]) if "message" in line]
-    (line,) = said
+    (line,) = [line for line in lines_of(REPORTS["retired"]) if "message" in line]
     assert line["level"] == "WARNING"
     assert {"instance", "cluster", "node", "kind", "result", "attempt"} <= line.keys()
+    assert (line["code"], line["reason"]) == ("NodeDrainIncomplete", "NodeNotCordoned")
 
 
-def test_all_that_an_interruption_logs_beside_its_pods_is_a_few_kilobytes() -> None:
-    told = lines_of(ALL["received"], lambda telemetry: telemetry.retired(DRAINED))
-    assert sum(len(str(line)) for line in told) < 4_000
+def test_the_lines_of_an_interruption_without_pods_are_a_few_kilobytes() -> None:
+    lines = lines_of(REPORTS["received"], lambda telemetry: telemetry.retired(DRAINED))
+    assert lines
+    assert sum(len(str(line)) for line in lines) < 4_000
 
 
-def test_what_fails_in_the_durable_sdk_is_told_in_one_line_that_names_the_execution(
+def test_an_error_of_the_durable_sdk_is_one_line_with_the_execution(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of_the_sdk = logging.getLogger("aws_durable_execution_sdk_python")
-    monkeypatch.setattr(of_the_sdk, "handlers", [])
-    monkeypatch.setattr(of_the_sdk, "propagate", True)
+    sdk_logger = logging.getLogger("aws_durable_execution_sdk_python")
+    monkeypatch.setattr(sdk_logger, "handlers", [])
+    monkeypatch.setattr(sdk_logger, "propagate", True)
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "retire_node_of_this_test")
     logger.cache_clear()
     log_execution("arn:…/retire-i-0b662ef9931388ba0-1/…")
@@ -98,20 +104,39 @@ def test_what_fails_in_the_durable_sdk_is_told_in_one_line_that_names_the_execut
     finally:
         logger.cache_clear()
     (line,) = capsys.readouterr().out.splitlines()
-    told = json.loads(line)
-    assert (told["level"], told["message"]) == ("ERROR", "It failed")
-    assert told["execution"] == "arn:…/retire-i-0b662ef9931388ba0-1/…"
-    assert "attempt" in told["exception"]
+    logged = json.loads(line)
+    assert (logged["level"], logged["message"]) == ("ERROR", "It failed")
+    assert logged["execution"] == "arn:…/retire-i-0b662ef9931388ba0-1/…"
+    assert "attempt" in logged["exception"]
 
 
-def test_a_log_line_shows_what_a_terminal_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "others-text")
-    said = "\x1b[2J\x9b31m\u202e"
+def test_a_log_line_escapes_control_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "escapes")
+    text = "\x1b[2J\x9b31m\u202e"
     with redirect_stdout(StringIO()) as written:
-        ManifestTelemetry(logger.__wrapped__(), metrics()).misconfigured(
-            "prod", "headroom.leeway.sh a", said
+        ManifestTelemetry(logger.__wrapped__(), metrics()).manifest_problem(
+            "prod", "headroom.leeway.sh a", Reason("ManifestInvalid", text)
         )
     line = written.getvalue().splitlines()[0]
     assert line.isascii()
     assert line.isprintable()
-    assert said in json.loads(line).values()
+    assert text in json.loads(line).values()
+
+
+CODES = {
+    "admitted": {"NodeNotJoined"},
+    "reconciled": {"HookEventLost", "NodesNotRead"},
+    "headroom_reconciled": {"HeadroomObjectUnavailable"},
+    "catalog_refreshed": {"CatalogPartlyRefreshed", "CatalogPartNotRead"},
+}
+"""The reason codes in the log lines of each report."""
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_every_log_line_has_the_code_of_its_reason(name: str) -> None:
+    lines = [line for line in lines_of(REPORTS[name]) if "message" in line]
+    assert lines
+    assert {line["code"] for line in lines} == CODES[name]
+    assert all(line["message"].endswith(".") for line in lines)

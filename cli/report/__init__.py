@@ -1,1 +1,1 @@
-"""What happened in a storm of notices, as an outside observer saw it, and how it is shown."""
+"""The report of a storm of notices: built from the sandbox's journals, evaluated and rendered."""

@@ -1,4 +1,4 @@
-"""The circumstances of a run that its report names, so that it can be repeated."""
+"""The parameters of a demo run, which its report shows so that it can be repeated."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,18 +6,18 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Run:
-    """Which world and storm it was, when, and how long all of it took (`wall`, seconds)."""
+    """The parameters of a run, its start and its duration in seconds."""
 
     seed: int
     nodes: int
     pods: int
     interruptions: int
     began: datetime
-    wall: float
+    duration: float
 
     @property
     def command(self) -> str:
-        """The command line that repeats it."""
+        """The command that repeats the run."""
         return (
             f"leeway demo --seed {self.seed} --nodes {self.nodes}"
             f" --interruptions {self.interruptions}"

@@ -1,12 +1,12 @@
-"""Lays a story out on a time axis: pure geometry, in the pixels of the report's SVG."""
+"""Lays a report out on a time axis: coordinates in the pixels of the report's SVG."""
 
 import math
 from dataclasses import dataclass
 
-from cli.report.story import NodeStory, Outcome, PodStory, Story
+from cli.report.model import NodeReport, Outcome, PodReport, StormReport
 
 WIDTH = 1120.0
-GUTTER = 232.0  # where the names stand
+GUTTER = 232.0  # the column of the names
 MARGIN_RIGHT = 96.0  # room for the name of the node that a pod moved to
 TOP = 30.0
 NODE_ROW = 46.0
@@ -17,8 +17,8 @@ TAIL = 1.0
 
 
 @dataclass(frozen=True)
-class HeadroomReconciler:
-    """A labelled second of the axis."""
+class Tick:
+    """A label of the time axis."""
 
     x: float
     label: str
@@ -26,7 +26,7 @@ class HeadroomReconciler:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a bar; `kind` names its look, `title` what it says when pointed at."""
+    """A part of a bar. `kind` is its CSS class, `title` its tooltip."""
 
     x: float
     width: float
@@ -36,7 +36,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment on a row."""
+    """A point in time on a row."""
 
     x: float
     kind: str
@@ -45,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class PodRow:
-    """One pod: alive, asked to go, gone, and running again elsewhere."""
+    """The row of one pod: running, terminating, ended, running on another node."""
 
     y: float
     name: str
@@ -58,7 +58,7 @@ class PodRow:
 
 @dataclass(frozen=True)
 class Lane:
-    """One node with its replacement and its pods."""
+    """The rows of one node with its replacement and its pods."""
 
     y: float
     height: float
@@ -79,13 +79,13 @@ class Timeline:
     height: float
     left: float
     right: float
-    ticks: tuple[HeadroomReconciler, ...]
+    ticks: tuple[Tick, ...]
     lanes: tuple[Lane, ...]
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """Turns moments (epoch seconds) into pixels."""
+    """Converts times (epoch seconds) to pixels."""
 
     zero: float
     last: float
@@ -103,11 +103,11 @@ class _Axis:
         return Segment(x, max(round(self.x(end) - x, 1), 1.0), kind, title)
 
 
-def lay_out(story: Story) -> Timeline:
-    """Place every node and pod of the story."""
-    axis = _Axis(story.began_at, _last_moment(story) + TAIL)
+def lay_out(report: StormReport) -> Timeline:
+    """CandidateNode every node and pod of the report."""
+    axis = _Axis(report.began_at, _last_time(report) + TAIL)
     lanes, y = [], TOP
-    for node in story.nodes:
+    for node in report.nodes:
         lane = _lane(axis, node, y)
         lanes.append(lane)
         y += lane.height + GAP
@@ -122,19 +122,19 @@ def lay_out(story: Story) -> Timeline:
 
 
 def short(name: str) -> str:
-    """A node's name without its domain."""
+    """Return a node's name without its domain."""
     return name.split(".", 1)[0]
 
 
-def _last_moment(story: Story) -> float:
-    moments = [story.began_at + 1.0]
-    for node in story.nodes:
+def _last_time(report: StormReport) -> float:
+    moments = [report.began_at + 1.0]
+    for node in report.nodes:
         replacement = node.trace.replacement
         moments += [
             moment
             for moment in (
-                node.trace.takes_at,
-                node.trace.dead_at,
+                node.trace.reclaim_at,
+                node.trace.instance_gone_at,
                 replacement.ready_at if replacement else None,
                 *(pod.trace.ended_at for pod in node.pods),
                 *(pod.trace.successor.running_at for pod in node.pods if pod.trace.successor),
@@ -144,23 +144,23 @@ def _last_moment(story: Story) -> float:
     return max(moments)
 
 
-def _ticks(axis: _Axis) -> tuple[HeadroomReconciler, ...]:
+def _ticks(axis: _Axis) -> tuple[Tick, ...]:
     length = axis.last - axis.zero
     step = next((size for size in (1, 2, 5, 10, 20, 30, 60) if length / size <= 12), 120)
     return tuple(
-        HeadroomReconciler(axis.x(axis.zero + second), f"{second} s")
+        Tick(axis.x(axis.zero + second), f"{second} s")
         for second in range(0, math.floor(length) + 1, step)
     )
 
 
-def _lane(axis: _Axis, node: NodeStory, y: float) -> Lane:
+def _lane(axis: _Axis, node: NodeReport, y: float) -> Lane:
     trace = node.trace
     rows = tuple(
         _pod_row(axis, node, pod, y + NODE_ROW + place * POD_ROW)
         for place, pod in enumerate(node.pods)
     )
-    end = trace.dead_at if trace.dead_at is not None else axis.last
-    how = "EC2 takes the instance" if trace.taken_by_ec2 else "its group ends the instance"
+    end = trace.instance_gone_at if trace.instance_gone_at is not None else axis.last
+    how = "EC2 reclaims the instance" if trace.reclaimed_by_ec2 else "the group ends the instance"
     marks = [
         Mark(axis.x(notice.at), "notice", f"notice {place + 1}, {axis.after(notice.at)}")
         for place, notice in enumerate(trace.notices)
@@ -168,7 +168,7 @@ def _lane(axis: _Axis, node: NodeStory, y: float) -> Lane:
     marks += [
         Mark(axis.x(cordon), "cordon", f"cordoned {axis.after(cordon)}") for cordon in trace.cordons
     ]
-    if trace.dead_at is not None:
+    if trace.instance_gone_at is not None:
         marks.append(Mark(axis.x(end), "death", f"{how}, {axis.after(end)}"))
     name, replacement = short(trace.target.node), trace.replacement
     return Lane(
@@ -177,21 +177,21 @@ def _lane(axis: _Axis, node: NodeStory, y: float) -> Lane:
         name=name,
         about=f"{trace.target.group} · {trace.target.instance}",
         replacement=short(replacement.node or replacement.instance) if replacement else "",
-        segments=(*_life(axis, node, end), *_new_life(axis, node)),
+        segments=(*_node_segments(axis, node, end), *_replacement_segments(axis, node)),
         marks=tuple(marks),
-        limit=axis.x(trace.takes_at),
+        limit=axis.x(trace.reclaim_at),
         pods=rows,
     )
 
 
-def _life(axis: _Axis, node: NodeStory, end: float) -> list[Segment]:
-    """The node's own bar: serving, draining, empty."""
+def _node_segments(axis: _Axis, node: NodeReport, end: float) -> list[Segment]:
+    """Return the bar of the node: serving, draining, empty."""
     trace = node.trace
     cordoned = min(trace.cordons[0] if trace.cordons else end, end)
     drained = min(node.drained_at if node.drained_at is not None else end, end)
     drained = max(drained, cordoned)
     name = short(trace.target.node)
-    parts = [axis.segment(axis.zero - LEAD, cordoned, "serving", f"{name} takes pods")]
+    parts = [axis.segment(axis.zero - LEAD, cordoned, "serving", f"{name} accepts pods")]
     if drained > cordoned:
         parts.append(axis.segment(cordoned, drained, "draining", f"{name} is drained"))
     if end > drained:
@@ -199,8 +199,8 @@ def _life(axis: _Axis, node: NodeStory, end: float) -> list[Segment]:
     return parts
 
 
-def _new_life(axis: _Axis, node: NodeStory) -> list[Segment]:
-    """The replacement's bar: on its way, then Ready."""
+def _replacement_segments(axis: _Axis, node: NodeReport) -> list[Segment]:
+    """Return the bar of the replacement: launched, then Ready."""
     new = node.trace.replacement
     if new is None:
         return []
@@ -215,34 +215,34 @@ def _new_life(axis: _Axis, node: NodeStory) -> list[Segment]:
     return parts
 
 
-def _pod_row(axis: _Axis, node: NodeStory, story: PodStory, y: float) -> PodRow:
-    pod, verdict = story.trace, story.verdict
+def _pod_row(axis: _Axis, node: NodeReport, report: PodReport, y: float) -> PodRow:
+    pod, evaluation = report.trace, report.evaluation
     end = pod.ended_at if pod.ended_at is not None else axis.last
-    asked = min(pod.asked_at, end) if pod.asked_at is not None else end
-    segments = [axis.segment(axis.zero - LEAD, asked, "alive", f"{pod.pod} runs")]
-    if asked < end:
-        told = f"{pod.pod}: asked to end {axis.after(asked)}, ended {axis.after(end)}"
-        segments.append(axis.segment(asked, end, "ending", told))
+    requested = min(pod.requested_at, end) if pod.requested_at is not None else end
+    segments = [axis.segment(axis.zero - LEAD, requested, "alive", f"{pod.pod} runs")]
+    if requested < end:
+        title = f"{pod.pod}: terminating {axis.after(requested)}, ended {axis.after(end)}"
+        segments.append(axis.segment(requested, end, "ending", title))
     marks = [
         Mark(axis.x(attempt.at), _attempt_kind(attempt.status), f"eviction: {attempt.status}")
         for attempt in pod.attempts
     ]
     new, moved_to = pod.successor, ""
     if new is not None and new.running_at is not None and end <= new.running_at:
-        waited = f"{new.pod} is on its way to {short(new.node or '')}"
-        segments.append(axis.segment(end, new.running_at, "moving", waited))
+        title = f"{new.pod} starts on {short(new.node or '')}"
+        segments.append(axis.segment(end, new.running_at, "moving", title))
     if new is not None and new.running_at is not None:
         moved_to = short(new.node or "")
         there = f"{new.pod} runs on {moved_to} {axis.after(new.running_at)}"
         segments.append(axis.segment(max(end, new.running_at), axis.last, "elsewhere", there))
         marks.append(Mark(axis.x(new.running_at), "arrival", there))
-    if verdict.outcome is Outcome.DIED:
+    if evaluation.outcome is Outcome.DIED:
         marks.append(Mark(axis.x(end), "death", f"{pod.pod} died {axis.after(end)}"))
     return PodRow(
         y=y,
         name=pod.pod,
-        outcome=verdict.outcome,
-        fault=verdict.fault,
+        outcome=evaluation.outcome,
+        fault=evaluation.fault,
         segments=tuple(segments),
         marks=tuple(marks),
         moved_to=moved_to,

@@ -13,6 +13,6 @@ from leeway.wiring.clients import log_execution
 def handler(event: Any, context: DurableContext) -> dict[str, Any]:
     """Admit an instance; replayed from its last finished step when the function dies."""
     log_execution(context.execution_context.durable_execution_arn)
-    order = parse_attempt_id(event)
-    outcome = admit_node().admit(order, DurableSteps(context))
+    attempt = parse_attempt_id(event)
+    outcome = admit_node().admit(attempt, DurableSteps(context))
     return outcome.to_dict() if outcome else {"result": "superseded"}

@@ -1,4 +1,4 @@
-"""keep_headroom: every minute, every cluster has the headroom that it should have."""
+"""keep_headroom: reconciles the headroom of every cluster once a minute."""
 
 from typing import Any
 
@@ -6,6 +6,6 @@ from leeway.wiring.keep_headroom import clusters, keep_headroom
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Look after all clusters; the event says nothing but that a minute has passed."""
-    report = keep_headroom().tick(clusters())
-    return {"clusters": [one.to_dict() for one in report]}
+    """Reconcile the headroom of all clusters; the event has no parameters."""
+    reports = keep_headroom().run(clusters())
+    return {"clusters": [report.to_dict() for report in reports]}

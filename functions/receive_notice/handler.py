@@ -1,16 +1,16 @@
-"""receive_notice: every notice comes here, and starts the retirements it asks for."""
+"""receive_notice: receives every notice, and starts the retirement or admission it leads to."""
 
 from typing import Any
 
-from leeway.interruption.receive_notice import NotAllInstancesReceived
+from leeway.interruption.outcome import NotAllInstancesReceived
 from leeway.notices import MalformedNotice, UnknownNotice
-from leeway.wiring.receive_notice import reception, telemetry
+from leeway.wiring.receive_notice import receive_notice, telemetry
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Receive one EventBridge event; what can't be received goes to the dead-letter queue."""
+    """Receive one EventBridge event. An event that fails goes to the dead-letter queue."""
     try:
-        receipt = reception().receive(event)
+        receipt = receive_notice().receive(event)
     except (MalformedNotice, UnknownNotice, NotAllInstancesReceived) as error:
         if isinstance(error, NotAllInstancesReceived):
             telemetry().received(error.receipt)

@@ -1,4 +1,4 @@
-"""refresh_catalog: every six hours, what the region offers and what it costs is read anew."""
+"""refresh_catalog: reads the types, offerings and prices of the region every six hours."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from leeway.wiring.refresh_catalog import refresh_catalog, region
 
 
 def handler(event: Any, context: object) -> dict[str, Any]:
-    """Survey the function's own region; the event says nothing but that it is time."""
+    """Refresh the catalog of the function's own region; the event has no parameters."""
     return refresh_catalog().refresh(region()).to_dict()

@@ -1,1 +1,1 @@
-"""An embedded AWS: moto behind one HTTP port, and what moto lacks in modules that say so."""
+"""An embedded AWS: moto behind one HTTP port, and modules for the behaviour that moto lacks."""

@@ -5,33 +5,27 @@ import asyncio
 import logging
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sandbox import access
-from sandbox.process import say_ready, until_told_to_stop
+from sandbox.process import exit_on_errors, report_ready, wait_for_stop
 
 if TYPE_CHECKING:
     from sandbox.aws.server import Front
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line; every duration is in seconds."""
+    """Parse the command line; every duration is in seconds."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws", description=__doc__)
     access.arguments(parser)
     parser.add_argument("--port", type=int, default=0, help="0 is any free port")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--seed", type=int)
     parser.add_argument(
-        "--kubernetes", action="append", default=[], metavar="NAME=CONTROL_URL", type=_pair
-    )
-    parser.add_argument(
-        "--eks", action="append", default=[], metavar="NAME=ENDPOINT,CA_FILE", type=_pair
-    )
-    parser.add_argument("--lambda", dest="lambda_url", metavar="URL")
-    parser.add_argument("--throttle", action="store_true", help="limit rates as EC2 does")
-    parser.add_argument(
-        "--schedule-speed", type=float, default=1.0, help="times as fast as life; 0: on command"
+        "--schedule-speed",
+        type=float,
+        default=1.0,
+        help="times as fast as real time; 0: only on command",
     )
     parser.add_argument("--instance-start", type=float, default=1.0)
     parser.add_argument("--instance-stop", type=float, default=1.0)
@@ -42,48 +36,41 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"expected NAME=…, got {text!r}")
-    return name, value
-
-
 def main(arguments: list[str]) -> None:
-    """Serve until SIGTERM, SIGINT or the end of the process that started this one."""
+    """Serve until SIGTERM, SIGINT, or the exit of the process that started this one."""
     options = parse(arguments)
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="aws %(levelname)s %(message)s"
     )
-    # moto reads these as it is imported: one account, no CORS headers on every answer.
+    # moto reads these on import: one account, no CORS headers in answers.
     os.environ.setdefault("MOTO_ACCOUNT_ID", "123456789012")
     os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    asyncio.run(serve(options))
+    with exit_on_errors():
+        asyncio.run(serve(options))
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Build everything, say that it is ready, and answer requests."""
+    """Build the server, report that it is ready, and answer requests."""
     from sandbox.aws.server import start
 
     port = await start(build(options), options.host, options.port)
-    say_ready(port=port, url=f"http://127.0.0.1:{port}")
-    await until_told_to_stop()
-    # Nothing outlives the process, so there is nothing to close; threads may be mid-call.
+    report_ready(port=port, url=f"http://127.0.0.1:{port}")
+    await wait_for_stop()
+    # No state outlives the process, so nothing needs to be closed; threads may be in a call.
     os._exit(0)
 
 
 def build(options: argparse.Namespace) -> "Front":
-    """The cloud as the command line wants it."""
+    """Build the server with the options of the command line."""
     from moto.moto_api._internal import mock_random
 
-    from sandbox.aws.cloud import Cloud, Pace
-    from sandbox.aws.control import ClusterLink, Links
+    from sandbox.aws.cloud import Cloud, Delays
     from sandbox.aws.server import Front
 
     if options.seed is not None:
         mock_random.seed(options.seed)
-    pace = Pace(
+    delays = Delays(
         options.instance_start,
         options.instance_stop,
         options.health_check,
@@ -91,19 +78,11 @@ def build(options: argparse.Namespace) -> "Front":
         options.detach,
         options.minimum_heartbeat,
     )
-    front = Front(
-        Cloud(options.region, pace, options.seed),
+    return Front(
+        Cloud(options.region, delays, options.seed),
         access.Gate.of(options, "/moto-api"),
-        throttle=options.throttle,
         schedule_speed=options.schedule_speed,
     )
-    clusters = {}
-    for name, value in options.eks:
-        endpoint, _, ca_file = value.rpartition(",")
-        clusters[name] = ClusterLink(endpoint=endpoint, ca_file=Path(ca_file))
-    links: dict[str, Any] = {"kubernetes": dict(options.kubernetes), "eks": clusters}
-    front.control.link(Links(**links, lambda_=options.lambda_url))
-    return front
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Private addresses that no two instances share.
+"""Unique private addresses for instances.
 
-moto draws them at random: of five thousand instances two have the same one more often than not, and
-with it the same name of a node.
+moto chooses them at random. With five thousand instances, two of them probably have the same
+address, and so the same node name.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ SIDE = 254
 """Values of each of the last three bytes: 1 to 254."""
 
 STRIDE = 10_000_019
-"""A prime: steps of it come by every address once before the first is had again."""
+"""A prime, so that steps of this size visit every address once before one repeats."""
 
 
 def addresses() -> Iterator[str]:
-    """Name all addresses in 10.0.0.0/8, neighbours far apart, over and over."""
+    """Yield the addresses of 10.0.0.0/8 without end, with consecutive ones far apart."""
     for number in count(1):
         place = number * STRIDE % SIDE**3
         first, rest = divmod(place, SIDE**2)
@@ -26,6 +26,6 @@ def addresses() -> Iterator[str]:
 
 
 def install() -> None:
-    """Give these to instances that are launched in no subnet."""
+    """Let moto give these addresses to instances without a subnet."""
     drawn = addresses()
     vars(moto.ec2.models.instances)["random_private_ip"] = lambda: next(drawn)

@@ -1,22 +1,18 @@
-"""Answers the Auto Scaling actions whose rules moto lacks or is too kind about.
+"""Auto Scaling actions that moto lacks, or whose rules moto does not enforce.
 
-Stands in for CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks given at creation,
-TerminateInstanceInAutoScalingGroup, DetachInstances, forced deletion, activities and limits.
-LaunchInstances is in `synchronous`.
+CompleteLifecycleAction, RecordLifecycleActionHeartbeat, hooks of CreateAutoScalingGroup,
+TerminateInstanceInAutoScalingGroup, DetachInstances, and the limits of the desired capacity.
+LaunchInstances is in `launch_instances`.
 """
 
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import moto.autoscaling.models as moto_autoscaling
-import moto.autoscaling.urls
 from moto.autoscaling.exceptions import AutoscalingClientError, ValidationError
 from moto.autoscaling.models import (
-    Activity,
     AutoScalingBackend,
     FakeAutoScalingGroup,
     InstanceState,
-    LifecycleHook,
     autoscaling_backends,
 )
 from moto.autoscaling.responses import AutoScalingResponse
@@ -26,15 +22,15 @@ from moto.core.responses import ActionResult, EmptyResult
 from sandbox.aws import groups
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
-from sandbox.aws.groups import KeepingGroup
+from sandbox.aws.groups import ReconcilingGroup
+from sandbox.aws.launch_instances import Launch, Launches
 from sandbox.aws.lifecycle_hooks import LifecycleActions, WaitingHook, check
-from sandbox.aws.synchronous import Launch, Launches
 
 DETACHABLE = {"InService", "Standby"}
 
 
 class Scaling(AutoScalingBackend):
-    """moto's Auto Scaling with AWS's rules for what leaves a group, and how."""
+    """moto's Auto Scaling, with AWS's rules about instances that leave a group."""
 
     cloud: ClassVar[Cloud]
     actions: ClassVar[LifecycleActions]
@@ -43,24 +39,17 @@ class Scaling(AutoScalingBackend):
         super().__init__(*args, **kwargs)
         self.launches = Launches()
 
-    @property
-    def _url_module(self) -> Any:
-        return SimpleNamespace(
-            url_bases=moto.autoscaling.urls.url_bases,
-            url_paths={"{0}/$": ScalingResponse.dispatch},
-        )
-
-    def group(self, name: str | None) -> KeepingGroup:
-        """The group of this name; raises ValidationError."""
+    def group(self, name: str | None) -> ReconcilingGroup:
+        """Return the group of this name; raises ValidationError."""
         group = self.autoscaling_groups.get(name or "")
-        if not isinstance(group, KeepingGroup):
+        if not isinstance(group, ReconcilingGroup):
             raise ValidationError("AutoScalingGroup name not found - null")
         return group
 
-    def member(self, instance_id: str) -> tuple[KeepingGroup, InstanceState]:
-        """An instance's group and membership; raises ValidationError."""
+    def member(self, instance_id: str) -> tuple[ReconcilingGroup, InstanceState]:
+        """Return the group and the membership of an instance; raises ValidationError."""
         for group in self.autoscaling_groups.values():
-            assert isinstance(group, KeepingGroup)
+            assert isinstance(group, ReconcilingGroup)
             if state := group.state_of(instance_id):
                 return group, state
         raise ValidationError(
@@ -68,17 +57,17 @@ class Scaling(AutoScalingBackend):
         )
 
     def describe_auto_scaling_instances(self, instance_ids: list[str]) -> list[InstanceState]:
-        """As moto does; of some instances, without a look at all others."""
+        """Describe members; with ids, without a walk through all members."""
         if not instance_ids:
             return super().describe_auto_scaling_instances(instance_ids)
-        groups = [g for g in self.autoscaling_groups.values() if isinstance(g, KeepingGroup)]
+        groups = [g for g in self.autoscaling_groups.values() if isinstance(g, ReconcilingGroup)]
         found = (group.state_of(one) for one in instance_ids for group in groups)
         return [state for state in found if state]
 
     def create_auto_scaling_group(
         self, name: str, *args: Any, **kwargs: Any
     ) -> FakeAutoScalingGroup:
-        """As moto does, but never over an existing group nor outside the group's own limits."""
+        """Create a group; refuse an existing name, and a size outside of the limits."""
         if name in self.autoscaling_groups:
             raise AutoscalingClientError(
                 "AlreadyExists",
@@ -88,24 +77,8 @@ class Scaling(AutoScalingBackend):
         _check_sizes(kwargs["desired_capacity"], kwargs["min_size"], kwargs["max_size"])
         return super().create_auto_scaling_group(name, *args, **kwargs)
 
-    def update_auto_scaling_group(  # type: ignore[override]
-        self, name: str, **kwargs: Any
-    ) -> FakeAutoScalingGroup:
-        """As moto does, within limits, and without forgetting the policy that isn't named."""
-        group = self.group(name)
-        for limit in ("min_size", "max_size"):
-            if kwargs[limit] is None:
-                kwargs[limit] = getattr(group, limit)
-        least, most = kwargs["min_size"], kwargs["max_size"]
-        if kwargs["desired_capacity"] is None:
-            kwargs["desired_capacity"] = max(least, min(most, group.desired_capacity or 0))
-        _check_sizes(kwargs["desired_capacity"], least, most)
-        if not (kwargs["mixed_instances_policy"] or kwargs["launch_template"]):
-            kwargs["mixed_instances_policy"] = _given_again(group.mixed_instances_policy)
-        return super().update_auto_scaling_group(name, **kwargs)
-
     def set_desired_capacity(self, group_name: str, desired_capacity: int | None) -> None:
-        """As moto does, between minimum and maximum."""
+        """Set the desired capacity; refuse a value outside of minimum and maximum."""
         group = self.group(group_name)
         wanted = desired_capacity or 0
         if wanted > (group.max_size or 0):
@@ -120,25 +93,11 @@ class Scaling(AutoScalingBackend):
             )
         super().set_desired_capacity(group_name, wanted)
 
-    def end_group(self, name: str | None, *, force: bool) -> None:
-        """Delete a group; raises ResourceInUse while it has members, unless forced."""
-        group = self.group(name)
-        if group.instance_states and not force:
-            raise AutoscalingClientError(
-                "ResourceInUse",
-                "You cannot delete an AutoScalingGroup while there are instances or pending Spot "
-                "instance request(s) still in the group.",
-            )
-        group.end()
-        del self.autoscaling_groups[group.name]
-        for key in [key for key, hook in self.lifecycle_hooks.items() if _is_of(hook, group)]:
-            del self.lifecycle_hooks[key]
-
     def terminate_instance(self, instance_id: str, should_decrement: bool) -> Any:
-        """Take an instance out by its hooks; without decrementing, the group replaces it."""
+        """Terminate an instance after its hooks; the group replaces it unless it decrements."""
         group, state = self.member(instance_id)
         if state.lifecycle_state.startswith("Terminating"):
-            return next(a for a in group.activities if instance_id in a.description)
+            return group.activity("Terminating", instance_id)
         desired, least = group.desired_capacity or 0, group.min_size or 0
         if should_decrement:
             units = group.units_of(state)
@@ -150,12 +109,12 @@ class Scaling(AutoScalingBackend):
                 )
             group.desired_capacity = desired - units
         group.retire(state, "a user request")
-        return group.activities[0]
+        return group.activity("Terminating", instance_id)
 
     def detach_instances(
         self, group_name: str, instance_ids: list[str], should_decrement: bool
     ) -> Any:
-        """Let members go, all of them or, with a ValidationError, none."""
+        """Detach all of these members, or none and raise ValidationError."""
         group = self.group(group_name)
         states = []
         for instance_id in instance_ids:
@@ -180,35 +139,21 @@ class Scaling(AutoScalingBackend):
             group.desired_capacity = desired - units
         return [group.detach(state) for state in states]
 
-    def set_instance_health(self, instance_id: str, health_status: str) -> None:
-        """As moto does; what is unhealthy is replaced."""
-        group, state = self.member(instance_id)
-        state.health_status = health_status
-        if health_status == "Unhealthy" and not group.suspends("ReplaceUnhealthy", "Terminate"):
-            self.cloud.timers.after(self.cloud.pace.reaction, group.replace_unhealthy, state)
-
     def resume_processes(self, group_name: str, scaling_processes: list[str]) -> None:
-        """As moto does; the group then catches up."""
+        """Resume processes; the group then reconciles its size."""
         super().resume_processes(group_name, scaling_processes)
-        self.group(group_name).settle_soon()
-
-    def update_attached_target_groups(self, group_name: str) -> None:
-        """Register the members that are in service; the others come when they are."""
-        group = self.group(group_name)
-        for state in group.instance_states:
-            if state.lifecycle_state == "InService":
-                group.register(state)
+        self.group(group_name).reconcile_soon()
 
     def notify_terminate_instances(self, instance_ids: list[str]) -> None:
-        """Nothing: a group learns of a death by its health check, not from the EC2 call."""
+        """Do nothing: a group notices a terminated instance by its health check."""
 
     def put_hook(self, group: str, specification: dict[str, Any]) -> None:
-        """Store a hook, or change it; raises ValidationError."""
+        """Create or replace a hook; raises ValidationError."""
         transition = specification.get("LifecycleTransition")
         heartbeat = specification.get("HeartbeatTimeout")
         result = specification.get("DefaultResult")
         name = specification["LifecycleHookName"]
-        check(transition, heartbeat, result, self.cloud.pace.minimum_heartbeat)
+        check(transition, heartbeat, result, self.cloud.delays.minimum_heartbeat)
         self.lifecycle_hooks[f"{group}_{name}"] = WaitingHook(
             name,
             group,
@@ -219,23 +164,9 @@ class Scaling(AutoScalingBackend):
         )
 
     def delete_lifecycle_hook(self, as_name: str, name: str) -> None:
-        """As moto does; what waits for the hook goes on."""
+        """Delete a hook; instances that wait for it continue."""
         super().delete_lifecycle_hook(as_name, name)
         self.actions.drop_hook(as_name, name)
-
-
-def _given_again(policy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A stored policy as a request would give it: its template by id, without the name as well."""
-    if not policy:
-        return None
-    template = policy["LaunchTemplate"]
-    specification = dict(template["LaunchTemplateSpecification"])
-    specification.pop("LaunchTemplateName", None)
-    return policy | {"LaunchTemplate": template | {"LaunchTemplateSpecification": specification}}
-
-
-def _is_of(hook: LifecycleHook, group: KeepingGroup) -> bool:
-    return hook.auto_scaling_group_name == group.name
 
 
 def _check_sizes(desired: int | None, least: int | None, most: int | None) -> None:
@@ -249,17 +180,17 @@ def _check_sizes(desired: int | None, least: int | None, most: int | None) -> No
 
 
 class ScalingResponse(AutoScalingResponse):
-    """The actions themselves; what is not here is moto's."""
+    """The actions that differ from moto's."""
 
     @property
     def scaling(self) -> Scaling:
-        """The models of the caller's account and region."""
+        """The backend of the caller's account and region."""
         backend = self.autoscaling_backend
         assert isinstance(backend, Scaling)
         return backend
 
     def call_action(self) -> TYPE_RESPONSE:
-        """As moto does; an unknown group is an error of the caller, not of the server."""
+        """Call an action; an unknown group is a client error, where moto answers a server error."""
         name = self._get_param("AutoScalingGroupName")
         known = name is None or name in self.scaling.autoscaling_groups
         if not known and self._get_action() != "CreateAutoScalingGroup":
@@ -269,33 +200,16 @@ class ScalingResponse(AutoScalingResponse):
         return answer
 
     def create_auto_scaling_group(self) -> ActionResult:
-        """Hooks of the request are there before the first instance is launched."""
+        """Create a group; its hooks exist before the first instance is launched."""
         name = self._get_param("AutoScalingGroupName")
         known = name in self.scaling.autoscaling_groups
         hooks = self._get_param("LifecycleHookSpecificationList", [])
         for hook in [] if known else hooks:
             self.scaling.put_hook(name, hook)
-        result = super().create_auto_scaling_group()
-        self._apply_policies(self.scaling.group(name))
-        return result
-
-    def update_auto_scaling_group(self) -> ActionResult:
-        """moto's, with the flags that it leaves out."""
-        result = super().update_auto_scaling_group()
-        group = self.scaling.group(self._get_param("AutoScalingGroupName"))
-        group.capacity_rebalance = self._get_bool_param(
-            "CapacityRebalance", group.capacity_rebalance
-        )
-        self._apply_policies(group)
-        return result
-
-    def _apply_policies(self, group: KeepingGroup) -> None:
-        policy = self._get_param("InstanceLifecyclePolicy")
-        if policy:
-            group.instance_lifecycle_policy = policy
+        return super().create_auto_scaling_group()
 
     def launch_instances(self) -> ActionResult:
-        """At once, in one zone; the answer is the same for as long as its token is known."""
+        """Launch at once in one zone; a known client token gets the same answer again."""
         wanted = Launch(
             self._get_param("AutoScalingGroupName"),
             self._get_int_param("RequestedCapacity"),
@@ -307,14 +221,8 @@ class ScalingResponse(AutoScalingResponse):
         group, token = self.scaling.group(wanted.group), self._get_param("ClientToken")
         return ActionResult(self.scaling.launches.answer(group, wanted, token))
 
-    def delete_auto_scaling_group(self) -> ActionResult:
-        """Refused while there are members, unless ForceDelete."""
-        force = self._get_bool_param("ForceDelete", False)
-        self.scaling.end_group(self._get_param("AutoScalingGroupName"), force=force)
-        return EmptyResult()
-
     def describe_auto_scaling_groups(self) -> ActionResult:
-        """moto's, without the instances where the caller does not want them."""
+        """Describe groups, without instances if the caller asks for that."""
         found = super().describe_auto_scaling_groups()
         if self._get_bool_param("IncludeInstances", True):
             return found
@@ -322,35 +230,24 @@ class ScalingResponse(AutoScalingResponse):
         groups = [_WithoutInstances(group) for group in page["AutoScalingGroups"]]
         return ActionResult({**page, "AutoScalingGroups": groups})
 
-    def describe_scaling_activities(self) -> ActionResult:
-        """Newest first; of one group, or of all."""
-        name = self._get_param("AutoScalingGroupName")
-        chosen = [self.scaling.group(name)] if name else self.scaling.autoscaling_groups.values()
-        activities: list[Activity] = []
-        for group in chosen:
-            assert isinstance(group, KeepingGroup)
-            activities.extend(group.activities)
-        limit = self._get_int_param("MaxRecords", 100)
-        return ActionResult({"Activities": activities[:limit]})
-
     def describe_instance_refreshes(self) -> ActionResult:
-        """None: the sandbox does not start any."""
+        """Return no refresh: the sandbox does not support instance refreshes."""
         self.scaling.group(self._get_param("AutoScalingGroupName"))
         return ActionResult({"InstanceRefreshes": []})
 
     def put_lifecycle_hook(self) -> ActionResult:
-        """With its metadata, and refused where AWS would."""
+        """Create or replace a hook with its metadata; refuse as AWS does."""
         group = self.scaling.group(self._get_param("AutoScalingGroupName"))
         self.scaling.put_hook(group.name, self._get_params())
         return EmptyResult()
 
     def complete_lifecycle_action(self) -> ActionResult:
-        """By token, else by instance."""
+        """Find the action by its token, or by the instance without a token."""
         self.scaling.actions.complete(*self._action(), self._get_param("LifecycleActionResult"))
         return EmptyResult()
 
     def record_lifecycle_action_heartbeat(self) -> ActionResult:
-        """By token, else by instance."""
+        """Find the action by its token, or by the instance without a token."""
         self.scaling.actions.heartbeat(*self._action())
         return EmptyResult()
 
@@ -365,7 +262,7 @@ class ScalingResponse(AutoScalingResponse):
 
 
 class _WithoutInstances:
-    """A group as it is described to those who do not ask for its instances."""
+    """A group, described without its instances."""
 
     instances: tuple[()] = ()
 
@@ -377,7 +274,7 @@ class _WithoutInstances:
 
 
 def install(cloud: Cloud, bus: EventBus) -> None:
-    """Put these groups and actions in moto's place."""
+    """Let moto use these classes for groups and actions."""
     Scaling.cloud, Scaling.actions = cloud, groups.install(cloud, bus)
     autoscaling_backends.backend = Scaling
-    moto_autoscaling.FakeAutoScalingGroup = KeepingGroup  # type: ignore[misc]
+    moto_autoscaling.FakeAutoScalingGroup = ReconcilingGroup  # type: ignore[misc]

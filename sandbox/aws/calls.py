@@ -1,4 +1,4 @@
-"""Recognises which AWS API call an HTTP request is, and says no to it in that API's own words."""
+"""Identifies the AWS API call of an HTTP request, and builds error answers in its protocol."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class Call:
 
 
 def recognise(environ: Environ, body: bytes) -> Call | None:
-    """The call that a request makes, or None when it isn't a signed AWS request."""
+    """Return the call of a request, or None if it is no signed AWS request."""
     scope = _scope.search(environ.get("HTTP_AUTHORIZATION", ""))
     if scope is None:
         return None
@@ -62,11 +62,11 @@ def _routed(service: str, environ: Environ) -> str:
 
 
 class Refusal(ServiceException):
-    """An error of the call's own service, as moto's serialisers take it."""
+    """An error of the called service, for moto's serializers."""
 
 
 def refusal(call: Call, environ: Environ, code: str, message: str, status: int) -> Answer:
-    """An error answer, serialised by moto as the call's protocol wants it."""
+    """Return an error answer in the protocol of the call, serialized by moto."""
     service = get_service_model(call.service)
     protocol = determine_request_protocol(service, environ.get("CONTENT_TYPE"))
     serializer = get_serializer_class(call.service, protocol)(service.operation_model(call.action))

@@ -1,4 +1,4 @@
-"""What the parts of the embedded AWS share: the lock, the clock of things to come, the records."""
+"""State that all parts of the embedded AWS share: the lock, timers, journal and faults."""
 
 import random
 import threading
@@ -17,27 +17,27 @@ InstanceObserver = Callable[[Instance, str], None]
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How long things take, in seconds. Far quicker than life, so that a rehearsal is short."""
+class Delays:
+    """Durations in seconds. They are much shorter than AWS's, so that a rehearsal is short."""
 
     instance_start: float = 1.0  # pending → running
     instance_stop: float = 1.0  # shutting-down → terminated, stopping → stopped
-    health_check: float = 2.0  # until a group sees that an instance is dead
-    reaction: float = 0.5  # until a group replaces what it lost
+    health_check: float = 2.0  # until a group notices that an instance does not run
+    reaction: float = 0.5  # until a group replaces a lost instance
     detach: float = 1.0  # Detaching → out of the group
-    minimum_heartbeat: int = 30  # the shortest heartbeat timeout a hook may ask for
+    minimum_heartbeat: int = 30  # the shortest heartbeat timeout of a hook
 
 
 @dataclass
 class Cloud:
     """One account in one region, and the lock that every reader and writer of moto's models holds.
 
-    moto's models are not thread-safe. A reentrant lock round each request and each timed callback
-    makes them so, and costs nothing: the interpreter runs one thread at a time anyway.
+    moto's models are not thread-safe, so each request and each timed callback holds this reentrant
+    lock. It costs no speed, because the interpreter runs one thread at a time.
     """
 
     region: str
-    pace: Pace = field(default_factory=Pace)
+    delays: Delays = field(default_factory=Delays)
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -53,6 +53,6 @@ class Cloud:
         self._observers.append(observer)
 
     def instance_changed(self, instance: Instance) -> None:
-        """Tell every observer the state that the instance has now."""
+        """Call every observer with the present state of the instance."""
         for observer in self._observers:
             observer(instance, instance.state)

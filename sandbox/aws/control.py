@@ -1,4 +1,4 @@
-"""Answers the control API: what the sandbox's AWS is told to do, and what it saw."""
+"""The control API of the sandbox's AWS."""
 
 import threading
 import time
@@ -13,24 +13,25 @@ from sandbox.aws.cloud import Cloud
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
-from sandbox.aws.impairments import Impairment, impair
 from sandbox.aws.interruptions import Interruption, Interruptions
-from sandbox.aws.maintenance import Maintenance, announce
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.reservations import Reserve, put_into
+from sandbox.aws.scheduled_events import Maintenance, announce
+from sandbox.aws.status_checks import Impairment, impair
 from sandbox.aws.throttling import Throttle
 from sandbox.control import ControlApi, Query
+from sandbox.reasons import EVENT_INVALID, ReasonError
 
 
 class ClusterLink(BaseModel):
-    """Where an EKS cluster's API answers, and the file that holds its CA's certificate (PEM)."""
+    """The endpoint of an EKS cluster, and the file with the certificate of its CA (PEM)."""
 
     endpoint: str
     ca_file: Path
 
 
 class Links(BaseModel):
-    """The other processes; each field given is added to or replaces what was linked before."""
+    """The other processes; each field adds to the links, or replaces links of the same name."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -40,7 +41,7 @@ class Links(BaseModel):
 
 
 class FaultList(BaseModel):
-    """The faults that shall be in force, in place of those before."""
+    """The faults that replace all present faults."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +49,7 @@ class FaultList(BaseModel):
 
 
 class ThrottleSwitch(BaseModel):
-    """Whether calls are limited by token buckets, and what share of these others leave."""
+    """Whether token buckets limit the calls, and the share of the buckets that others leave."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -57,7 +58,7 @@ class ThrottleSwitch(BaseModel):
 
 
 class ScheduleSpeed(BaseModel):
-    """How many times as fast as life schedules tick; 0: only on command."""
+    """How many times faster than real time schedules run; 0: only on command."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -65,7 +66,7 @@ class ScheduleSpeed(BaseModel):
 
 
 class FireSchedule(BaseModel):
-    """A schedule or scheduled rule, by name or ARN, that shall invoke its target now."""
+    """A schedule or scheduled rule, by name or ARN, to run now."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,7 +74,7 @@ class FireSchedule(BaseModel):
 
 
 class Control(ControlApi):
-    """Lets an outside hand move AWS, and see what happened in it."""
+    """Lets the command line and tests control AWS and read its state."""
 
     def __init__(self, cloud: Cloud, bus: EventBus, nodes: NodeLink, throttle: Throttle):
         super().__init__(
@@ -97,28 +98,21 @@ class Control(ControlApi):
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
         self._interruptions = Interruptions(cloud, bus)
         self._started = time.time()
-        self._links = Links()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
         self._reached: set[tuple[str, str, str]] = set()  # access key, call, and kind of record
 
     def link(self, links: Links) -> None:
-        """Connect to other processes; raises OSError when a CA file can't be read."""
+        """Connect to other processes; raises OSError if a CA file cannot be read."""
         with self._cloud.lock:
             for name, cluster in links.eks.items():
                 link_cluster(self._cloud, name, cluster.endpoint, cluster.ca_file)
         self._nodes.controls.update(links.kubernetes)
         if links.lambda_ is not None:
             self._bus.deliveries.lambda_url = links.lambda_.rstrip("/")
-        self._links = Links(
-            kubernetes=self._links.kubernetes | links.kubernetes,
-            eks=self._links.eks | links.eks,
-            lambda_=links.lambda_ or self._links.lambda_,
-        )
 
     def count(self, access_key: str, call: str, kinds: Iterable[str] = ()) -> None:
-        """One more call of this action; `kinds` are how the keys begin that it reaches in a
-        table."""
+        """Count a call; `kinds` are the key prefixes that it reads or writes in a table."""
         with self._counting:
             self._calls[access_key, call] += 1
             self._reached.update((access_key, call, kind) for kind in kinds)
@@ -143,19 +137,16 @@ class Control(ControlApi):
             "calls": calls,
             "calls_by_access_key": by_access_key,
             "records_by_access_key": kinds,
-            "links": self._show_links(),
         }
 
     def _put_faults(self, body: Any, _query: Query) -> Any:
         self._cloud.faults.replace(FaultList.model_validate(body).faults)
         return {"faults": self._cloud.faults.show()}
 
-    def _show_links(self) -> Any:
-        return self._links.model_dump(mode="json", by_alias=True)
-
     def _put_links(self, body: Any, _query: Query) -> Any:
-        self.link(Links.model_validate(body))
-        return self._show_links()
+        links = Links.model_validate(body)
+        self.link(links)
+        return links.model_dump(mode="json", by_alias=True)
 
     def _put_throttle(self, body: Any, _query: Query) -> Any:
         wanted = ThrottleSwitch.model_validate(body)
@@ -163,25 +154,25 @@ class Control(ControlApi):
         return wanted.model_dump()
 
     def _show_schedules(self) -> Any:
-        clockwork = self._bus.clockwork
+        schedule_clock = self._bus.schedule_clock
         with self._cloud.lock:
-            return {"speed": clockwork.speed, "schedules": clockwork.show()}
+            return {"speed": schedule_clock.speed, "schedules": schedule_clock.show()}
 
     def _put_schedules(self, body: Any, _query: Query) -> Any:
         wanted = ScheduleSpeed.model_validate(body)
         with self._cloud.lock:
-            self._bus.clockwork.hurry(wanted.speed)
+            self._bus.schedule_clock.set_speed(wanted.speed)
         return self._show_schedules()
 
     def _fire_schedule(self, body: Any, _query: Query) -> Any:
         wanted = FireSchedule.model_validate(body)
         with self._cloud.lock:
-            return {"functions": self._bus.clockwork.fire(wanted.name)}
+            return {"functions": self._bus.schedule_clock.fire(wanted.name)}
 
     def _send(self, body: Any, query: Query) -> Any:
         events = body if isinstance(body, list) else [body]
         if not all(isinstance(event, dict) and "source" in event for event in events):
-            raise ValueError("an event is a JSON object with at least a source")
+            raise ReasonError(EVENT_INVALID)
         copies, delay = int(query.get("copies", 1)), float(query.get("delay", 0))
         with self._cloud.lock:
             sent = [

@@ -1,6 +1,6 @@
-"""Carries matched events to their targets: Lambda functions over HTTP, SQS queues in moto.
+"""Delivers matched events to their targets: Lambda functions over HTTP, SQS queues in moto.
 
-Stands in for EventBridge's delivery, which moto lacks for Lambda targets.
+moto does not deliver to Lambda targets.
 """
 
 import json
@@ -20,14 +20,14 @@ from sandbox.aws.notices import Event
 log = logging.getLogger(__name__)
 
 WORKERS = 16
-RETRIES = 6  # EventBridge tries for 24 hours; here the last attempt is some 11 seconds later
+RETRIES = 6  # EventBridge retries for 24 hours; here the last attempt is about 11 seconds later
 FIRST_DELAY, LONGEST_DELAY = 0.2, 5.0  # seconds, doubling in between
 RETRYABLE = {408, 429}
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One event on its way to one target of one rule."""
+    """The delivery of one event to one target of one rule."""
 
     event: Event
     rule_arn: str
@@ -36,23 +36,23 @@ class Delivery:
 
     @property
     def is_tick(self) -> bool:
-        """Whether a schedule is due, of EventBridge Scheduler or of a rule."""
+        """Whether a schedule sends this event: of EventBridge Scheduler or of a rule."""
         return self.event.get("detail-type") == "Scheduled Event"
 
     @property
     def body(self) -> str:
-        """What the target gets: the event, or the target's constant `Input`."""
+        """The payload: the event, or the constant `Input` of the target."""
         return self.target.get("Input") or json.dumps(self.event)
 
 
 def functions_of(targets: list[dict[str, Any]]) -> list[str]:
-    """The names of the functions among these targets."""
+    """Return the names of the functions among these targets."""
     arns = [target["Arn"] for target in targets if ":function:" in target["Arn"]]
     return [arn.split(":function:")[1].split(":")[0] for arn in arns]
 
 
 class Refused(Exception):
-    """The target did not take the event; `permanent` says that trying again is no use."""
+    """The target refused the event; a `permanent` refusal is not retried."""
 
     def __init__(self, message: str, *, permanent: bool = False):
         super().__init__(message)
@@ -60,7 +60,7 @@ class Refused(Exception):
 
 
 class Deliveries:
-    """Some worker threads that POST events; failures are retried, then go to the target's DLQ."""
+    """Threads that deliver events, retry failures, and then use the dead-letter queue."""
 
     def __init__(self, cloud: Cloud):
         self._cloud = cloud
@@ -71,10 +71,10 @@ class Deliveries:
             threading.Thread(target=self._work, name=f"delivery-{number}", daemon=True).start()
 
     def send(self, delivery: Delivery, copies: int = 1, delay: float = 0) -> None:
-        """Deliver asynchronously, `copies` times, `delay` seconds from now, as the faults allow."""
+        """Deliver asynchronously, `copies` times, after `delay` seconds; faults may change this."""
         about = str(delivery.event.get("detail-type", ""))
         service = "scheduler" if delivery.is_tick else "events"
-        fault = self._cloud.faults.strike(service, "Deliver", about)
+        fault = self._cloud.faults.take(service, "Deliver", about)
         if fault:
             if fault.drop:
                 return
@@ -95,7 +95,7 @@ class Deliveries:
                 except Refused as refusal:
                     self._failed(delivery, refusal)
             except Exception:
-                log.exception("a delivery to %s was lost", delivery.target["Arn"])
+                log.exception("A delivery to %s failed and is lost", delivery.target["Arn"])
 
     def _attempt(self, delivery: Delivery) -> None:
         arn = delivery.target["Arn"]
@@ -104,7 +104,7 @@ class Deliveries:
             self._enqueue(arn, delivery.body, group_id=group)
             return
         if self.lambda_url is None:
-            raise Refused("no Lambda service is linked")
+            raise Refused("No Lambda service is linked")
         url = f"{self.lambda_url}/2015-03-31/functions/{quote(arn, safe='')}/invocations"
         headers = {"X-Amz-Invocation-Type": "Event", "Content-Type": "application/json"}
         try:
@@ -129,7 +129,7 @@ class Deliveries:
             self._cloud.timers.after(delay, self._queue.put, again)
             return
         queue_arn = delivery.target.get("DeadLetterConfig", {}).get("Arn")
-        log.warning("%s did not take an event: %s", delivery.target["Arn"], refusal)
+        log.warning("%s refused an event: %s", delivery.target["Arn"], refusal)
         self._cloud.journal.add(
             "delivery-failed",
             id=delivery.event["id"],

@@ -1,7 +1,7 @@
-"""Answers DynamoDB's everyday calls without moto's detours, which grow with the table.
+"""Speeds up DynamoDB's frequent calls, whose cost in moto grows with the table.
 
-moto sorts a whole table to query one partition, and looks at each value of an answer several times
-to write it as JSON, which it is already.
+moto sorts a whole table to query one partition, and its serializer walks through each value of an
+answer several times.
 """
 
 import base64
@@ -22,43 +22,68 @@ from moto.dynamodb.responses import DynamoHandler
 from sandbox.aws.calls import Call
 from sandbox.aws.cloud import ACCOUNT, Cloud
 
-INDEX = 6  # place of the index's name in what follows the hash key of moto's query
-LATE, SWEPT_EVERY = 3600, 60  # seconds
-EVERYDAY = {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"}
+TTL_DELAY, TTL_INTERVAL = 3600, 60  # seconds
+FREQUENT_ACTIONS = {"GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query"}
 
 
 class PartitionedTable(Table):
-    """moto's table, in which a query looks at the partition that it asks for."""
+    """moto's table; a query of the table itself reads only the partition that it names.
 
-    _asked: DynamoType | None = None
+    `query` and `all_items` are public methods of moto's Table: this class overrides them and calls
+    no private member. A query of an index reads the whole table.
+    """
 
-    def query(self, hash_key: DynamoType | None, *args: Any, **kwargs: Any) -> Any:
-        """As moto does."""
-        index = kwargs.get("index_name", args[INDEX] if len(args) > INDEX else None)
-        self._asked = None if index else hash_key
+    _partition: DynamoType | None = None
+
+    def query(
+        self,
+        hash_key: DynamoType | None,
+        range_comparison: str | None,
+        range_objs: list[DynamoType],
+        limit: int,
+        exclusive_start_key: dict[str, Any],
+        scan_index_forward: bool,
+        projection_expressions: list[list[str]] | None,
+        index_name: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[list[Item], int, dict[str, Any] | None]:
+        """Query the table, or one of its indexes."""
+        self._partition = None if index_name else hash_key
         try:
-            return super().query(hash_key, *args, **kwargs)
+            return super().query(
+                hash_key,
+                range_comparison,
+                range_objs,
+                limit,
+                exclusive_start_key,
+                scan_index_forward,
+                projection_expressions,
+                index_name,
+                *args,
+                **kwargs,
+            )
         finally:
-            self._asked = None
+            self._partition = None
 
     def all_items(self) -> list[Item]:
-        """All items in order, or those of the partition that is asked for."""
-        if self._asked is None or not self.range_key_attr:
+        """Return all items in order; during a query, those of the partition."""
+        if self._partition is None or not self.range_key_attr:
             return super().all_items()
-        partition = self.items.get(self._asked, {})
+        partition = self.items.get(self._partition, {})
         return sorted(partition.values(), key=lambda item: item.range_key)
 
 
-class Records(DynamoHandler):
-    """moto's actions, whose everyday answers are written as they are."""
+class DynamoDbResponse(DynamoHandler):
+    """moto's DynamoDB actions; the answers of frequent actions are encoded directly."""
 
     def serialized(self, action_result: ActionResult) -> TYPE_RESPONSE:
-        """As moto does."""
-        said = action_result.result
-        if not isinstance(said, dict) or self._get_action() not in EVERYDAY:
+        """Encode an answer; moto's serializer walks through each value several times."""
+        result = action_result.result
+        if not isinstance(result, dict) or self._get_action() not in FREQUENT_ACTIONS:
             answer: TYPE_RESPONSE = super().serialized(action_result)
             return answer
-        content = {key: value for key, value in said.items() if value is not None}
+        content = {key: value for key, value in result.items() if value is not None}
         headers = {**self.response_headers, "Content-Type": "application/x-amz-json-1.0"}
         return 200, headers, json.dumps(content, default=_plain)
 
@@ -70,7 +95,7 @@ def _plain(value: DynamoType | bytes) -> Any:
 
 
 def expire(tables: Iterable[Table], before: float) -> None:
-    """Delete the items whose time to live ended before this moment (epoch seconds)."""
+    """Delete the items whose time to live ended before a time (epoch seconds)."""
     for table in tables:
         attribute = table.ttl.get("AttributeName")
         if table.ttl.get("TimeToLiveStatus") != "ENABLED" or not table.range_key_attr:
@@ -83,8 +108,10 @@ def expire(tables: Iterable[Table], before: float) -> None:
 
 
 def kinds_reached(call: Call, body: bytes) -> set[str]:
-    """How the partition keys begin that a call reaches in a table, up to their first `#`: what IAM
-    compares with `dynamodb:LeadingKeys`. Empty for other services, and for indexes."""
+    """Return the prefixes, up to the first `#`, of the partition keys that a call reads or writes.
+
+    IAM compares them with `dynamodb:LeadingKeys`. Empty for other services and for indexes.
+    """
     if call.service != "dynamodb":
         return set()
     return {key.partition("#")[0] + "#" for key in _partition_keys(call.action, json.loads(body))}
@@ -109,14 +136,15 @@ def _partition_keys(action: str, asked: dict[str, Any]) -> Iterator[str]:
 
 
 def install(cloud: Cloud) -> None:
-    """Put these tables in moto's place, and let what is past its time go, an hour late.
+    """Let moto create tables of this class, and delete expired items one hour after their end.
 
-    DynamoDB may take days for that: nobody can rely on it.
+    DynamoDB itself may take days, so no caller can rely on the deletion.
     """
     moto_dynamodb.Table = PartitionedTable  # type: ignore[attr-defined]
 
     def sweep() -> None:
-        expire(dynamodb_backends[ACCOUNT][cloud.region].tables.values(), time.time() - LATE)
-        cloud.timers.after(SWEPT_EVERY, sweep)
+        before = time.time() - TTL_DELAY
+        expire(dynamodb_backends[ACCOUNT][cloud.region].tables.values(), before)
+        cloud.timers.after(TTL_INTERVAL, sweep)
 
-    cloud.timers.after(SWEPT_EVERY, sweep)
+    cloud.timers.after(TTL_INTERVAL, sweep)

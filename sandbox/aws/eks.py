@@ -1,6 +1,6 @@
-"""Answers DescribeCluster with the endpoint and CA of a Kubernetes sandbox.
+"""Lets DescribeCluster return the endpoint and CA of the sandbox's cluster.
 
-Stands in for EKS's control planes: moto's clusters have made-up endpoints.
+The clusters of moto have invented endpoints.
 """
 
 import base64
@@ -14,7 +14,7 @@ VERSION = "1.34"
 
 
 def link_cluster(cloud: Cloud, name: str, endpoint: str, ca_file: Path) -> None:
-    """Make `name` an active cluster at `endpoint`; raises OSError when the CA can't be read."""
+    """Create or change a cluster with this endpoint; raises OSError if the CA cannot be read."""
     authority = base64.b64encode(ca_file.read_bytes()).decode()
     eks = eks_backends[ACCOUNT][cloud.region]
     if name not in eks.clusters:

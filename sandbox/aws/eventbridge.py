@@ -1,35 +1,33 @@
-"""Lets rules that moto's own pattern matcher accepts deliver events to Lambda and SQS targets.
+"""EventBridge rules that deliver events to Lambda and SQS targets.
 
-Stands in for delivery, which moto lacks: its rules know no Lambda target.
+moto's pattern matcher decides which rules match. moto's own rules do not deliver to Lambda.
 """
 
 import json
 from datetime import UTC, datetime
-from types import ModuleType
 from typing import Any, ClassVar
 
 import moto.events.models as moto_events
-import moto.events.urls
 from moto.events.exceptions import ValidationException
 from moto.events.models import EventsBackend, Rule, events_backends
 
 from sandbox.aws import notices
-from sandbox.aws.clockwork import Clock, Clockwork
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.delivery import Deliveries, Delivery, functions_of
 from sandbox.aws.notices import Event, timestamp
+from sandbox.aws.schedule_clock import ScheduleClock, ScheduledTarget
 from sandbox.aws.schedule_expressions import BadExpressionError, parse
 
 UNSUPPORTED = ("InputPath", "InputTransformer")
 
 
 class DeliveringRule(Rule):
-    """A rule of moto whose targets are called, not simulated."""
+    """moto's rule, which delivers events to its targets."""
 
     bus: ClassVar["EventBus"]
 
     def takes(self, event: Event) -> bool:
-        """Whether the rule is enabled and its pattern matches; a mere schedule matches nothing."""
+        """Whether the rule is enabled and has a pattern that matches."""
         return (
             self.state != "DISABLED"
             and self.event_pattern.dump() is not None
@@ -37,7 +35,7 @@ class DeliveringRule(Rule):
         )
 
     def send_to_targets(self, original_event: Any, transform_input: bool = True) -> None:
-        """moto calls this for every rule of a bus, with its own form of a PutEvents entry."""
+        """Deliver a PutEvents entry; moto calls this for every rule of a bus."""
         event = {key: value for key, value in original_event.items() if key != "ingestion-time"}
         if not isinstance(event["time"], str):
             event["time"] = timestamp(float(event["time"]))
@@ -45,12 +43,12 @@ class DeliveringRule(Rule):
             self.deliver(event)
 
     def deliver(self, event: Event, copies: int = 1, delay: float = 0) -> None:
-        """Send the event to every target."""
+        """Deliver the event to every target."""
         for target in self.targets:
             self.bus.deliveries.send(Delivery(event, self.arn, target), copies, delay)
 
     def tick(self, at: datetime) -> list[str]:
-        """Its schedule is due: send the targets what they get then; the functions among them."""
+        """Deliver a scheduled event to the targets; return the functions among them."""
         event = notices.event(
             "aws.events", "Scheduled Event", self.region_name, [self.arn], {}, at.timestamp()
         )
@@ -58,28 +56,26 @@ class DeliveringRule(Rule):
         return functions_of(self.targets)
 
     def follow_schedule(self) -> None:
-        """Let the clockwork fire it as its schedule and state are now."""
-        clockwork = self.bus.clockwork
-        clockwork.disarm(self.arn)
+        """Add the schedule of this rule to the clock; remove it if the rule is disabled."""
+        schedule_clock = self.bus.schedule_clock
+        schedule_clock.remove(self.arn)
         if self.scheduled_expression and self.state != "DISABLED":
             expression = parse(self.scheduled_expression)
             now = datetime.now(UTC)
-            clockwork.arm(
-                Clock(self.name, self.arn, self.scheduled_expression, expression, self.tick, now)
+            schedule_clock.add(
+                ScheduledTarget(
+                    self.name, self.arn, self.scheduled_expression, expression, self.tick, now
+                )
             )
 
 
 class JournaledEvents(EventsBackend):
-    """moto's EventBridge, which also writes down what user code puts, and ticks."""
+    """moto's EventBridge, with schedules and with a journal of PutEvents."""
 
     bus: ClassVar["EventBus"]
 
-    @property
-    def _url_module(self) -> ModuleType:
-        return moto.events.urls
-
     def put_rule(self, name: str, *args: Any, **kwargs: Any) -> Rule:
-        """As moto does; a schedule begins to tick."""
+        """Create or replace a rule, and start its schedule."""
         try:
             if expression := kwargs.get("scheduled_expression"):
                 parse(expression)
@@ -91,18 +87,18 @@ class JournaledEvents(EventsBackend):
         return rule
 
     def delete_rule(self, name: str, event_bus_arn: str | None) -> None:
-        """As moto does; its schedule ends."""
+        """Delete a rule and its schedule."""
         rule = self.event_buses["default"].rules.get(name)
         super().delete_rule(name, event_bus_arn)
         if rule:
-            self.bus.clockwork.disarm(rule.arn)
+            self.bus.schedule_clock.remove(rule.arn)
 
     def enable_rule(self, name: str, event_bus_arn: str | None) -> bool:
-        """As moto does; its schedule goes on."""
+        """Enable a rule and its schedule."""
         return super().enable_rule(name, event_bus_arn) and self._follow(name)
 
     def disable_rule(self, name: str, event_bus_arn: str | None) -> bool:
-        """As moto does; its schedule halts."""
+        """Disable a rule and its schedule."""
         return super().disable_rule(name, event_bus_arn) and self._follow(name)
 
     def _follow(self, name: str) -> bool:
@@ -112,7 +108,7 @@ class JournaledEvents(EventsBackend):
         return True
 
     def put_events(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """As moto does; every accepted entry is journaled."""
+        """Put events, and add every accepted entry to the journal."""
         entries = super().put_events(events)
         for event, entry in zip(events, entries, strict=True):
             if "EventId" in entry:
@@ -127,7 +123,7 @@ class JournaledEvents(EventsBackend):
     def put_targets(
         self, name: str, event_bus_arn: str | None, targets: list[dict[str, Any]]
     ) -> None:
-        """As moto does, but a target that the sandbox could not serve is refused at once."""
+        """Put targets; refuse a target that the sandbox does not support."""
         for target in targets:
             if not any(service in target["Arn"] for service in (":lambda:", ":sqs:")):
                 raise ValidationException(
@@ -140,19 +136,19 @@ class JournaledEvents(EventsBackend):
 
 
 class EventBus:
-    """The default bus: what AWS's own services emit goes through here."""
+    """The default event bus, on which the AWS services send their events."""
 
     def __init__(self, cloud: Cloud, schedule_speed: float):
         self.cloud = cloud
-        self.clockwork = Clockwork(cloud, schedule_speed)
+        self.schedule_clock = ScheduleClock(cloud, schedule_speed)
         self.deliveries = Deliveries(cloud)
         DeliveringRule.bus = JournaledEvents.bus = self
         moto_events.Rule = DeliveringRule  # type: ignore[misc]
         events_backends.backend = JournaledEvents
 
     def emit(self, event: Event, copies: int = 1, delay: float = 0) -> list[str]:
-        """Deliver an event to every rule that takes it, and return the functions it reaches."""
-        # Whatever region an event names: an example of elsewhere can be tried here as it is.
+        """Deliver an event to every rule that matches; return the functions that get it."""
+        # The region of the event is ignored, so that events of other regions work unchanged.
         buses = events_backends[ACCOUNT][self.cloud.region].event_buses
         rules = buses["default"].rules.values()
         taking = [rule for rule in rules if isinstance(rule, DeliveringRule) and rule.takes(event)]

@@ -1,4 +1,4 @@
-"""Errors, latency, duplicates and losses that somebody asked for."""
+"""Injected faults: errors, latency, duplicates and losses."""
 
 import random
 import threading
@@ -12,15 +12,15 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Fault(BaseModel):
-    """One thing that goes wrong.
+    """One fault.
 
-    `service` and `action` are globs over names as in IAM (`ec2`, `Describe*`). Three actions are
-    not APIs: `events`/`Deliver` is a delivery to a target (`latency`, `copies` and `drop` apply
-    there, `detail_type` says to which events), `scheduler`/`Deliver` is the same for what schedules
-    send when they are due, `autoscaling`/`Launch` is a launch of instances in a group, by itself or
-    by LaunchInstances, and `ec2`/`Launch` is a launch of a fleet in one of its pools
-    (`instance_type`, `zone` and `capacity_type` say of which; `spot` or `on-demand`). Of an API
-    call, `drop` closes the connection after the action is done.
+    `service` and `action` are patterns of IAM names (`ec2`, `Describe*`). Three actions are not
+    APIs. `events`/`Deliver` is the delivery of an event to a target: `latency`, `copies` and `drop`
+    apply, `detail_type` selects the events. `scheduler`/`Deliver` is the same for schedules.
+    `autoscaling`/`Launch` is a launch of a group or of LaunchInstances, `ec2`/`Launch` is a launch
+    of a fleet in one of its pools: `instance_type`, `zone` and `capacity_type` (`spot` or
+    `on-demand`) select the launches. For an API call, `drop` closes the connection after the action
+    is done.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -34,7 +34,7 @@ class Fault(BaseModel):
     error: str | None = None
     message: str = "Injected by the sandbox"
     status: int = Field(default=400, ge=400, le=599)
-    when: Literal["before", "after"] = "before"  # after: the action is done, its answer is lost
+    when: Literal["before", "after"] = "before"  # after: the action is done and its answer is lost
     rate: Fraction = 1.0
     count: int | None = Field(default=None, ge=0)
     latency: float = Field(default=0, ge=0)  # seconds
@@ -42,8 +42,8 @@ class Fault(BaseModel):
     copies: int = Field(default=1, ge=1)
     drop: bool = False
 
-    def meets(self, service: str, action: str, detail_type: str) -> bool:
-        """Whether it may hit this."""
+    def matches(self, service: str, action: str, detail_type: str) -> bool:
+        """Whether the fault applies to this call or delivery."""
         return (
             fnmatchcase(service, self.service)
             and fnmatchcase(action, self.action)
@@ -52,7 +52,7 @@ class Fault(BaseModel):
 
 
 class Faults:
-    """The faults in force, in order: the first one that matches and whose dice fall is taken."""
+    """The present faults. The first one that matches, with its probability, applies."""
 
     def __init__(self, dice: random.Random):
         self._dice = dice
@@ -60,39 +60,39 @@ class Faults:
         self._current: list[Fault] = []
 
     def replace(self, faults: list[Fault]) -> None:
-        """Put these in force instead."""
+        """Replace all faults."""
         with self._lock:
             self._current = faults
 
     def show(self) -> list[dict[str, Any]]:
-        """The faults in force, with what is left of their counts."""
+        """Return the present faults with their remaining counts."""
         with self._lock:
             return [fault.model_dump() for fault in self._current]
 
-    def strike(self, service: str, action: str, detail_type: str = "") -> Fault | None:
-        """The fault that hits this call or delivery, if one does; uses up one of its count."""
-        return self._strike(lambda fault: fault.meets(service, action, detail_type))
+    def take(self, service: str, action: str, detail_type: str = "") -> Fault | None:
+        """Return the fault that applies to a call or delivery, and decrement its count."""
+        return self._take(lambda fault: fault.matches(service, action, detail_type))
 
-    def strike_launch(
+    def take_launch(
         self, service: str, instance_type: str, zone: str, capacity_type: str
     ) -> Fault | None:
-        """The fault that hits a launch of this type in this zone, if one does: by a group
+        """Return the fault that applies to a launch of this type in this zone, by a group
         (`autoscaling`) or by a fleet (`ec2`)."""
-        return self._strike(
+        return self._take(
             lambda fault: (
-                fault.meets(service, "Launch", "")
+                fault.matches(service, "Launch", "")
                 and fnmatchcase(instance_type, fault.instance_type)
                 and fnmatchcase(zone, fault.zone)
                 and fnmatchcase(capacity_type, fault.capacity_type)
             )
         )
 
-    def _strike(self, meets: Callable[[Fault], bool]) -> Fault | None:
+    def _take(self, matches: Callable[[Fault], bool]) -> Fault | None:
         if not self._current:
             return None
         with self._lock:
             for fault in self._current:
-                if not meets(fault):
+                if not matches(fault):
                     continue
                 if fault.count == 0 or self._dice.random() >= fault.rate:
                     continue
@@ -102,5 +102,5 @@ class Faults:
         return None
 
     def delay(self, fault: Fault) -> float:
-        """Seconds that this fault costs, this time."""
+        """Return the latency of a fault, with random jitter, in seconds."""
         return fault.latency + (self._dice.uniform(0, fault.jitter) if fault.jitter else 0)

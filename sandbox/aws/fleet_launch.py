@@ -90,7 +90,7 @@ def room_of(
             check(ec2, market, specification)
     except ServiceException as error:
         return Room(0, Refused(pool, str(error.code), str(error.message)))
-    fault = cloud.faults.strike_launch("ec2", pool.instance_type, pool.zone, market)
+    fault = cloud.faults.take_launch("ec2", pool.instance_type, pool.zone, market)
     if fault and fault.error:
         return Room(0, Refused(pool, fault.error, fault.message))
     if pool.subnet is None:

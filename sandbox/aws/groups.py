@@ -1,7 +1,7 @@
-"""Keeps Auto Scaling groups at their desired size, and takes every instance through its states.
+"""Auto Scaling groups that keep their desired size; the lifecycle states of their instances.
 
-Stands in for what moto's groups lack: instances that take time, die, wait for hooks, are replaced.
-The states are those of "Amazon EC2 Auto Scaling instance lifecycle" in the user guide.
+In moto's groups instances start and end at once, wait for no hooks and are not replaced. The states
+are those of "Amazon EC2 Auto Scaling instance lifecycle" in the user guide.
 """
 
 from collections import Counter
@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from moto.autoscaling.models import Activity, FakeAutoScalingGroup, InstanceState
 from moto.core.exceptions import ServiceException
 from moto.ec2.models.instances import Instance
-from moto.elbv2.models import FakeTargetGroup
 
 from sandbox.aws import spot
 from sandbox.aws.cloud import Cloud
@@ -22,14 +21,13 @@ from sandbox.aws.notices import LAUNCHING, TERMINATING, scaling_outcome
 
 COUNTED = {"Pending", "Pending:Wait", "Pending:Proceed", "InService"}  # towards desired capacity
 GONE = {"shutting-down", "terminated", "stopping", "stopped"}
-LAUNCH_RETRY = 2.0  # seconds after a launch that failed
-REMEMBERED = 1000  # activities a group
+LAUNCH_RETRY = 2.0  # seconds after a failed launch
 GROUP_TAG = "aws:autoscaling:groupName"
 
 
 @dataclass(frozen=True)
 class LaunchError:
-    """Why EC2 launched nothing of a type in a zone; `market` is "spot" or None."""
+    """The error of a launch of one type in one zone; `market` is "spot" or None."""
 
     instance_type: str
     market: str | None
@@ -39,39 +37,34 @@ class LaunchError:
     message: str
 
 
-class KeepingGroup(FakeAutoScalingGroup):
-    """moto's group, which launches what it misses and ends what it has too many of."""
+class ReconcilingGroup(FakeAutoScalingGroup):
+    """moto's group, which launches missing instances and terminates surplus ones."""
 
     cloud: ClassVar[Cloud]
     bus: ClassVar[EventBus]
     actions: ClassVar[LifecycleActions]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.activities: list[Activity] = []
-        self.deleted = False
-        self._members: dict[str, InstanceState] = {}  # the instance_states by instance
-        self._is_to_settle = False
+        self._members: dict[str, InstanceState] = {}  # instance_states by instance id
+        self._reconcile_pending = False
         self.outgoing: set[str] = set()  # instances that Capacity Rebalancing will replace
-        self.instance_lifecycle_policy: dict[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
     def set_desired_capacity(self, new_capacity: int | None) -> None:
-        """Want this many (the minimum when None), and set to it."""
+        """Set the desired capacity (the minimum if None), and reconcile."""
         self.desired_capacity = self.min_size if new_capacity is None else new_capacity
-        self.settle()
+        self.reconcile()
 
     def suspends(self, *processes: str) -> bool:
         """Whether one of these processes is suspended."""
-        return bool(set(processes) & set(self._suspended_processes))
+        return any(process["ProcessName"] in processes for process in self.suspended_processes)
 
     def state_of(self, instance_id: str) -> InstanceState | None:
-        """The membership of an instance in this group, if it is a member."""
+        """Return the membership of an instance, or None."""
         return self._members.get(instance_id)
 
-    def settle(self) -> None:
-        """Launch what is missing or end what is too much."""
-        if self.deleted:
-            return
+    def reconcile(self) -> None:
+        """Launch missing instances, or terminate surplus ones."""
         present = [
             state
             for state in self.instance_states
@@ -82,14 +75,14 @@ class KeepingGroup(FakeAutoScalingGroup):
             self._launch(missing, present)
         elif missing < 0 and not self.suspends("Terminate"):
             for state in _scale_in_order(present):
-                # Of several units, none goes that takes the group below what it wants.
+                # An instance of several units stays if the group would become too small.
                 missing += self.units_of(state)
                 if missing > 0:
                     break
                 self.retire(state, "a difference between desired and actual capacity")
 
     def weight_of(self, instance_type: str) -> int:
-        """How many units of the group's capacity an instance of this type is."""
+        """Return the units of capacity of an instance type."""
         template = (self.mixed_instances_policy or {}).get("LaunchTemplate", {})
         for override in template.get("Overrides") or []:
             if override.get("InstanceType") == instance_type:
@@ -97,21 +90,21 @@ class KeepingGroup(FakeAutoScalingGroup):
         return 1
 
     def units_of(self, state: InstanceState) -> int:
-        """How many units of the group's capacity a member is."""
+        """Return the units of capacity of a member."""
         return self.weight_of(state.instance.instance_type)
 
-    def settle_soon(self) -> None:
-        """Settle when the group would notice: once for all that happens until then."""
-        if not self._is_to_settle:
-            self._is_to_settle = True
-            self.cloud.timers.after(self.cloud.pace.reaction, self._notice)
+    def reconcile_soon(self) -> None:
+        """Reconcile after the reaction time, once for all changes until then."""
+        if not self._reconcile_pending:
+            self._reconcile_pending = True
+            self.cloud.timers.after(self.cloud.delays.reaction, self._notice)
 
     def _notice(self) -> None:
-        self._is_to_settle = False
-        self.settle()
+        self._reconcile_pending = False
+        self.reconcile()
 
     def subnets(self) -> dict[str, str]:
-        """The group's subnets by their zones; none where it names zones only."""
+        """Return the subnets by zone; empty for a group that names only zones."""
         named = [name for name in (self.vpc_zone_identifier or "").split(",") if name]
         return {self.ec2_backend.get_subnet(name).availability_zone: name for name in named}
 
@@ -126,11 +119,11 @@ class KeepingGroup(FakeAutoScalingGroup):
             wanted[zone] += unit
         for zone, number in wanted.items():
             if not self._launch_somewhere(zone, number):
-                self.cloud.timers.after(LAUNCH_RETRY, self.settle)
+                self.cloud.timers.after(LAUNCH_RETRY, self.reconcile)
                 return
 
     def _launch_somewhere(self, zone: str, units: int) -> bool:
-        """Launch in this zone, or what it has no room for in the others; False where none has."""
+        """Launch in this zone, and the rest in other zones; False if no zone has capacity."""
         subnets = self.subnets()
         for other in sorted(self.availability_zones, key=lambda other: other != zone):
             try:
@@ -147,19 +140,21 @@ class KeepingGroup(FakeAutoScalingGroup):
     def launch_in(
         self, zone: str, subnet: str | None, units: int
     ) -> tuple[list[Instance], list[LaunchError]]:
-        """Launch so many units in a zone, of the types that it has room for; returns what was
-        launched, and an error for each type that was not."""
+        """Launch units in a zone, of the types that have capacity.
+
+        Returns the instances, and an error for each type without capacity.
+        """
         launched: list[Instance] = []
         errors: list[LaunchError] = []
         while units > 0:
             plan = spot.plan(self, zone, units, {error.instance_type for error in errors})
             for instance_type, market, number in plan:
-                fault = self.cloud.faults.strike_launch(
+                fault = self.cloud.faults.take_launch(
                     "autoscaling", instance_type, zone, market or "on-demand"
                 )
                 if fault and fault.error:
-                    told = fault.error, fault.message
-                    errors.append(LaunchError(instance_type, market, zone, subnet, *told))
+                    problem = fault.error, fault.message
+                    errors.append(LaunchError(instance_type, market, zone, subnet, *problem))
                     continue
                 count = ceil(number / self.weight_of(instance_type))
                 launched += self._run(instance_type, market, count, zone, subnet)
@@ -183,7 +178,7 @@ class KeepingGroup(FakeAutoScalingGroup):
             self.user_data,
             self.security_groups,
             instance_type=instance_type,
-            # moto searches its whole catalog for a type that isn't the template's
+            # moto searches its whole catalog for a type that is not the one of the template
             is_instance_type_default=instance_type == self.instance_type,
             region_name=self.region,
             placement=None if subnet else zone,
@@ -209,11 +204,9 @@ class KeepingGroup(FakeAutoScalingGroup):
         self.instance_states.append(state)
         self._members[instance.id] = state
         self._move(state, "Pending")
-        self._note(f"Launching a new EC2 instance: {instance.id}", "an instance was needed")
 
     def _launch_failed(self, message: str) -> None:
         cause = "an instance was needed"
-        self._note("Launching a new EC2 instance.", cause, "Failed")
         self.bus.emit(
             scaling_outcome(self, None, "Launch", successful=False, cause=cause, message=message)
         )
@@ -240,63 +233,35 @@ class KeepingGroup(FakeAutoScalingGroup):
                 self, state.instance, "Launch", successful=True, cause="an instance was needed"
             )
         )
-        self.register(state)
         self._replace_outgoing()
 
     def retire(self, state: InstanceState, cause: str) -> None:
-        """Take an instance out: deregister it, wait for the hooks, end it, replace it if needed."""
+        """Terminate a member after its hooks, and replace it if needed."""
         if state.lifecycle_state.startswith("Terminating"):
             return
         self.actions.drop(state)
         self.outgoing.discard(state.instance_id)
         self._move(state, "Terminating")
-        self._note(f"Terminating EC2 instance: {state.instance_id}", cause)
-        self.deregister(state)
         if hooks := self._hooks(TERMINATING):
             self._move(state, "Terminating:Wait")
             self.actions.begin(self, state, hooks, self._hook_finished)
         else:
             self._proceed(state)
-        self.settle_soon()
-
-    def register(self, state: InstanceState) -> None:
-        """Put an instance into the group's target groups."""
-        for target_group in self._target_groups():
-            target_group.register([{"Id": state.instance_id, "Port": target_group.port}])
-
-    def deregister(self, state: InstanceState) -> None:
-        """Take an instance out of the group's target groups."""
-        for target_group in self._target_groups():
-            if state.instance_id in target_group.targets:
-                target_group.deregister([{"Id": state.instance_id}])
-
-    def _target_groups(self) -> list[FakeTargetGroup]:
-        if not self.target_group_arns:
-            return []
-        balancing = self.autoscaling_backend.elbv2_backend
-        return list(balancing.describe_target_groups(None, self.target_group_arns, None))
+        self.reconcile_soon()
 
     def _hook_finished(self, state: InstanceState, transition: str, result: str) -> None:
         if transition == TERMINATING:
-            if result == ABANDON and self._retains():
-                self._move(state, "Terminating:Retained")
-            else:
-                self._proceed(state)
+            self._proceed(state)
         elif result == ABANDON:
             cause = "a launch hook was abandoned"
             self.bus.emit(
                 scaling_outcome(self, state.instance, "Launch", successful=False, cause=cause)
             )
-            self._proceed(state)  # its terminate hooks are not asked
-            self.settle_soon()
+            self._proceed(state)  # without its terminate hooks
+            self.reconcile_soon()
         else:
             self._move(state, "Pending:Proceed")
             self._into_service(state)
-
-    def _retains(self) -> bool:
-        policy = self.instance_lifecycle_policy or {}
-        triggers = policy.get("RetentionTriggers", {})
-        return bool(triggers.get("TerminateHookAbandon") == "retain")
 
     def _proceed(self, state: InstanceState) -> None:
         self._move(state, "Terminating:Proceed")
@@ -321,37 +286,37 @@ class KeepingGroup(FakeAutoScalingGroup):
         )
 
     def instance_changed(self, instance: Instance, now: str) -> None:
-        """EC2 says that a member is in another state."""
+        """Handle the new EC2 state of a member."""
         state = self.state_of(instance.id)
         if state is None:
             return
         lifecycle = state.lifecycle_state
         if now == "running" and lifecycle == "Pending":
             self._launched(state)
-        elif now == "terminated" and lifecycle in {"Terminating:Proceed", "Terminating:Retained"}:
+        elif now == "terminated" and lifecycle == "Terminating:Proceed":
             self._leave(state)
         elif now in GONE and not lifecycle.startswith("Terminating"):
-            self.cloud.timers.after(self.cloud.pace.health_check, self._found_dead, state)
+            self.cloud.timers.after(self.cloud.delays.health_check, self._found_dead, state)
 
     def _found_dead(self, state: InstanceState) -> None:
-        if state.instance_id not in self._members or self.deleted:
+        if state.instance_id not in self._members:
             return
         if self.suspends("HealthCheck", "ReplaceUnhealthy", "Terminate"):
-            self.cloud.timers.after(self.cloud.pace.health_check, self._found_dead, state)
+            self.cloud.timers.after(self.cloud.delays.health_check, self._found_dead, state)
         elif state.lifecycle_state in COUNTED:
             self.replace_unhealthy(state)
 
     def replace_unhealthy(self, state: InstanceState) -> None:
-        """What a failed health check does."""
+        """Replace a member after a failed health check."""
         state.health_status = "Unhealthy"
         self.retire(state, "an instance was found unhealthy")
 
     def rebalance(self, instance_id: str) -> None:
-        """A Spot instance is at risk: with Capacity Rebalancing, launch its replacement first."""
+        """Handle a rebalance recommendation: Capacity Rebalancing launches a replacement first."""
         state = self.state_of(instance_id)
         if self.capacity_rebalance and state and state.lifecycle_state == "InService":
             self.outgoing.add(instance_id)
-            self.settle_soon()
+            self.reconcile_soon()
 
     def _replace_outgoing(self) -> None:
         if not self.outgoing:
@@ -364,9 +329,8 @@ class KeepingGroup(FakeAutoScalingGroup):
                     self.retire(state, "a replacement for a rebalanced instance is in service")
 
     def detach(self, state: InstanceState) -> Activity:
-        """Let a member go; it leaves the group, and loses its tag, a moment later."""
+        """Detach a member; it leaves the group and loses its tag after the detach time."""
         self._move(state, "Detaching")
-        self.deregister(state)
 
         def leave() -> None:
             self._drop(state)
@@ -376,16 +340,13 @@ class KeepingGroup(FakeAutoScalingGroup):
                 "lifecycle", instance=state.instance_id, group=self.name, state="Detached"
             )
 
-        self.cloud.timers.after(self.cloud.pace.detach, leave)
-        self.settle_soon()
-        return self._note(f"Detaching EC2 instance: {state.instance_id}", "a user request")
+        self.cloud.timers.after(self.cloud.delays.detach, leave)
+        self.reconcile_soon()
+        return self.activity("Detaching", state.instance_id)
 
-    def end(self) -> None:
-        """Delete the group by force: every member is terminated, and no hook is waited for."""
-        self.deleted = True
-        for state in list(self.instance_states):
-            self.actions.drop(state)
-            self._proceed(state)
+    def activity(self, verb: str, instance: str) -> Activity:
+        """Return the activity that the caller of an action gets."""
+        return Activity(f"{verb} EC2 instance: {instance}", "a user request", self)
 
     def _move(self, state: InstanceState, lifecycle_state: str) -> None:
         state.lifecycle_state = lifecycle_state
@@ -393,15 +354,9 @@ class KeepingGroup(FakeAutoScalingGroup):
             "lifecycle", instance=state.instance_id, group=self.name, state=lifecycle_state
         )
 
-    def _note(self, description: str, cause: str, status: str = "Successful") -> Activity:
-        activity = Activity(description, cause, self, status_code=status)
-        self.activities.insert(0, activity)
-        del self.activities[REMEMBERED:]
-        return activity
-
 
 def _scale_in_order(states: list[InstanceState]) -> list[InstanceState]:
-    """The default termination policy, in short: out of the fullest zone, the oldest first."""
+    """Sort by the default termination policy, simplified: fullest zone first, then oldest."""
     candidates = [state for state in states if not state.protected_from_scale_in]
     candidates.sort(key=lambda state: state.instance.launch_time)
     in_zone = Counter(state.availability_zone for state in candidates)
@@ -416,20 +371,20 @@ def _scale_in_order(states: list[InstanceState]) -> list[InstanceState]:
 
 
 def install(cloud: Cloud, bus: EventBus) -> LifecycleActions:
-    """Wire the groups to their surroundings; returns the hooks' actions."""
-    KeepingGroup.cloud, KeepingGroup.bus = cloud, bus
-    KeepingGroup.actions = LifecycleActions(cloud, bus)
+    """Connect the groups to the cloud and the event bus; return the lifecycle actions."""
+    ReconcilingGroup.cloud, ReconcilingGroup.bus = cloud, bus
+    ReconcilingGroup.actions = LifecycleActions(cloud, bus)
 
     def changed(instance: Instance, state: str) -> None:
         group = getattr(instance, "autoscaling_group", None)
-        if isinstance(group, KeepingGroup):
+        if isinstance(group, ReconcilingGroup):
             group.instance_changed(instance, state)
 
     cloud.watch_instances(changed)
-    return KeepingGroup.actions
+    return ReconcilingGroup.actions
 
 
-def group_of(instance: Instance) -> KeepingGroup | None:
-    """The group that an instance is a member of."""
+def group_of(instance: Instance) -> ReconcilingGroup | None:
+    """Return the group of an instance, or None."""
     group = getattr(instance, "autoscaling_group", None)
-    return group if isinstance(group, KeepingGroup) else None
+    return group if isinstance(group, ReconcilingGroup) else None

@@ -1,23 +1,22 @@
-"""Gives instances a life in time: pending, running, shutting-down, terminated, each with its event.
+"""EC2 instances that take time to start, stop and terminate, with an event for each state.
 
-Stands in for time in moto's EC2, where an instance runs, stops and ends within the call.
+In moto an instance changes its state within the call.
 """
 
-from types import ModuleType
 from typing import Any, ClassVar
 
-import moto.ec2.urls
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
 
 from sandbox.aws import addresses, spot, subnets
-from sandbox.aws.cloud import Cloud
+from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.eventbridge import EventBus
-from sandbox.aws.lookup import QuickLookup
+from sandbox.aws.instance_index import IndexedInstances
 from sandbox.aws.notices import state_change
-from sandbox.control import UnknownError
+from sandbox.control import NotFoundError
+from sandbox.reasons import INSTANCE_NOT_FOUND
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
 STATES = {
@@ -39,34 +38,26 @@ RESERVATION = (
 )
 
 
-class UnknownInstance(UnknownError):
-    """There is no such instance, or it does not run any more."""
-
-
-class LivingInstances(QuickLookup):
-    """moto's EC2, in which instances take time to start and to end."""
+class TimedInstances(IndexedInstances):
+    """moto's EC2, in which instances take time to start, stop and terminate."""
 
     cloud: ClassVar[Cloud]
 
-    @property
-    def _url_module(self) -> ModuleType:
-        return moto.ec2.urls
-
     def run_instances(self, image_id: str, count: int, *args: Any, **kwargs: Any) -> Reservation:
-        """As moto does; the instances are pending first and run a moment later."""
+        """Launch instances; they are pending first and run after the start time."""
         subnets.check_free_addresses(self, kwargs.get("subnet_id"), count)
         reservation = super().run_instances(image_id, count, *args, **kwargs)
         for instance in reservation.instances:
             if instance.lifecycle == "spot":
                 spot.request_for(instance)
             self._enter(instance, "pending")
-            self._later(self.cloud.pace.instance_start, instance, "pending", "running")
+            self._later(self.cloud.delays.instance_start, instance, "pending", "running")
         return reservation
 
     def terminate_instances(
         self, instance_ids: list[str], reason: tuple[str, str] = USER
     ) -> list[tuple[Instance, InstanceState]]:
-        """Begin to shut instances down; `reason` is EC2's code and message for the state."""
+        """Start to shut instances down; `reason` is EC2's code and message of the state."""
         instances = self.get_multi_instances_by_id(instance_ids)
         for instance in instances:
             if instance.disable_api_termination is True:
@@ -77,29 +68,29 @@ class LivingInstances(QuickLookup):
             if instance.state not in ENDING:
                 instance.state_reason = StateReason(reason[1], reason[0])
                 self._enter(instance, "shutting-down")
-                self.cloud.timers.after(self.cloud.pace.instance_stop, self._end, instance)
+                self.cloud.timers.after(self.cloud.delays.instance_stop, self._end, instance)
         return ended
 
     def stop_instances(self, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        """As moto does, by way of stopping."""
+        """Stop instances; they are stopping first."""
         stopped = super().stop_instances(instance_ids)
         for instance, _ in stopped:
             self._enter(instance, "stopping")
-            self._later(self.cloud.pace.instance_stop, instance, "stopping", "stopped")
+            self._later(self.cloud.delays.instance_stop, instance, "stopping", "stopped")
         return stopped
 
     def start_instances(self, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        """As moto does, by way of pending; EC2 counts a launch from each start."""
+        """Start instances; they are pending first. Each start sets the launch time, as in EC2."""
         started = super().start_instances(instance_ids)
         for instance, _ in started:
             instance.launch_time = utcnow()
             spot.mark(instance, "active", "fulfilled")
             self._enter(instance, "pending")
-            self._later(self.cloud.pace.instance_start, instance, "pending", "running")
+            self._later(self.cloud.delays.instance_start, instance, "pending", "running")
         return started
 
     def _enter(self, instance: Instance, state: str) -> None:
-        instance._state = InstanceState(state, STATES[state])
+        instance.instance_state.name, instance.instance_state.code = state, STATES[state]
         self.cloud.instance_changed(instance)
 
     def _later(self, seconds: float, instance: Instance, while_in: str, state: str) -> None:
@@ -111,7 +102,7 @@ class LivingInstances(QuickLookup):
 
     def _end(self, instance: Instance) -> None:
         reason = instance.state_reason
-        instance.terminate()  # moto takes volumes and interfaces away
+        instance.terminate()  # moto deletes volumes and interfaces
         instance.state_reason = reason
         self._enter(instance, "terminated")
         self.cloud.timers.after(FORGOTTEN_AFTER, self._forget, instance)
@@ -122,32 +113,34 @@ class LivingInstances(QuickLookup):
 
 
 def install(cloud: Cloud, bus: EventBus) -> None:
-    """Put living instances in moto's place; journal and emit every change of state."""
-    LivingInstances.cloud = cloud
-    ec2_backends.backend = LivingInstances
+    """Let moto use this backend; add every change of state to the journal and send its event."""
+    TimedInstances.cloud = cloud
+    ec2_backends.backend = TimedInstances
     addresses.install()
-    spot.install()
 
-    def tell(instance: Instance, state: str) -> None:
+    def state_changed(instance: Instance, state: str) -> None:
         group = tag(instance, "aws:autoscaling:groupName")
         cloud.journal.add("instance-state", instance=instance.id, state=state, group=group)
         bus.emit(state_change(instance, state))
 
-    cloud.watch_instances(tell)
+    cloud.watch_instances(state_changed)
 
 
 def tag(instance: Instance, key: str) -> str | None:
-    """The value of one of the instance's tags, or None."""
+    """Return the value of a tag of the instance, or None."""
     return tags(instance).get(key)
 
 
 def tags(instance: Instance) -> dict[str, str]:
-    """The instance's tags by key."""
+    """Return the tags of the instance."""
     return dict(instance.ec2_backend.tags.get(instance.id, {}))
 
 
-def find(instance_id: str, region: str, account: str) -> LivingInstances | None:
-    """The EC2 of the region, if it has this instance."""
-    ec2 = ec2_backends[account][region]
-    assert isinstance(ec2, LivingInstances)
-    return ec2 if ec2.get_instance_by_id(instance_id) else None
+def find(cloud: Cloud, instance_id: str) -> tuple[TimedInstances, Instance]:
+    """Return an instance with its EC2 backend; NotFoundError if EC2 has no such instance."""
+    ec2 = ec2_backends[ACCOUNT][cloud.region]
+    assert isinstance(ec2, TimedInstances)
+    instance = ec2.get_instance_by_id(instance_id)
+    if instance is None:
+        raise NotFoundError(INSTANCE_NOT_FOUND, instance=instance_id)
+    return ec2, instance

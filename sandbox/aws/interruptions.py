@@ -1,6 +1,6 @@
-"""Takes Spot instances back on command: recommendation, two-minute warning, reclaim.
+"""Interrupts Spot instances on command: rebalance recommendation, warning, interruption.
 
-Stands in for Spot capacity running out, which never happens in moto.
+moto never interrupts an instance.
 """
 
 import time
@@ -10,18 +10,19 @@ from moto.ec2.models.instances import Instance
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.aws import instances, spot
-from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.cloud import Cloud
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.groups import group_of
 from sandbox.aws.notices import interruption_warning, rebalance_recommendation, reservation_warning
+from sandbox.control import NotFoundError
+from sandbox.reasons import INSTANCE_NOT_RUNNING
 
 
 class Interruption(BaseModel):
-    """One command; all times in seconds.
+    """A command; all times are in seconds.
 
-    The warning's `time` lies `late` seconds in the past (in the future where negative), and EC2
-    acts `warning` seconds after that time. A `warning` of None sends only the rebalance
-    recommendation.
+    The `time` of the warning is `late` seconds ago (in the future if negative). EC2 acts `warning`
+    seconds after that time. If `warning` is None, only the rebalance recommendation is sent.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -30,9 +31,9 @@ class Interruption(BaseModel):
     warning: float | None = Field(default=120, ge=0)
     late: float = 0
     rebalance: bool = False
-    copies: int = Field(default=1, ge=0)  # 0: the warning is lost, the reclaim is not
+    copies: int = Field(default=1, ge=0)  # 0: the warning is lost, and EC2 still acts
     action: Literal["terminate", "stop", "hibernate"] = "terminate"
-    reservation: bool = False  # of an instance of a capacity reservation, not of Spot
+    reservation: bool = False  # the warning of a capacity reservation, not of Spot
 
 
 class Interruptions:
@@ -43,22 +44,22 @@ class Interruptions:
         self._bus = bus
 
     def begin(self, command: Interruption) -> list[dict[str, str | float | None]]:
-        """Send the notices now and reclaim later; `[{"instance", "event", "reclaim_at"}, …]`.
+        """Send the notices now and act later; return `[{"instance", "event", "reclaim_at"}, …]`.
 
-        Raises UnknownInstance before anything is sent.
+        Raises NotFoundError, before it sends anything, if an instance does not run.
         """
         names = [command.instance] if isinstance(command.instance, str) else command.instance
         found = [self._find(name) for name in names]
         return [self._interrupt(ec2, instance, command) for ec2, instance in found]
 
-    def _find(self, name: str) -> tuple[instances.LivingInstances, Instance]:
-        ec2 = instances.find(name, self._cloud.region, ACCOUNT)
-        if ec2 is None or ec2.get_instance(name).state in instances.ENDING:
-            raise instances.UnknownInstance(f"no running instance {name}")
-        return ec2, ec2.get_instance(name)
+    def _find(self, name: str) -> tuple[instances.TimedInstances, Instance]:
+        ec2, instance = instances.find(self._cloud, name)
+        if instance.state in instances.ENDING:
+            raise NotFoundError(INSTANCE_NOT_RUNNING, instance=name)
+        return ec2, instance
 
     def _interrupt(
-        self, ec2: instances.LivingInstances, instance: Instance, command: Interruption
+        self, ec2: instances.TimedInstances, instance: Instance, command: Interruption
     ) -> dict[str, str | float | None]:
         at = time.time() - command.late
         if command.rebalance:
@@ -74,7 +75,7 @@ class Interruptions:
         spot.announce(instance, command.action, at)
         if command.copies:
             self._bus.emit(event, command.copies)
-        # Hibernation begins with its notice: only the other two wait.
+        # EC2 hibernates at once; it terminates and stops after the warning time.
         reclaim_at = at + (0 if command.action == "hibernate" else command.warning)
         self._cloud.journal.add("interrupted", instance=instance.id, reclaim_at=reclaim_at)
         self._cloud.timers.after(
@@ -82,7 +83,7 @@ class Interruptions:
         )
         return {"instance": instance.id, "event": event["id"], "reclaim_at": reclaim_at}
 
-    def _reclaim(self, ec2: instances.LivingInstances, instance: Instance, action: str) -> None:
+    def _reclaim(self, ec2: instances.TimedInstances, instance: Instance, action: str) -> None:
         if instance.state in instances.ENDING:
             return
         self._cloud.journal.add("reclaimed", instance=instance.id)

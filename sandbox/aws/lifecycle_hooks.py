@@ -1,7 +1,7 @@
-"""Makes lifecycle hooks wait to be completed, until a heartbeat or the global timeout runs out.
+"""Lifecycle actions: an instance waits for a hook until it is completed or a timeout ends it.
 
-Stands in for lifecycle actions, which moto lacks: its hooks are only stored. The rules are those of
-"Amazon EC2 Auto Scaling lifecycle hooks" in the Auto Scaling user guide.
+moto only stores hooks. The rules are those of "Amazon EC2 Auto Scaling lifecycle hooks" in the Auto
+Scaling user guide.
 """
 
 import time
@@ -18,7 +18,7 @@ from sandbox.aws.notices import LAUNCHING, TERMINATING, lifecycle_action
 from sandbox.aws.timers import Timer
 
 CONTINUE, ABANDON = "CONTINUE", "ABANDON"
-LONGEST_WAIT = 48 * 3600  # seconds; or a hundred heartbeats, whichever is less
+LONGEST_WAIT = 48 * 3600  # seconds; the limit is the smaller of this and a hundred heartbeats
 LONGEST_HEARTBEAT = 7200  # seconds
 DEFAULT_HEARTBEAT = 3600  # seconds
 
@@ -26,7 +26,7 @@ Finished = Callable[[InstanceState, str, str], None]  # state, transition, resul
 
 
 class WaitingHook(LifecycleHook):
-    """A hook as it was put, without the role and target that moto makes up."""
+    """A hook without the role and target that moto adds."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class WaitingHook(LifecycleHook):
 
 
 def check(transition: str | None, heartbeat: int | None, result: str | None, least: int) -> None:
-    """Raise ValidationError for a hook that Auto Scaling would not take; `least` is in seconds."""
+    """Raise ValidationError for a hook that Auto Scaling refuses; `least` is in seconds."""
     if transition not in {LAUNCHING, TERMINATING}:
         raise ValidationError(f"LifecycleTransition {transition} is not valid.")
     if result not in {None, CONTINUE, ABANDON}:
@@ -57,7 +57,7 @@ def check(transition: str | None, heartbeat: int | None, result: str | None, lea
 
 @dataclass(eq=False)
 class LifecycleAction:
-    """One instance that waits for one hook."""
+    """An instance that waits for a hook."""
 
     hook: WaitingHook
     group: FakeAutoScalingGroup
@@ -69,7 +69,7 @@ class LifecycleAction:
 
 
 class LifecycleActions:
-    """All actions that are waited for."""
+    """All active lifecycle actions."""
 
     def __init__(self, cloud: Cloud, bus: EventBus):
         self._cloud = cloud
@@ -83,7 +83,7 @@ class LifecycleActions:
         hooks: list[WaitingHook],
         finished: Finished,
     ) -> None:
-        """Start waiting for each hook; `finished` is called once, when none is waited for."""
+        """Start an action for each hook; call `finished` once, after the last action ends."""
         actions = [LifecycleAction(hook, group, state, finished) for hook in hooks]
         self._active.setdefault(state.instance_id, []).extend(actions)
         for action in actions:
@@ -102,7 +102,7 @@ class LifecycleActions:
             )
 
     def heartbeat(self, group: str, hook: str, token: str | None, instance: str | None) -> None:
-        """Start the heartbeat timeout anew; raises ValidationError when nothing is waited for."""
+        """Restart the heartbeat timeout; raises ValidationError if no such action is active."""
         action = self._find(group, hook, token, instance)
         self._schedule(action)
         self._record(action, "heartbeat")
@@ -110,18 +110,18 @@ class LifecycleActions:
     def complete(
         self, group: str, hook: str, token: str | None, instance: str | None, result: str
     ) -> None:
-        """Finish an action; raises ValidationError when it isn't waited for (any more)."""
+        """Complete an action; raises ValidationError if no such action is active."""
         if result not in {CONTINUE, ABANDON}:
             raise ValidationError(f"The result {result} is not valid. Use CONTINUE or ABANDON.")
         self._end(self._find(group, hook, token, instance), result, result)
 
     def drop(self, state: InstanceState) -> None:
-        """Wait for nothing of this instance any more, and call nobody."""
+        """Cancel all actions of an instance without a callback."""
         for action in list(self._active.get(state.instance_id, ())):
             self._remove(action)
 
     def drop_hook(self, group: str, hook: str) -> None:
-        """A deleted hook lets terminating instances go and abandons launching ones."""
+        """End the actions of a deleted hook: continue a termination, abandon a launch."""
         for action in self._all():
             if (action.group.name, action.hook.name) == (group, hook):
                 launching = action.hook.lifecycle_transition == LAUNCHING
@@ -138,8 +138,8 @@ class LifecycleActions:
                 token is None or token == action.token
             ):
                 return action
-        sought = f"token {token}" if token else f"instance ID {instance}"
-        raise ValidationError(f"No active Lifecycle Action found with {sought}")
+        identifier = f"token {token}" if token else f"instance ID {instance}"
+        raise ValidationError(f"No active Lifecycle Action found with {identifier}")
 
     def _schedule(self, action: LifecycleAction) -> None:
         if action.timer:
@@ -155,7 +155,7 @@ class LifecycleActions:
         self._remove(action)
         self._record(action, outcome)
         if result == ABANDON:
-            self.drop(action.state)  # the other hooks are not waited for
+            self.drop(action.state)  # ABANDON ends the other actions too
         elif action.state.instance_id in self._active:
             return
         action.finished(action.state, str(action.hook.lifecycle_transition), result)

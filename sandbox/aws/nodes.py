@@ -1,6 +1,6 @@
-"""Tells a Kubernetes sandbox which instances of its cluster run, as the Node each would register.
+"""Reports the instances of a cluster to the sandbox's Kubernetes, with the Node of each.
 
-Stands in for the kubelet that a real instance would start.
+A real instance runs a kubelet, which registers the Node.
 """
 
 import json
@@ -21,25 +21,25 @@ from sandbox.aws.fleet_launch import fleet_of
 
 log = logging.getLogger(__name__)
 
-# How the cluster autoscaler reads a group's labels and taints from its tags; instances carry them
-# here as well, for there is no user data that a kubelet would read.
+# The tags from which the Cluster Autoscaler reads the labels and taints of a group. Instances have
+# them as well, because no kubelet reads their user data.
 LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
 TAINT_TAG = "k8s.io/cluster-autoscaler/node-template/taint/"
 RESOURCE_TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
 CLUSTER_TAG = "kubernetes.io/cluster/"
 CLUSTER_NAME_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
 
-# EC2's state → what becomes of the node, for the states that change something.
-NEWS = {"running": "running", "stopping": "stopped", "shutting-down": "terminated"}
 # Boots an instance of a fleet: the cluster that it joins, and its Node; None if it joins none.
 type Boot = Callable[[Instance], tuple[str, dict[str, Any]] | None]
 
+# EC2 state → reported state of the node, for the states that change the node.
+REPORTED_STATES = {"running": "running", "stopping": "stopped", "shutting-down": "terminated"}
 ATTEMPTS = 6
 FIRST_DELAY = 0.2  # seconds, doubling
 
 
 def cluster_of(instance: Instance) -> str | None:
-    """The cluster that the instance's tags name, or None."""
+    """Return the cluster of the tags of the instance, or None."""
     tags = instances.tags(instance)
     for key in CLUSTER_NAME_TAGS:
         if key in tags:
@@ -51,7 +51,7 @@ def cluster_of(instance: Instance) -> str | None:
 
 
 def node_of(instance: Instance) -> dict[str, Any]:
-    """The Node manifest that the instance's kubelet would register."""
+    """Return the Node that the kubelet of the instance registers."""
     name, zone, tags = instance.private_dns_name, instance.placement.zone, instances.tags(instance)
     kind = INSTANCE_TYPES.get(instance.instance_type, {})
     architectures = kind.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
@@ -88,17 +88,17 @@ def node_of(instance: Instance) -> dict[str, Any]:
 
 
 def _resources(kind: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Capacity and allocatable as the EKS AMI reserves: CPU by core, memory by number of pods.
+    """Return capacity and allocatable with the reservations of the EKS AMI.
 
-    https://docs.aws.amazon.com/eks/latest/userguide/ (nodeadm's kube-reserved); the hypervisor
-    keeps some 7.5 % of the memory that EC2 advertises.
+    Source: nodeadm's kube-reserved, https://docs.aws.amazon.com/eks/latest/userguide/. The
+    hypervisor uses about 7.5 % of the memory that EC2 advertises.
     """
     cores = kind.get("VCpuInfo", {}).get("DefaultVCpus", 2)
     memory = int(kind.get("MemoryInfo", {}).get("SizeInMiB", 8192) * 0.925)
     network = kind.get("NetworkInfo", {})
     interfaces = network.get("MaximumNetworkInterfaces", 3)
     pods = min(interfaces * (network.get("Ipv4AddressesPerInterface", 10) - 1) + 2, 110)
-    shares = [60, 10, 5, 5] + [2.5] * max(cores - 4, 0)  # millicores kept of each core
+    shares = [60, 10, 5, 5] + [2.5] * max(cores - 4, 0)  # millicores reserved of each core
     kept_cpu = int(sum(shares[:cores]))
     kept_memory = 255 + 11 * pods + 100  # MiB: kube-reserved, and the hard eviction threshold
     capacity = {"cpu": str(cores), "memory": f"{memory}Mi", "pods": str(pods)}
@@ -114,14 +114,14 @@ def _resources(kind: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class NodeLink:
-    """Posts instances to the control API of their cluster's sandbox, in order, off the lock."""
+    """Reports instances to the control API of their cluster, in order, without the cloud's lock."""
 
     def __init__(self, cloud: Cloud, headers: Mapping[str, str], boot: Boot):
         self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
         self._headers = {"Content-Type": "application/json", **headers}
         self._boot = boot
         self._booted: dict[str, tuple[str, dict[str, Any]] | None] = {}  # instances of fleets
-        self._told: dict[str, str] = {}  # instance → what its cluster knows of it
+        self._reported: dict[str, str] = {}  # instance → last reported state
         self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._http = urllib3.PoolManager(maxsize=1, retries=False)
         threading.Thread(target=self._work, name="nodes", daemon=True).start()
@@ -131,16 +131,16 @@ class NodeLink:
         cluster, node = self._joined(instance, state)
         if cluster is None or cluster not in self.controls:
             return
-        # The machine dies as its shutdown begins: no kubelet outlives that by much.
-        news = NEWS.get(state)
-        known = self._told.get(instance.id)
-        if news is None or news == known or (news != "running" and known is None):
+        # The kubelet stops soon after the shutdown begins.
+        reported = REPORTED_STATES.get(state)
+        known = self._reported.get(instance.id)
+        if reported is None or reported == known or (reported != "running" and known is None):
             return
-        self._told[instance.id] = news
-        if news == "terminated":
-            del self._told[instance.id]
+        self._reported[instance.id] = reported
+        if reported == "terminated":
+            del self._reported[instance.id]
         node = node or node_of(instance)
-        body = {"instance": instance.id, "state": news, "node": node, "join": None}
+        body = {"instance": instance.id, "state": reported, "node": node, "join": None}
         self._queue.put((cluster, body))
 
     def _joined(self, instance: Instance, state: str) -> tuple[str | None, dict[str, Any] | None]:
@@ -166,7 +166,7 @@ class NodeLink:
                     self._post(cluster, body)
                     break
                 except urllib3.exceptions.HTTPError as error:
-                    log.warning("cluster %s was not told of %s: %s", cluster, body, error)
+                    log.warning("The report of %s to cluster %s failed: %s", body, cluster, error)
                     time.sleep(FIRST_DELAY * 2**attempt)
 
     def _post(self, cluster: str, body: dict[str, Any]) -> None:

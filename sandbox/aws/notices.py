@@ -1,4 +1,4 @@
-"""The events that EC2 and Auto Scaling emit, in their documented shapes.
+"""The events of EC2 and Auto Scaling, in their documented shapes.
 
 Sources: "Automate EC2 with EventBridge" in the EC2 user guide and "Amazon EC2 Auto Scaling event
 reference" in the Auto Scaling user guide.
@@ -21,7 +21,7 @@ TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 
 def timestamp(seconds: float) -> str:
-    """Epoch seconds as EventBridge writes an event's time: UTC, whole seconds, `Z`."""
+    """Return epoch seconds in the format of EventBridge: UTC, whole seconds, `Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
@@ -33,7 +33,7 @@ def event(
     detail: dict[str, Any],
     at: float | None = None,
 ) -> Event:
-    """An event with a fresh id, dated `at` (epoch seconds; now when None)."""
+    """Return an event with a new id and the time `at` (epoch seconds; now if None)."""
     return {
         "version": "0",
         "id": str(uuid.uuid4()),
@@ -48,17 +48,17 @@ def event(
 
 
 def instance_arn(instance: Instance) -> str:
-    """The ARN of an instance as most events carry it."""
+    """Return the ARN of an instance as most events have it."""
     return f"arn:aws:ec2:{instance.region_name}:{ACCOUNT}:instance/{instance.id}"
 
 
 def _spot_arn(instance: Instance) -> str:
-    # Spot events hold the zone in the region's place, and no account.
+    # Spot events have the zone in place of the region, and no account.
     return f"arn:aws:ec2:{instance.placement.zone}:instance/{instance.id}"
 
 
 def state_change(instance: Instance, state: str) -> Event:
-    """An instance went into `state`."""
+    """Return the event of a state change."""
     return event(
         "aws.ec2",
         "EC2 Instance State-change Notification",
@@ -69,7 +69,7 @@ def state_change(instance: Instance, state: str) -> Event:
 
 
 def interruption_warning(instance: Instance, action: str, at: float) -> Event:
-    """EC2 will take this Spot instance back; `action` is terminate, stop or hibernate."""
+    """Return the warning of a Spot interruption; `action` is terminate, stop or hibernate."""
     return event(
         "aws.ec2",
         "EC2 Spot Instance Interruption Warning",
@@ -81,7 +81,7 @@ def interruption_warning(instance: Instance, action: str, at: float) -> Event:
 
 
 def reservation_warning(instance: Instance, ends: float, at: float) -> Event:
-    """EC2 will end this instance of a capacity reservation, at `ends` (epoch seconds)."""
+    """Return the warning of a capacity reservation that ends at `ends` (epoch seconds)."""
     zone = instance.placement.zone
     known = RegionsAndZonesBackend.zones.get(instance.region_name, [])
     detail = {
@@ -102,7 +102,7 @@ def reservation_warning(instance: Instance, ends: float, at: float) -> Event:
 
 
 def rebalance_recommendation(instance: Instance, at: float) -> Event:
-    """This Spot instance is at elevated risk of interruption."""
+    """Return a rebalance recommendation of a Spot instance."""
     return event(
         "aws.ec2",
         "EC2 Instance Rebalance Recommendation",
@@ -121,7 +121,7 @@ def lifecycle_action(
     token: str,
     metadata: str | None,
 ) -> Event:
-    """A hook of the group waits for somebody to complete `token`."""
+    """Return the event of a lifecycle action with this token."""
     launching = transition == LAUNCHING
     detail = {
         "LifecycleActionToken": token,
@@ -152,7 +152,7 @@ def scaling_outcome(
     cause: str,
     message: str = "",
 ) -> Event:
-    """`EC2 Instance Launch|Terminate Successful|Unsuccessful`; `verb` is Launch or Terminate."""
+    """Return the event of a launch or a termination; `verb` is Launch or Terminate."""
     launching = verb == "Launch"
     instance_id = instance.id if instance else ""
     now = timestamp(time.time())

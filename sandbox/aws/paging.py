@@ -1,4 +1,4 @@
-"""Cuts an answer into pages, for the calls whose pages moto lacks."""
+"""Splits answers into pages, for calls that moto answers at once."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 def page[Item](
     items: Sequence[Item], limit: int | str | None, token: str | None
 ) -> tuple[Sequence[Item], str | None]:
-    """At most `limit` items from where `token` points, and the token of the next page.
+    """Return at most `limit` items from the position of `token`, and the token of the next page.
 
-    Without a limit, all of them. ValueError for a token that no page gave.
+    Without a limit it returns all items. ValueError for an invalid token.
     """
     start = int(token) if token else 0
     end = start + int(limit) if limit else len(items)

@@ -1,7 +1,7 @@
-"""A synthetic price book: none of these figures is AWS's.
+"""A synthetic price book: these are not the prices of AWS.
 
-Deterministic and shaped like the real ones: by vCPU and memory, by family, Spot varying by zone.
-Instance types are given as DescribeInstanceTypes describes them.
+The prices are deterministic. They depend on vCPU, memory and family; Spot prices also depend on the
+zone. Instance types have the form of DescribeInstanceTypes.
 """
 
 import hashlib
@@ -26,12 +26,12 @@ REGION = "us-east-1"
 
 
 def _dice(*words: str) -> float:
-    """A number in [0, 1) that the words decide."""
+    """Return a number in [0, 1) that is a hash of the words."""
     return int.from_bytes(hashlib.sha256("/".join(words).encode()).digest()[:4]) / 2**32
 
 
 def on_demand_price(kind: Mapping[str, Any]) -> float:
-    """USD per hour on demand, Linux, shared tenancy."""
+    """Return USD per hour on demand, Linux, shared tenancy."""
     cores = kind["VCpuInfo"]["DefaultVCpus"]
     price: float = cores * PER_VCPU + kind["MemoryInfo"]["SizeInMiB"] / 1024 * PER_GIB
     family = kind["InstanceType"].split(".")[0]
@@ -48,7 +48,7 @@ def on_demand_price(kind: Mapping[str, Any]) -> float:
 
 
 def spot_price(kind: Mapping[str, Any], zone: str) -> float:
-    """USD per hour of Spot in a zone: a quarter to a half of on demand."""
+    """Return USD per hour of Spot in a zone: a quarter to a half of on demand."""
     name = kind["InstanceType"]
     family = name.split(".")[0]
     share = 0.25 + 0.15 * _dice(family, "spot") + 0.1 * _dice(name, zone)
@@ -56,5 +56,5 @@ def spot_price(kind: Mapping[str, Any], zone: str) -> float:
 
 
 def windows_surcharge(kind: Mapping[str, Any]) -> float:
-    """USD per hour that Windows costs on top of Linux."""
+    """Return the surcharge of Windows in USD per hour."""
     return round(PER_VCPU_OF_WINDOWS * int(kind["VCpuInfo"]["DefaultVCpus"]), 4)

@@ -1,6 +1,6 @@
-"""Answers what instances cost, from the sandbox's price book.
+"""The Pricing API and Spot prices, from the price book of the sandbox.
 
-Stands in for the Pricing API, which moto lacks, and for Spot prices, which in moto are all equal.
+moto has no such prices: its Spot prices are all equal.
 """
 
 import functools
@@ -22,20 +22,20 @@ from moto.ec2.responses.spot_instances import SpotInstances
 from sandbox.aws import price_book, retired_types
 from sandbox.aws.paging import page
 
-MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller wants fewer
+MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller asks for fewer
 SERVICE = "AmazonEC2"
 TERM, RATE = "JRTCKXETXF", "6YS6EN2CT7"  # on demand, by the hour
 VERSION, PUBLISHED = "20260101000000", "2026-01-01T00:00:00Z"
 
 
 def on_demand_price(instance_type: str) -> float:
-    """USD per hour on demand; 0 for a type that is not in the catalog."""
+    """Return USD per hour on demand; 0 for a type that is not in the catalog."""
     kind = INSTANCE_TYPES.get(instance_type)
     return price_book.on_demand_price(kind) if kind else 0.0
 
 
 def spot_price(instance_type: str, zone: str) -> float:
-    """USD per hour of Spot in a zone; 0 for a type that is not in the catalog."""
+    """Return USD per hour of Spot in a zone; 0 for a type that is not in the catalog."""
     kind = INSTANCE_TYPES.get(instance_type)
     return price_book.spot_price(kind, zone) if kind else 0.0
 
@@ -43,7 +43,7 @@ def spot_price(instance_type: str, zone: str) -> float:
 def spot_offers(
     types: Container[str] | None, zones: Container[str] | None, products: Container[str] | None
 ) -> list[tuple[str, str, str, float]]:
-    """Type, zone, product and USD per hour of what Spot has; None: whatever it is."""
+    """Return type, zone, product and USD per hour of Spot offers; None selects everything."""
     offers = []
     for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(price_book.REGION, []):
         name, zone = offering["InstanceType"], offering["Location"]
@@ -66,7 +66,7 @@ class PricingResponse(BaseResponse):
         self.automated_parameter_parsing = True
 
     def get_products(self) -> ActionResult:
-        """The products whose attributes are those of all filters, which are equalities here."""
+        """Return the products that match all filters; a filter is an equality here."""
         wanted = {f["Field"]: f["Value"] for f in self._get_param("Filters", [])}
         code = self._get_param("ServiceCode")
         found = [one for one in products() if wanted.items() <= one.attributes.items()]
@@ -85,7 +85,7 @@ class Product:
     price: float
 
     def priced(self) -> dict[str, Any]:
-        """As an entry of a price list."""
+        """Return the product as an entry of a price list."""
         term = f"{self.sku}.{TERM}"
         kind, system = self.attributes["instanceType"], self.attributes["operatingSystem"]
         dimension = {
@@ -124,9 +124,9 @@ class Product:
 
 @functools.cache
 def products() -> tuple[Product, ...]:
-    """All of the region: on Linux and on Windows, in use and as a reservation that nobody uses.
+    """Return the products of the region: Linux and Windows, used and unused reservations.
 
-    A caller that forgets a filter finds more than it looks for, as in AWS's list.
+    A caller that omits a filter gets more products than it needs, as from AWS.
     """
     offered = INSTANCE_TYPE_OFFERINGS["region"].get(price_book.REGION, [])
     names = sorted({offering["InstanceType"] for offering in offered} & INSTANCE_TYPES.keys())
@@ -166,12 +166,11 @@ def _product(kind: Mapping[str, Any], system: str, status: str) -> Product:
     return Product(digest[:16].upper(), attributes, price)
 
 
-def install() -> None:
-    """Let moto's Spot price history tell the price book's prices, one for each type and zone, and
-    let it know the types of the fixture."""
-    _add_retired_types()
+class SpotPrices(SpotInstances):
+    """Answers DescribeSpotPriceHistory from the price book: one price for each type and zone."""
 
-    def describe_spot_price_history(self: SpotInstances) -> ActionResult:
+    def describe_spot_price_history(self) -> ActionResult:
+        """Return one page of the prices that the parameters and filters select."""
         filters = self._filters_from_querystring()
         zone = self._get_param("AvailabilityZone")
         offers = spot_offers(
@@ -193,10 +192,9 @@ def install() -> None:
         ]
         return ActionResult({"SpotPriceHistory": history, "NextToken": token or ""})
 
-    SpotInstances.describe_spot_price_history = describe_spot_price_history  # type: ignore[method-assign]
 
-
-def _add_retired_types() -> None:
+def add_retired_types() -> None:
+    """Add the types of the fixture to moto's catalog."""
     for kind in retired_types.TYPES:
         if kind["InstanceType"] not in INSTANCE_TYPES:
             INSTANCE_TYPES[kind["InstanceType"]] = kind

@@ -1,4 +1,4 @@
-"""What instance types a region offers: moto's data, read without starting moto, and a fixture."""
+"""The instance types that a region offers: moto's data, read without moto itself, and a fixture."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from sandbox.aws import price_book, retired_types
 
-# The zones in the source of moto's models: to import them would start half of moto.
+# Reads the zones from the source of moto's models, because their import loads half of moto.
 _ZONE = re.compile(r'Zone\(\s*region_name="([^"]+)",\s*name="([^"]+)",\s*zone_id="([^"]+)"')
 
 
@@ -22,9 +22,11 @@ class UnknownRegion(LookupError):
 
 @dataclass(frozen=True)
 class Region:
-    """`types` are DescribeInstanceTypes' documents of what is offered, `offered` names by zone,
-    `zone_ids` what a zone is called in every account; prices are in USD per hour, by type, and by
-    zone and type."""
+    """The instance types of a region.
+
+    `types` are documents of DescribeInstanceTypes, `offered` the type names by zone, `zone_ids` the
+    zone ids by zone. Prices are in USD per hour: on demand by type, Spot by zone and type.
+    """
 
     name: str
     types: tuple[Mapping[str, Any], ...]
@@ -35,7 +37,7 @@ class Region:
 
 
 def regions() -> list[str]:
-    """Name all regions that there is data of."""
+    """Return the regions with data."""
     found = (_data() / "instance_type_offerings" / "availability-zone").glob("*.json.gz")
     return sorted(path.name.removesuffix(".json.gz") for path in found)
 
@@ -44,7 +46,7 @@ def read_region(name: str) -> Region:
     """Read one region.
 
     Raises:
-        UnknownRegion: there is no data of it.
+        UnknownRegion: the region has no data.
     """
     if name not in regions():
         raise UnknownRegion(name)

@@ -1,7 +1,6 @@
-"""Puts instances into capacity reservations, on command.
+"""Assigns instances to capacity reservations on command, for the filter of DescribeInstances.
 
-Stands in for launches that target a reservation, and for DescribeInstances' filter by it, which
-moto lacks.
+moto has neither launches into a reservation nor this filter.
 """
 
 from moto.ec2 import utils as moto_utils
@@ -9,13 +8,13 @@ from moto.ec2.models.instances import Instance
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.aws import instances
-from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.cloud import Cloud
 
 _ATTRIBUTE = "capacity_reservation_id"
 
 
 class Reserve(BaseModel):
-    """One command: the instance runs in this capacity reservation."""
+    """A command: the instance runs in this capacity reservation."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -24,11 +23,9 @@ class Reserve(BaseModel):
 
 
 def put_into(cloud: Cloud, command: Reserve) -> dict[str, str]:
-    """Let DescribeInstances find the instance by its reservation."""
-    ec2 = instances.find(command.instance, cloud.region, ACCOUNT)
-    if ec2 is None:
-        raise instances.UnknownInstance(f"no instance {command.instance}")
-    ec2.get_instance(command.instance).__dict__[_ATTRIBUTE] = command.reservation
+    """Assign an instance to a reservation."""
+    _, instance = instances.find(cloud, command.instance)
+    setattr(instance, _ATTRIBUTE, command.reservation)
     return {"reservation": command.reservation}
 
 

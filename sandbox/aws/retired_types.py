@@ -1,8 +1,8 @@
-"""A fixture: the GPU types of old manifests, which moto's catalog no longer has.
+"""A fixture: the GPU types of users' old manifests, which moto's catalog no longer has.
 
-p2.xlarge and p3.2xlarge, 8xlarge and 16xlarge, as DescribeInstanceTypes described them, reduced to
-what is read of them. Offered in one region only, so that elsewhere they are what they mostly are
-by now: not offered. Source: EC2's instance type pages and ENI limits as of 2023.
+p2.xlarge and p3.2xlarge, 8xlarge and 16xlarge in the form of DescribeInstanceTypes, with the fields
+that Leeway reads. One region offers them; the other regions do not, as is usual today. Source:
+EC2's instance type pages and ENI limits of 2023.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Lets EventBridge Scheduler's schedules invoke their targets: recurring ones, and those of once.
+"""EventBridge Scheduler's schedules, recurring and one-time, which invoke their targets.
 
-Stands in for invocation, which moto lacks: its schedules are only stored.
+moto only stores schedules.
 """
 
 import json
@@ -16,16 +16,16 @@ from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, schedul
 from moto.scheduler.responses import EventBridgeSchedulerResponse
 
 from sandbox.aws import notices
-from sandbox.aws.clockwork import Clock
 from sandbox.aws.delivery import Delivery, functions_of
 from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.schedule_clock import ScheduledTarget
 from sandbox.aws.schedule_expressions import At, BadExpressionError, parse
 
 NAME = re.compile(r"[0-9a-zA-Z_.-]{1,64}")
 
 
-class LivingSchedules(EventBridgeSchedulerBackend):
-    """moto's Scheduler, whose schedules are due sometime."""
+class TimedSchedules(EventBridgeSchedulerBackend):
+    """moto's Scheduler, whose schedules run."""
 
     bus: ClassVar[EventBus]
 
@@ -35,7 +35,7 @@ class LivingSchedules(EventBridgeSchedulerBackend):
         return SimpleNamespace(url_bases=urls.url_bases, url_paths=paths)
 
     def create_schedule(self, **given: Any) -> Schedule:  # type: ignore[override]
-        """As moto does, and the schedule begins; raises what Scheduler does for bad input."""
+        """Create a schedule and start it; raises Scheduler's errors for bad input."""
         if not NAME.fullmatch(given["name"]):
             raise ValidationException(f"Value {given['name']!r} at 'name' is not valid.")
         _check(given)
@@ -45,48 +45,50 @@ class LivingSchedules(EventBridgeSchedulerBackend):
         return schedule
 
     def update_schedule(self, **given: Any) -> Schedule:  # type: ignore[override]
-        """As moto does; what is not given falls back to its default, and the schedule restarts."""
+        """Update a schedule and restart it; omitted fields get their defaults."""
         _check(given)
         schedule = super().update_schedule(**{**given, "state": given["state"] or "ENABLED"})
         self._begin(schedule)
         return schedule
 
     def delete_schedule(self, group_name: str | None, name: str) -> None:
-        """As moto does; it is not due any more."""
+        """Delete a schedule, which then does not run any more."""
         schedule = self.get_schedule(group_name, name)
         super().delete_schedule(group_name, name)
-        self.bus.clockwork.disarm(schedule.arn)
+        self.bus.schedule_clock.remove(schedule.arn)
 
     def delete_schedule_group(self, name: str | None) -> None:
-        """As moto does, with the schedules that are in it."""
+        """Delete a group and its schedules."""
         for schedule in self.get_schedule_group(name).schedules.values():
-            self.bus.clockwork.disarm(schedule.arn)
+            self.bus.schedule_clock.remove(schedule.arn)
         super().delete_schedule_group(name)
 
     def _begin(self, schedule: Schedule) -> None:
-        clockwork = self.bus.clockwork
-        clockwork.disarm(schedule.arn)
+        schedule_clock = self.bus.schedule_clock
+        schedule_clock.remove(schedule.arn)
         if schedule.state == "DISABLED":
             return
         text = schedule.schedule_expression
         expression = parse(text, schedule.schedule_expression_timezone)
-        recurring = not isinstance(expression, At)  # dates are ignored for what happens once
+        recurring = not isinstance(
+            expression, At
+        )  # start and end dates do not apply to one-time schedules
 
         def fire(at: datetime) -> list[str]:
             return self._invoke(schedule, at)
 
-        def over() -> None:
+        def on_finished() -> None:
             if schedule.action_after_completion == "DELETE":
                 self.delete_schedule(schedule.group_name, schedule.name)
 
         now = datetime.now(UTC)
-        clock = Clock(schedule.name, schedule.arn, text, expression, fire, now)
+        entry = ScheduledTarget(schedule.name, schedule.arn, text, expression, fire, now)
         if recurring:
-            # "Rate-based schedules": without a start date the first invocation comes at once.
-            clock.since = _moment(schedule.start_date) or now
-            clock.until = _moment(schedule.end_date)
-        clock.over = over
-        clockwork.arm(clock)
+            # "Rate-based schedules": without a start date the first invocation is immediate.
+            entry.since = _moment(schedule.start_date) or now
+            entry.until = _moment(schedule.end_date)
+        entry.on_finished = on_finished
+        schedule_clock.add(entry)
 
     def _invoke(self, schedule: Schedule, at: datetime) -> list[str]:
         target = dict(schedule.target)
@@ -98,7 +100,7 @@ class LivingSchedules(EventBridgeSchedulerBackend):
             {},
             at.timestamp(),
         )
-        event["detail"] = "{}"  # text, unlike a rule's
+        event["detail"] = "{}"  # text; a rule sends an object
         # "Adding context attributes" in Scheduler's user guide.
         attributes = {
             "schedule-arn": schedule.arn,
@@ -114,10 +116,10 @@ class LivingSchedules(EventBridgeSchedulerBackend):
 
 
 class SchedulesResponse(EventBridgeSchedulerResponse):
-    """The actions; what is not here is moto's."""
+    """The actions that differ from moto's."""
 
     def update_schedule(self) -> str:
-        """moto's, with what becomes of the schedule afterwards, which moto leaves out."""
+        """Update a schedule, including ActionAfterCompletion, which moto ignores."""
         answer: str = super().update_schedule()
         name = self.uri.split("?")[0].split("/")[-1]
         schedule = self.scheduler_backend.get_schedule(self._get_param("GroupName"), name)
@@ -144,7 +146,7 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _moment(given: float | str | None) -> datetime | None:
-    """A date of the API, in epoch seconds or, from a template, ISO 8601."""
+    """Parse a date of the API: epoch seconds, or ISO 8601 from a template."""
     if given is None:
         return None
     try:
@@ -154,6 +156,6 @@ def _moment(given: float | str | None) -> datetime | None:
 
 
 def install(bus: EventBus) -> None:
-    """Put these schedules in moto's place."""
-    LivingSchedules.bus = bus
-    scheduler_backends.backend = LivingSchedules
+    """Let moto use this backend."""
+    TimedSchedules.bus = bus
+    scheduler_backends.backend = TimedSchedules

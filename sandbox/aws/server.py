@@ -1,4 +1,4 @@
-"""Serves moto on HTTP, behind the control API, faults, throttling and the count of calls."""
+"""Serves moto over HTTP, behind access checks, faults, throttling and the count of calls."""
 
 import asyncio
 import gc
@@ -18,10 +18,8 @@ from sandbox.aws import (
     dynamodb,
     fleets,
     images,
-    impairments,
     instances,
     launch_templates,
-    maintenance,
     prices,
     reservations,
     schedules,
@@ -42,23 +40,21 @@ log = logging.getLogger(__name__)
 BACKLOG = 1024
 LONGEST_BODY = 64 * 1024 * 1024
 LOST = 0  # in place of a status: the action is done, and the client gets no answer
-KEPT_ALIVE = 3600  # seconds: a client that comes back finds its connection open
+KEPT_ALIVE = 3600  # seconds that an idle connection stays open
 
 
 class Front:
-    """Every request passes here first.
+    """Handles every request first.
 
-    All of them are answered on one thread, but those that wait. moto's models take one caller at a
-    time anyway, and to hand each call to another thread and back cost more than half of it.
+    One thread answers all requests except long polls. moto's models allow one caller at a time, and
+    another thread for each call takes more than half of the time of a call.
     """
 
-    def __init__(self, cloud: Cloud, gate: Gate, *, throttle: bool, schedule_speed: float = 1.0):
+    def __init__(self, cloud: Cloud, gate: Gate, *, schedule_speed: float = 1.0):
         self._cloud, self._gate = cloud, gate
         bus = EventBus(cloud, schedule_speed)
         schedules.install(bus)
         instances.install(cloud, bus)
-        maintenance.install()
-        impairments.install()
         reservations.install()
         images.install()
         subnets.install(cloud)
@@ -66,15 +62,15 @@ class Front:
         fleets.install(cloud)
         nodes = NodeLink(cloud, gate.pass_on(), partial(booting.boot, cloud))
         autoscaling.install(cloud, bus)
-        prices.install()
+        prices.add_retired_types()
         dynamodb.install(cloud)
-        self._throttle = Throttle(enabled=throttle)
+        self._throttle = Throttle()
         self.control = Control(cloud, bus, nodes, self._throttle)
         self._moto = Moto()
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
-        # The control API and moto are found by the path as `_environ` reads it.
+        # `_environ` passes the unquoted raw path to the control API and to moto: check both forms.
         for path in (request.path, unquote(request.raw_path, "latin-1")):
             refusal = self._gate.refusal(path, request.headers)
             if refusal is not None:
@@ -83,21 +79,21 @@ class Front:
         status, headers, content = await self._answer(_environ(request, body), body)
         if status == LOST and request.transport:
             request.transport.close()
-        headers.pop("Content-Length", None)  # whoever sends it counts
+        headers.pop("Content-Length", None)  # aiohttp sets it
         return web.Response(status=status, headers=headers, body=content)
 
     async def _answer(self, environ: Environ, body: bytes) -> Answer:
         if environ["PATH_INFO"].startswith(PREFIX):
             asked = (environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"])
-            status, said = await self.control.answer(*asked, body)
-            return status, {"Content-Type": JSON}, said
+            status, result = await self.control.answer(*asked, body)
+            return status, {"Content-Type": JSON}, result
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)
         self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
-        fault = self._cloud.faults.strike(call.service, call.action)
+        fault = self._cloud.faults.take(call.service, call.action)
         if fault:
             await asyncio.sleep(self._cloud.faults.delay(fault))
             if fault.drop:
@@ -111,12 +107,12 @@ class Front:
 
     async def _serve(self, call: Call, environ: Environ) -> Answer:
         try:
-            if call.action == "ReceiveMessage":  # a long poll must not hold up everybody else
+            if call.action == "ReceiveMessage":  # a long poll must not block other requests
                 return await asyncio.to_thread(self._moto.answer, call, environ)
             return self._forward(call, environ)
         except NotImplementedError as gap:
-            log.warning("%s is not in the sandbox: %s", call, gap)
-            message = f"The sandbox does not know {call}."
+            log.warning("The sandbox does not support %s: %s", call, gap)
+            message = f"The sandbox does not support {call}."
             return refusal(call, environ, "NotImplemented", message, HTTPStatus.NOT_IMPLEMENTED)
 
     def _forward(self, call: Call | None, environ: Environ) -> Answer:
@@ -125,7 +121,7 @@ class Front:
 
 
 def _environ(request: web.BaseRequest, body: bytes) -> Environ:
-    """The request as moto, a WSGI application, takes it (PEP 3333)."""
+    """Return the request as a WSGI environment (PEP 3333), which moto expects."""
     path, _, query = request.raw_path.partition("?")
     host, _, port = request.host.partition(":")
     environ: Environ = {
@@ -150,7 +146,7 @@ def _environ(request: web.BaseRequest, body: bytes) -> Environ:
     for name, value in request.headers.items():
         environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
     environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE", "")
-    environ.pop("HTTP_TRANSFER_ENCODING", None)  # the body is whole by now
+    environ.pop("HTTP_TRANSFER_ENCODING", None)  # the body is complete
     environ.pop("HTTP_CONTENT_LENGTH", None)
     environ["CONTENT_LENGTH"] = str(len(body))
     return environ
@@ -166,7 +162,7 @@ def _make_request(
 
 
 async def start(front: Front, host: str, port: int) -> int:
-    """Listen; port 0 is any free one. The port."""
+    """Listen and return the port; port 0 means any free port."""
     server = web.Server(
         front.handle,
         request_factory=_make_request,
@@ -177,5 +173,5 @@ async def start(front: Front, host: str, port: int) -> int:
     await runner.setup()
     await listen(runner, host, port, backlog=BACKLOG)
     gc.collect()
-    gc.freeze()  # moto's catalogs are large and stay: no collection need walk them
+    gc.freeze()  # moto's catalogs are large and permanent: exclude them from collections
     return port_of(runner)

@@ -1,6 +1,6 @@
-"""Decides which types and markets a group launches, and gives each Spot instance its request.
+"""Selects the types and markets that a group launches; creates the request of a Spot instance.
 
-Stands in for allocation strategies and for the Spot requests behind a group, which moto lacks.
+moto has neither allocation strategies nor the Spot requests of a group.
 """
 
 import time
@@ -22,10 +22,10 @@ Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or Non
 
 
 def plan(group: FakeAutoScalingGroup, zone: str, count: int, without: Collection[str] = ()) -> Plan:
-    """What to launch in a zone, of other types than those `without`; nothing where none is left.
+    """Return the launches in a zone, without the types `without`; empty if no type is left.
 
-    On demand takes the first type, as "prioritized" does; Spot takes the cheapest of the zone. The
-    share of Spot is kept over the group as it stands. Weights are not looked at.
+    On demand uses the first type, as "prioritized" does; Spot uses the cheapest type of the zone.
+    The share of Spot applies to the whole group. Weights are ignored.
     """
     policy = group.mixed_instances_policy
     if not policy:
@@ -59,11 +59,12 @@ def _market_of_template(group: FakeAutoScalingGroup) -> str | None:
 
 
 class FulfilledRequest(SpotInstanceRequest):
-    """A Spot request whose instance is there already."""
+    """A Spot request whose instance exists already."""
 
     def __init__(self, instance: Instance):
-        self._fulfilled_by = instance
+        self._instance = instance
         self.updated_at = time.time()
+        self.status_code = "fulfilled"
         super().__init__(
             ec2_backend=instance.ec2_backend,
             spot_request_id=random_spot_request_id(),
@@ -89,49 +90,51 @@ class FulfilledRequest(SpotInstanceRequest):
         )
 
     def get_filter_value(self, filter_name: str, method_name: str | None = None) -> Any:
-        """What DescribeSpotInstanceRequests filters by."""
+        """Return the value for a filter of DescribeSpotInstanceRequests."""
         match filter_name:
             case "status-code":
-                return self._status_code
+                return self.status_code
             case "instance-id":
-                return self._fulfilled_by.id
+                return self._instance.id
             case "launched-availability-zone":
-                return self._fulfilled_by.placement.zone
+                return self._instance.placement.zone
         return super().get_filter_value(filter_name, method_name)
 
     @property
     def status(self) -> dict[str, Any]:
-        """With the time of the last change, which moto does not keep."""
-        told: dict[str, Any] = super().status
-        return told | {"UpdateTime": timestamp(self.updated_at)}
+        """The status with the time of its last change, which moto does not keep."""
+        return {
+            "Code": self.status_code,
+            "Message": self.status_message,
+            "UpdateTime": timestamp(self.updated_at),
+        }
 
     def launch_instance(self) -> Instance:
-        """The instance that the group launched."""
-        return self._fulfilled_by
+        """Return the instance that the group launched."""
+        return self._instance
 
 
 def request_for(instance: Instance) -> None:
-    """Let DescribeSpotInstanceRequests and DescribeInstances show the instance's request."""
+    """Create the Spot request of an instance."""
     request = FulfilledRequest(instance)
     instance.ec2_backend.spot_instance_requests[request.id] = request
     instance.spot_instance_request_id = request.id  # type: ignore[attr-defined]
 
 
 def mark(instance: Instance, state: str, status: str, at: float | None = None) -> None:
-    """Let DescribeSpotInstanceRequests show what becomes of the instance's request, and since when
-    (epoch seconds; now when None)."""
+    """Set state and status of the request of an instance, at a time (epoch seconds; None: now)."""
     request_id = getattr(instance, "spot_instance_request_id", None)
     request = instance.ec2_backend.spot_instance_requests.get(request_id)
     if request:
-        request.state, request._status_code = state, status
+        request.state, request.status_code = state, status
         request.updated_at = time.time() if at is None else at
 
 
 def announce(instance: Instance, action: str, at: float) -> None:
-    """Let DescribeSpotInstanceRequests show that the instance is taken back, from `at` on (epoch
-    seconds). One that is to be terminated is called so at once, though it runs for two minutes yet.
+    """Set the request of an instance to its interruption, at `at` (epoch seconds).
 
-    Source: EC2 user guide, "State changes for a Spot request".
+    The request is closed at once, although the instance runs for two more minutes. Source: EC2 user
+    guide, "State changes for a Spot request".
     """
     if action == "terminate":
         mark(instance, "closed", "instance-terminated-no-capacity", at)
@@ -140,22 +143,19 @@ def announce(instance: Instance, action: str, at: float) -> None:
 
 
 def forget(instance: Instance) -> None:
-    """The instance's request is not shown any more."""
+    """Delete the request of an instance."""
     request_id = getattr(instance, "spot_instance_request_id", None)
     instance.ec2_backend.spot_instance_requests.pop(request_id, None)
 
 
-def install() -> None:
-    """Let moto's DescribeSpotInstanceRequests answer in pages."""
+class SpotRequests(SpotInstances):
+    """Answers DescribeSpotInstanceRequests in pages, which moto does not."""
 
-    def describe_spot_instance_requests(self: SpotInstances) -> ActionResult:
+    def describe_spot_instance_requests(self) -> ActionResult:
+        """Return one page of the requests that the filters select."""
         requests = self.ec2_backend.describe_spot_instance_requests(
             filters=self._filters_from_querystring(),
             spot_instance_ids=self._get_param("SpotInstanceRequestIds", []),
         )
         shown, token = page(requests, self._get_param("MaxResults"), self._get_param("NextToken"))
         return ActionResult({"SpotInstanceRequests": shown, "NextToken": token})
-
-    SpotInstances.describe_spot_instance_requests = (  # type: ignore[method-assign]
-        describe_spot_instance_requests
-    )

@@ -1,9 +1,8 @@
-"""Limits the rate of EC2 and Auto Scaling calls by token buckets, as AWS does per account.
+"""Limits the rate of EC2 and Auto Scaling calls by token buckets, as AWS does for an account.
 
-Stands in for request throttling, which moto has not. Bucket sizes and refill rates of EC2: "Request
-throttling for the Amazon EC2 API" in the EC2 developer guide; each action has a bucket of its own,
-and those that start or end instances another one for these.
-Auto Scaling publishes no figures: it gets EC2's.
+Bucket sizes and refill rates: "Request throttling for the Amazon EC2 API" in the EC2 developer
+guide. Each action has its own bucket; actions that start or stop instances have a second one, of
+instances. Auto Scaling publishes no figures: it uses those of EC2.
 """
 
 import threading
@@ -24,7 +23,6 @@ UNFILTERED = {
     "DescribeVolumes",
 }
 NARROWING = ("Filter.", "InstanceId.", "MaxResults", "SpotInstanceRequestId.", "VolumeId.")
-RESOURCE_INTENSIVE = {"RequestSpotInstances", "CancelSpotInstanceRequests", "CreateKeyPair"}
 OWN = {
     "CreateLaunchTemplateVersion": (100, 5),
     "CreateTags": (100, 10),
@@ -33,15 +31,15 @@ OWN = {
     "StartInstances": (5, 2),
     "TerminateInstances": (100, 5),
 }
-# Besides a bucket of requests, these have one of instances.
+# These actions also have a bucket of instances.
 RESOURCES = {
     "RunInstances": (1000, 2),
     "StartInstances": (1000, 2),
     "StopInstances": (1000, 20),
     "TerminateInstances": (1000, 20),
 }
-# What each service says when it throttles: code, message, HTTP status.
-WORDS = {
+# The throttling error of each service: code, message, HTTP status.
+ERRORS = {
     "ec2": ("RequestLimitExceeded", "Request limit exceeded.", 503),
     "autoscaling": ("Throttling", "Rate exceeded", 400),
 }
@@ -57,7 +55,7 @@ class Bucket:
     filled_at: float
 
     def take(self, now: float, wanted: float = 1) -> bool:
-        """Whether there were so many tokens to take, at `now` (monotonic seconds)."""
+        """Take tokens at `now` (monotonic seconds); return whether there were enough."""
         self.tokens = min(self.size, self.tokens + (now - self.filled_at) * self.rate)
         self.filled_at = now
         if self.tokens < wanted:
@@ -67,34 +65,33 @@ class Bucket:
 
 
 class Throttle:
-    """All buckets; switched off unless `enabled`.
+    """All buckets; they are off until `switch` enables them.
 
-    They are an account's: `share` is what of them is left to whoever calls here, the rest being
-    used up by others.
+    The buckets belong to the account: `share` is the part that other clients leave.
     """
 
-    def __init__(self, *, enabled: bool):
-        self.enabled = enabled
+    def __init__(self) -> None:
+        self.enabled = False
         self.share = 1.0
         self.refused: Counter[str] = Counter()
         self._buckets: dict[tuple[str, str], Bucket] = {}
         self._lock = threading.Lock()
 
     def switch(self, *, enabled: bool, share: float) -> None:
-        """Limit rates from now on, or no longer; all buckets are full then."""
+        """Turn the limits on or off; all buckets are then full."""
         with self._lock:
             self.enabled, self.share = enabled, share
             self._buckets.clear()
 
     def refuses(self, call: Call) -> tuple[str, str, int] | None:
-        """`(code, message, status)` when the call finds its bucket empty, else None."""
-        if not self.enabled or call.service not in WORDS:
+        """Return `(code, message, status)` if the bucket of the call is empty, else None."""
+        if not self.enabled or call.service not in ERRORS:
             return None
         now = time.monotonic()
         with self._lock:
             if self._is_empty(call, now):
                 self.refused[str(call)] += 1
-                return WORDS[call.service]
+                return ERRORS[call.service]
         return None
 
     def _is_empty(self, call: Call, now: float) -> bool:
@@ -111,14 +108,14 @@ class Throttle:
 
 
 def instances_of(call: Call) -> int:
-    """How many instances a call is about."""
+    """Return the number of instances of a call."""
     if call.action == "RunInstances":
         return int(call.form.get("MaxCount", ["1"])[0])
     return sum(key.startswith("InstanceId.") for key in call.form)
 
 
 def limits(call: Call) -> tuple[str, float, float]:
-    """The bucket that a call draws from: its name, its size, its refill in tokens a second."""
+    """Return the bucket of a call: name, size, refill in tokens a second."""
     action = call.action
     if action in OWN:
         return action, *OWN[action]
@@ -126,6 +123,4 @@ def limits(call: Call) -> tuple[str, float, float]:
         return f"{action} unfiltered", 50, 10
     if action.startswith(READS):
         return action, 100, 20
-    if action in RESOURCE_INTENSIVE:
-        return action, 50, 5
     return action, 50, 5

@@ -1,4 +1,4 @@
-"""Runs callbacks later, one at a time, under the lock that guards the models."""
+"""Runs callbacks later, one at a time, while it holds the lock of the models."""
 
 import heapq
 import itertools
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Timer:
-    """A callback that is still to come; `cancel` makes it not happen."""
+    """A pending callback, which can be cancelled."""
 
     def __init__(self, due: float, callback: Callable[..., None], arguments: tuple[Any, ...]):
         self.due = due
@@ -21,21 +21,21 @@ class Timer:
         self._arguments = arguments
 
     def cancel(self) -> None:
-        """Never run the callback, if it has not begun."""
+        """Cancel the callback, if it has not started."""
         self.cancelled = True
 
     def run(self) -> None:
-        """Run the callback unless it was cancelled; its errors end up in the log."""
+        """Run the callback unless it was cancelled; log its errors."""
         if self.cancelled:
             return
         try:
             self._callback(*self._arguments)
         except Exception:
-            log.exception("a timed callback failed")
+            log.exception("A timed callback failed")
 
 
 class Timers:
-    """One thread, one heap; callbacks hold `lock`, so they never race a request."""
+    """A thread with a heap of timers; callbacks hold `lock`, so they never race with a request."""
 
     def __init__(self, lock: threading.RLock):
         self._lock = lock
@@ -45,7 +45,7 @@ class Timers:
         threading.Thread(target=self._run, name="timers", daemon=True).start()
 
     def after(self, seconds: float, callback: Callable[..., None], *arguments: Any) -> Timer:
-        """Run `callback(*arguments)` once, `seconds` from now (at once when not positive)."""
+        """Run `callback(*arguments)` once, after `seconds` (at once if not positive)."""
         timer = Timer(time.monotonic() + seconds, callback, arguments)
         with self._changed:
             heapq.heappush(self._heap, (timer.due, next(self._order), timer))

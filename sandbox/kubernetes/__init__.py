@@ -1,1 +1,1 @@
-"""An embedded Kubernetes API with living inhabitants, spoken to over HTTPS only."""
+"""An embedded Kubernetes API with controllers; clients use HTTPS only."""

@@ -1,4 +1,4 @@
-"""`python -m sandbox.kubernetes`: serves one cluster until it is told to stop."""
+"""Serves one cluster until it is stopped: `python -m sandbox.kubernetes`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import NoReturn
 from sandbox import access
 from sandbox.kubernetes.certificates import server_context
 from sandbox.kubernetes.cluster import Settings
-from sandbox.kubernetes.serving import Serving
-from sandbox.process import say_ready, until_told_to_stop
+from sandbox.kubernetes.servers import Servers
+from sandbox.process import exit_on_errors, report_ready, wait_for_stop
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandbox.kubernetes", description=__doc__)
     access.arguments(parser)
-    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--cluster-name", default="sandbox", dest="name")
     parser.add_argument("--certificate", type=Path, help="folder of ca.crt, tls.crt and tls.key")
     parser.add_argument(
@@ -29,15 +29,21 @@ def _arguments() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME_OR_IP",
-        help="one more name that the certificate is for (repeatable)",
+        help="one more name of the certificate (repeatable)",
     )
-    parser.add_argument("--rbac", type=Path, help="file or folder of what restricts callers")
+    parser.add_argument("--rbac", type=Path, help="file or folder with access rules")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--standing", type=int, default=0, metavar="NODES", help="how many join at once at first"
+        "--initial-nodes",
+        type=int,
+        default=0,
+        metavar="NODES",
+        help="number of nodes that join without a delay",
     )
     parser.add_argument("--pod-start", type=float, default=1.0, help="seconds, ± a fifth")
-    parser.add_argument("--pod-end", type=float, default=0.5, help="seconds, where none says else")
+    parser.add_argument(
+        "--pod-end", type=float, default=0.5, help="seconds, unless the pod sets it"
+    )
     parser.add_argument("--node-join", type=float, default=4.0, help="seconds, ± a fifth")
     parser.add_argument("--node-ready", type=float, default=1.0, help="seconds after joining")
     parser.add_argument("--volume-attach", type=float, default=1.0, help="seconds")
@@ -45,15 +51,17 @@ def _arguments() -> argparse.Namespace:
         "--node-removal", type=float, default=3.0, help="seconds after its instance has ended"
     )
     parser.add_argument(
-        "--pod-quarantine", type=float, default=40.0, help="seconds that pods outlive their Node"
+        "--pod-quarantine",
+        type=float,
+        default=40.0,
+        help="seconds until pods without a Node are deleted",
     )
     parser.add_argument(
         "--grant-expiry",
         type=float,
         default=120.0,
-        help="seconds after which a pod that was not deleted leaves a budget's disruptedPods",
+        help="seconds after which a budget's disruptedPods drops a pod that was not deleted",
     )
-    parser.add_argument("--audit-log", type=Path, help="file that gets a line for each record")
     return parser.parse_args()
 
 
@@ -62,29 +70,28 @@ async def _serve(arguments: argparse.Namespace, folder: Path) -> None:
     names = {field.name for field in dataclasses.fields(Settings)} & given.keys()
     settings = Settings(**{name: given[name] for name in names})
     tls = server_context(folder, arguments.san)
-    gate = access.Gate.of(arguments, "/")  # It guards the control API's own port.
-    serving = Serving(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
+    gate = access.Gate.of(arguments, "/")  # for the port of the control API
+    serving = Servers(settings, arguments.host, folder / "ca.crt", tls, arguments.rbac, gate)
     addresses = await serving.start(arguments.port)
-    say_ready(
+    report_ready(
         port=addresses.port,
         url=f"https://127.0.0.1:{addresses.port}",
         ca=str(addresses.ca.resolve()),
         token=addresses.token,
         control=f"http://127.0.0.1:{addresses.control_port}",
     )
-    await until_told_to_stop()
+    await wait_for_stop()
     await serving.stop()
 
 
 def main() -> NoReturn:
-    """Run until SIGTERM, SIGINT or the end of the process that started this one."""
+    """Run until SIGTERM, SIGINT, or the exit of the process that started this one."""
     arguments = _arguments()
-    # Objects here hold no cycles: looking for them would only stop the world again and again.
+    # The objects have no reference cycles, so frequent garbage collections only cost time.
     gc.set_threshold(100_000, 50, 100)
-    with tempfile.TemporaryDirectory(prefix="leeway-kubernetes-") as temporary:
+    with exit_on_errors(), tempfile.TemporaryDirectory(prefix="leeway-kubernetes-") as temporary:
         asyncio.run(_serve(arguments, arguments.certificate or Path(temporary)))
-    # Nothing is left to save, and taking a million objects apart would outlast the stop's two
-    # seconds.
+    # There is no state to save, and to free a million objects takes longer than the stop timeout.
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
-"""Holds requests to the ValidatingAdmissionPolicies in the store, by their own CEL.
+"""Checks writes by the ValidatingAdmissionPolicies in the store and their CEL expressions.
 
 Rules: Kubernetes documentation, "Validating Admission Policy". Resource rules, match conditions,
-variables, validations and the action Deny are evaluated; a policy that needs more denies all that
-it matches, and says so.
+variables, validations and the action Deny are supported. A policy with another feature denies every
+request that it matches; the message names the feature.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Rule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Policy:
-    """A policy with its binding's name, its expressions compiled; `flaw` is why they are not."""
+    """A bound policy with compiled expressions; `flaw` is the reason why it cannot be compiled."""
 
     name: str
     binding: str
@@ -45,7 +45,7 @@ class _Policy:
 
 
 class AdmissionPolicies:
-    """Knows the policies that are bound, until one of them or a binding changes."""
+    """Caches the bound policies, until a policy or a binding changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,12 +54,11 @@ class AdmissionPolicies:
             store.listen(kind, self._forget)
 
     def prepare(self) -> None:
-        """Compile the policies now, which takes a second the first time."""
+        """Compile the policies now; the first time takes a second."""
         self._policies()
 
     def check(self, call: Call, operation: str, new: Object | None, old: Object | None) -> None:
-        """Let a write pass, or refuse it with 422; `new` is None where it deletes, `old` where it
-        creates."""
+        """Allow a write, or refuse it with 422; a deletion has no `new`, a creation no `old`."""
         for policy in self._policies():
             if any(_matches(rule, call, operation) for rule in policy.resources):
                 self._hold(policy, call, operation, new, old)
@@ -105,7 +104,7 @@ class AdmissionPolicies:
 
     @staticmethod
     def _denied(policy: _Policy, call: Call, name: str, why: str) -> errors.ApiError:
-        """Refuse in a real server's words. Its reason is Invalid unless a policy says otherwise."""
+        """Return the error of a real server, with the default reason Invalid."""
         by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{policy.binding}'"
         kind = call.kind
         message = f'{kind.resource} "{name}" is forbidden: {by} denied request: {why}'
@@ -134,7 +133,9 @@ def _compile(spec: Object, name: str, binding: str) -> _Policy:
     beyond = [one for one in _UNSUPPORTED if spec.get(one)]
     beyond += [one for one in _UNSUPPORTED_MATCHES if constraints.get(one)]
     if beyond:
-        return _Policy(name, binding, resources, flaw=f"the sandbox knows no {', '.join(beyond)}")
+        return _Policy(
+            name, binding, resources, flaw=f"the sandbox does not support {', '.join(beyond)}"
+        )
     try:
         return _Policy(
             name,
@@ -149,7 +150,7 @@ def _compile(spec: Object, name: str, binding: str) -> _Policy:
 
 
 def _rule(written: Object) -> _Rule:
-    # Its command line comes with it, which takes a second to import: only who has policies pays.
+    # The import takes a second, because it loads a command line: import it only if needed.
     import cel
 
     expression = written["expression"]

@@ -1,7 +1,8 @@
-"""Server-side apply: merges what a manager applies, and finds its conflicts with the others.
+"""Server-side apply: merges an applied configuration, and finds conflicts with other managers.
 
-Rules: Kubernetes' server-side apply. A field that somebody else owns with another value is a
-conflict unless forced; a field that a manager stops applying goes when nobody else owns it.
+Rules: Kubernetes' server-side apply. A field that another manager owns with another value is a
+conflict unless forced. A field that a manager no longer applies is removed if it has no other
+owner.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sandbox.kubernetes.ownership import Path
 from sandbox.kubernetes.patches import is_set, merge_keys
 from sandbox.kubernetes.registry import Kind
 
-_KUBECTL = "kubectl"  # the manager's name unless somebody gives another
+_KUBECTL = "kubectl"  # kubectl's default field manager
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -35,14 +36,14 @@ def merged(
         applied = {name: value for name, value in applied.items() if name != "status"}
     managed = live["metadata"].get("managedFields")
     owners = ownership.read(managed)
-    mine = (manager, "Apply", subresource)
+    own = (manager, "Apply", subresource)
     wanted = ownership.leaves(applied)
     values = ownership.leaves(live)
     differing = {path for path in wanted if path not in values or values[path] != wanted[path]}
     lost = {
         identity: paths & differing
         for identity, paths in owners.items()
-        if identity != mine and paths & differing
+        if identity != own and paths & differing
     }
     if lost and not force:
         allowed = _applied_before(live) if manager == _KUBECTL else set()
@@ -52,8 +53,8 @@ def merged(
             raise _conflicts(lost_to_others, managed or [])
     for identity, paths in lost.items():
         owners[identity] = owners[identity] - paths
-    previous = owners.get(mine, set())
-    owners[mine] = set(wanted)
+    previous = owners.get(own, set())
+    owners[own] = set(wanted)
     shared = set().union(*owners.values())
     dropped = {path for path in previous - shared if path[0] != ownership.STATUS or subresource}
     for path in sorted(dropped, key=_deepest_first):
@@ -67,9 +68,9 @@ def merged(
 
 
 def _applied_before(live: Object) -> set[Path]:
-    """Return the fields that `kubectl apply` without `--server-side` has set, by its annotation.
+    """Return the fields that `kubectl apply` without `--server-side` set, by its annotation.
 
-    A server lets kubectl's server-side apply take these over without a conflict.
+    kubectl's server-side apply may take ownership of these fields without a conflict.
     """
     text = annotation(live, _LAST_APPLIED)
     try:
@@ -80,7 +81,7 @@ def _applied_before(live: Object) -> set[Path]:
 
 
 def _note_applied(kind: Kind, result: Object, applied: Object) -> None:
-    """Keep the annotation up to date, so that client-side apply can go on from here."""
+    """Update the annotation of client-side apply, which can then be used again."""
     metadata = result["metadata"]
     kept = {key: one for key, one in applied["metadata"].items() if key != "managedFields"}
     text = encode(kind.typed({**applied, "metadata": kept})).decode() + "\n"
@@ -88,7 +89,7 @@ def _note_applied(kind: Kind, result: Object, applied: Object) -> None:
 
 
 def _deepest_first(path: Path) -> tuple[int, bool, Path]:
-    """Order removals: a list's item (`.`) before its fields; without its key it is not found."""
+    """Sort removals: a list item (`.`) before its fields, because its key identifies it."""
     return -len(path), path[-1] != ".", path
 
 
@@ -97,7 +98,7 @@ def _conflicts(
 ) -> errors.ApiError:
     entries = {ownership.identity(entry): entry for entry in managed}
     causes = []
-    told = []
+    reasons = []
     for identity in sorted(lost):
         described = _describe(entries[identity])
         fields = [_field(path) for path in sorted(lost[identity])]
@@ -107,11 +108,11 @@ def _conflicts(
             for field in fields
         ]
         if len(fields) == 1:
-            told.append(f"{message}: {fields[0]}")
+            reasons.append(f"{message}: {fields[0]}")
         else:
-            told.append(f"conflicts with {described}:" + "".join(f"\n- {one}" for one in fields))
+            reasons.append(f"conflicts with {described}:" + "".join(f"\n- {one}" for one in fields))
     count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
-    message = f"Apply failed with {count}: " + "\n".join(told)
+    message = f"Apply failed with {count}: " + "\n".join(reasons)
     return errors.ApiError(409, "Conflict", message, {"causes": causes})
 
 
@@ -125,17 +126,17 @@ def _describe(entry: Object) -> str:
 
 
 def _field(path: Path) -> str:
-    """Write a path as error causes do: `.spec.containers[name="c"].image`."""
-    told = ""
+    """Format a path for an error cause: `.spec.containers[name="c"].image`."""
+    reasons = ""
     for element in path:
         if element.startswith("f:"):
-            told += f".{element[2:]}"
+            reasons += f".{element[2:]}"
         elif element.startswith("k:"):
             keys = ",".join(f'{key}="{value}"' for key, value in decode(element[2:]).items())
-            told += f"[{keys}]"
+            reasons += f"[{keys}]"
         elif element.startswith("v:"):
-            told += f"[={element[2:]}]"
-    return told
+            reasons += f"[={element[2:]}]"
+    return reasons
 
 
 def _merge(field: str, live: Any, applied: Any) -> Any:
@@ -162,7 +163,7 @@ def _merge_items(keys: tuple[str, ...], live: list[Object], applied: list[Object
 
 
 def _remove(obj: Any, path: Path) -> None:
-    """Remove one field or list item; what is not there is gone already."""
+    """Remove one field or list item, if it exists."""
     name, below = path[0][2:], path[1:]
     if not isinstance(obj, dict) or name not in obj:
         return

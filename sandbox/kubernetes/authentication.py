@@ -1,4 +1,4 @@
-"""Who calls: the sandbox's own admin, or an IAM principal that has an access entry."""
+"""Authentication: the admin of the sandbox, or an IAM principal with an access entry."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sandbox.kubernetes import eks_tokens
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class User:
-    """A caller that has proved who it is."""
+    """An authenticated caller."""
 
     name: str
     groups: tuple[str, ...]
 
 
 class AccessEntry(msgspec.Struct, frozen=True):
-    """Who an access key belongs to: on EKS the key's principal decides and STS knows the secret."""
+    """The user, groups and secret of an access key; on EKS the secret is known to STS only."""
 
     username: str
     groups: list[str]
@@ -28,7 +28,7 @@ class AccessEntry(msgspec.Struct, frozen=True):
 
 
 class Authenticator:
-    """Knows the admin's token and the cluster's access entries."""
+    """Checks tokens by the admin token and the access entries of the cluster."""
 
     def __init__(self, cluster: str, admin_token: str) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class Authenticator:
         self._entries = entries
 
     def user(self, authorization: str) -> User | None:
-        """Return whom a request's Authorization header belongs to, None for nobody."""
+        """Return the user of an Authorization header, or None."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer":

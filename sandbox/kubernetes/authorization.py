@@ -1,7 +1,7 @@
-"""Decides by RBAC who may do what.
+"""Authorization by RBAC.
 
-Rules come from the ClusterRoles, Roles and bindings in the store. Without `enforced`, whoever is
-known may do everything, as on a cluster where nothing has been restricted yet.
+The rules come from the ClusterRoles, Roles and bindings in the store. Without `enforced`, every
+authenticated user may do everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ALL_POWERFUL = "system:masters"
 
 
 class Authorizer:
-    """Knows the rules each user has, per namespace, until a role or a binding changes."""
+    """Caches the rules of each user by namespace, until a role or a binding changes."""
 
     def __init__(self, store: Store, *, enforced: bool) -> None:
         self._store = store
@@ -28,10 +28,10 @@ class Authorizer:
             store.listen(kind, self._forget)
 
     def check(self, call: Call) -> None:
-        """Let a call pass, or refuse it with 403."""
+        """Allow a call, or refuse it with 403."""
         target = call.target
         group = call.kind.group
-        # A namespace itself counts as being in it.
+        # A Namespace object counts as part of its own namespace.
         is_namespace = call.kind is registry.NAMESPACE
         namespace = target.name if is_namespace else target.namespace
         if self.allows(call.user, call.verb, group, call.resource, namespace, target.name):
@@ -44,7 +44,7 @@ class Authorizer:
         raise errors.forbidden(call.kind, target.name, why)
 
     def check_creation(self, call: Call) -> None:
-        """Let an apply create its object, or refuse it with 403, in a real server's few words."""
+        """Allow an apply to create its object, or refuse it with the 403 of a real server."""
         target, group = call.target, call.kind.group
         if not self.allows(
             call.user, call.verb, group, call.resource, target.namespace, target.name
@@ -54,7 +54,7 @@ class Authorizer:
     def allows(
         self, user: User, verb: str, group: str, resource: str, namespace: str, name: str
     ) -> bool:
-        """Say whether a user may do this; `resource` is "pods" or "pods/eviction"."""
+        """Whether a user may do this; `resource` is "pods" or "pods/eviction"."""
         if not self._enforced or _ALL_POWERFUL in user.groups:
             return True
         return any(
@@ -62,7 +62,7 @@ class Authorizer:
         )
 
     def allows_path(self, user: User, verb: str, path: str) -> bool:
-        """Say whether a user may read a path that is no resource, such as /metrics."""
+        """Whether a user may read a path that is no resource, such as /metrics."""
         if not self._enforced or _ALL_POWERFUL in user.groups:
             return True
         return any(
@@ -72,7 +72,7 @@ class Authorizer:
         )
 
     def rules(self, user: User, namespace: str) -> list[Object]:
-        """Return the rules that apply to a user in a namespace ("" for the cluster's own)."""
+        """Return the rules of a user in a namespace ("" for cluster-scoped resources)."""
         if not self._enforced or _ALL_POWERFUL in user.groups:
             everything = {"apiGroups": ["*"], "resources": ["*"]}
             return [{"verbs": ["*"], **everything}, {"verbs": ["*"], "nonResourceURLs": ["*"]}]

@@ -1,4 +1,4 @@
-"""One request to the API, read from its path and query: who does what to which resource."""
+"""Parses a request to the API: verb, resource, object, user and body."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """What a path points at; `name` is empty for a collection."""
+    """The resource of a path; `name` is empty for a collection."""
 
     kind: Kind
     namespace: str
@@ -29,7 +29,7 @@ class Target:
 
 @dataclasses.dataclass(slots=True)
 class Call:
-    """A request that has been understood, ready to be carried out."""
+    """A parsed request."""
 
     verb: str
     target: Target
@@ -42,7 +42,7 @@ class Call:
 
     @property
     def kind(self) -> Kind:
-        """Return the kind the path names."""
+        """Return the kind of the path."""
         return self.target.kind
 
     @property
@@ -53,13 +53,13 @@ class Call:
 
     @property
     def right(self) -> str:
-        """Return what a role has to grant for it: "create pods/eviction", "get daemonsets.apps"."""
+        """Return the required permission: "create pods/eviction", "get daemonsets.apps"."""
         group = self.kind.group
         return f"{self.verb} {self.resource}.{group}" if group else f"{self.verb} {self.resource}"
 
     @property
     def dry_run(self) -> bool:
-        """Say whether the request must leave no trace; 422 for a value that says neither."""
+        """Whether the request is a dry run; 422 for an unknown value."""
         asked = self.query.get("dryRun", "")
         if asked not in ("", "All"):
             why = f'Unsupported value: "{asked}": supported values: "All"'
@@ -69,11 +69,11 @@ class Call:
 
     @property
     def manager(self) -> str:
-        """Return the field manager: the parameter, or the user agent up to its version."""
+        """Return the field manager: the parameter, or the user agent without its version."""
         return self.query.get("fieldManager") or self.user_agent.partition("/")[0] or "unknown"
 
     def number(self, name: str, default: int = 0) -> int:
-        """Return a whole number of the query; 400 where it is none."""
+        """Return an integer of the query; 400 if it is none."""
         text = self.query.get(name)
         try:
             return int(text) if text else default
@@ -82,15 +82,15 @@ class Call:
             raise errors.bad_request(why) from error
 
     def decoded(self) -> Any:
-        """Return the body's JSON or YAML; 400 where it is neither."""
+        """Return the decoded JSON or YAML body; 400 if it is neither."""
         return _decoded(self.content_type, self.body)
 
     def object(self) -> Object:
-        """Return the body as an object; 415 for formats the server does not read."""
+        """Return the body as an object; 415 for a format that the server does not support."""
         return read_object(self.content_type, self.body)
 
     def options(self) -> Object:
-        """Return the `DeleteOptions` of a DELETE: its body over its query parameters."""
+        """Return the `DeleteOptions` of a DELETE: the query parameters, overridden by the body."""
         options: Object = {}
         if "gracePeriodSeconds" in self.query:
             options["gracePeriodSeconds"] = self.number("gracePeriodSeconds")
@@ -111,7 +111,7 @@ class Call:
 
 
 def read_object(content_type: str, body: bytes) -> Object:
-    """Read a body that must be an object; 400 or 415 where it can't be."""
+    """Parse a body that must be an object; 400 or 415 if it is none."""
     if content_type == protobuf.CONTENT_TYPE:
         return protobuf.read(body)
     if content_type not in ("", "application/json", "application/yaml"):
@@ -135,7 +135,7 @@ def _decoded(content_type: str, body: bytes) -> Any:
 
 
 def target_of(path: str) -> Target | None:
-    """Read a path; None where it is not one of a resource."""
+    """Parse a path; None if it is no path of a resource."""
     parts = path.strip("/").split("/")
     if parts[0] == "api":
         group, version, rest = "", parts[1] if len(parts) > 1 else "", parts[2:]
@@ -159,7 +159,7 @@ def target_of(path: str) -> Target | None:
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
-    """Return the verb as RBAC and audit know it; 405 where there is none."""
+    """Return the verb of RBAC; 405 if there is none."""
     if method == "GET" and target.name:
         return "get"
     if method == "GET":

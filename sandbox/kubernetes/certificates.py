@@ -1,4 +1,4 @@
-"""Makes the sandbox's own certificate authority and the server certificate it signs."""
+"""Creates the certificate authority of the sandbox and a server certificate."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import trustme
 from cryptography import x509
 
 _LIFETIME = datetime.timedelta(days=30)
-_LAST_RUN = datetime.timedelta(days=1)  # what a certificate must still last when a run begins
+_LAST_RUN = datetime.timedelta(days=1)  # the least remaining lifetime at the start
 _NAMES = ("localhost", "host.docker.internal", "kubernetes.default.svc", "127.0.0.1")
 
 
 def server_context(folder: Path, names: Sequence[str] = ()) -> ssl.SSLContext:
-    """Return the TLS side of a server that is reached by these names, besides the usual ones.
+    """Return the TLS context of a server with these names, in addition to the usual ones.
 
-    `tls.crt` and `tls.key` are made, and a new `ca.crt` with them, where they are missing, are
-    about to expire or lack one of the names (or IP addresses).
+    It creates `tls.crt`, `tls.key` and a new `ca.crt` if one is missing, expires soon, or does not
+    have all names and IP addresses.
     """
     wanted = sorted({*_NAMES, *names})
     if not _has_certificate_for(wanted, folder):

@@ -1,4 +1,4 @@
-"""What the API and the inhabitants share: the store, the journal, time and chance."""
+"""State that the API and the controllers share: the store, the journal, timers and randomness."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 from sandbox.journal import Journal
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.admission_policies import AdmissionPolicies
-from sandbox.kubernetes.audit import AuditLog
 from sandbox.kubernetes.events import Events
 from sandbox.kubernetes.objects import (
     Object,
@@ -23,10 +21,10 @@ from sandbox.kubernetes.store import Store
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How the cluster lives. All times in seconds. Its first `standing` nodes join at once."""
+    """Settings of the cluster; times are in seconds. `initial_nodes` nodes join at once."""
 
     name: str = "sandbox"
-    standing: int = 0
+    initial_nodes: int = 0
     pod_start: float = 1.0
     pod_end: float = 0.5
     node_join: float = 4.0
@@ -38,20 +36,17 @@ class Settings:
     volume_detach: float = 1.0
     volume_force_detach: float = 360.0
     seed: int = 0
-    audit_log: Path | None = None
     kept_events: int = 10_000
-    kept_audit_records: int = 10_000
 
 
 class Cluster:
-    """One cluster: its objects, its journal, and the loop on which everything in it lives."""
+    """One cluster: its objects, its journal, and the event loop of its controllers."""
 
     def __init__(self, settings: Settings, store: Store | None = None) -> None:
         self.settings = settings
         self.store = store or Store()
         self.policies = AdmissionPolicies(self.store)
         self.journal = Journal()
-        self.audit = AuditLog(settings.audit_log, settings.kept_audit_records)
         self.events = Events(self.store, settings.kept_events)
         self.random = random.Random(settings.seed)
 
@@ -61,19 +56,19 @@ class Cluster:
         callback: Callable[[*Arguments], object],
         *arguments: *Arguments,
     ) -> asyncio.TimerHandle:
-        """Call back after some seconds."""
+        """Call `callback` after some seconds."""
         return asyncio.get_running_loop().call_later(seconds, callback, *arguments)
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Call back when what runs now is done."""
+        """Call `callback` in the next iteration of the event loop."""
         asyncio.get_running_loop().call_soon(callback)
 
     def jitter(self, seconds: float) -> float:
-        """Return the time with a fifth more or less."""
+        """Return a random time within a fifth of this time."""
         return seconds * self.random.uniform(0.8, 1.2)
 
     def owner_name(self, obj: Object) -> str | None:
-        """Return the workload an object belongs to, such as "Deployment/default/web"."""
+        """Return the workload that owns an object, such as "Deployment/default/web"."""
         reference = controller_of(obj)
         if reference is None:
             return None

@@ -1,4 +1,4 @@
-"""The sandbox's own API, over plain HTTP on a port of its own: instances, journal, faults."""
+"""The control API of the cluster, over HTTP on its own port: instances, journal, faults."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sandbox.control import JSON, ControlApi, Query
 from sandbox.kubernetes import registry
 from sandbox.kubernetes.authentication import AccessEntry, Authenticator
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.instances import Instances
 from sandbox.kubernetes.faults import Fault, Faults
-from sandbox.kubernetes.inhabitants.instances import Instances
 from sandbox.kubernetes.store import Change
 from sandbox.listening import refused
 
@@ -22,13 +22,13 @@ type Listening = Callable[[bool], Awaitable[None]]
 
 
 class FaultList(msgspec.Struct, forbid_unknown_fields=True):
-    """The faults that shall hold, in place of those before."""
+    """The faults that replace all present faults."""
 
     faults: list[Fault]
 
 
 class InstanceReport(msgspec.Struct):
-    """An instance runs (as this node, which joins after so many seconds), or does so no more."""
+    """The state of an instance, and the Node that joins after `join` seconds if it runs."""
 
     instance: str
     state: str
@@ -37,7 +37,7 @@ class InstanceReport(msgspec.Struct):
 
 
 class Control(ControlApi):
-    """Lets an outside hand move the cluster, and see what happened in it."""
+    """Lets the command line and tests control the cluster and read its state."""
 
     def __init__(
         self,
@@ -52,7 +52,6 @@ class Control(ControlApi):
         super().__init__(
             cluster.journal,
             {
-                "GET audit": lambda _body, query: cluster.audit.since(int(query.get("since", 0))),
                 "GET status": self._show_status,
                 "PUT faults": self._replace_faults,
                 "PUT access": self._replace_access,
@@ -75,8 +74,8 @@ class Control(ControlApi):
         if refusal is not None:
             return refused(*refusal)
         body = await request.read()
-        status, said = await self.answer(request.method, request.path, request.query_string, body)
-        return web.Response(status=status, body=said, content_type=JSON)
+        status, result = await self.answer(request.method, request.path, request.query_string, body)
+        return web.Response(status=status, body=result, content_type=JSON)
 
     def _show_status(self, _body: Any, _query: Query) -> dict[str, Any]:
         store = self._cluster.store
@@ -91,7 +90,7 @@ class Control(ControlApi):
         }
 
     async def _replace_faults(self, body: Any, _query: Query) -> FaultList:
-        """One fault that refuses closes the API's port until the next PUT."""
+        """Replace the faults; one with `refuse` closes the API's port until the next PUT."""
         wanted = msgspec.convert(body, FaultList)
         self._faults.replace(wanted.faults)
         await self._listen(not self._faults.refusing)
@@ -103,12 +102,12 @@ class Control(ControlApi):
         return {"entries": len(granted)}
 
     def _report(self, body: Any, _query: Query) -> dict[str, str]:
-        told = msgspec.convert(body, InstanceReport)
-        self._instances.report(told.instance, told.state, told.node, told.join)
-        return {"instance": told.instance, "state": told.state}
+        report = msgspec.convert(body, InstanceReport)
+        self._instances.report(report.instance, report.state, report.node, report.join)
+        return {"instance": report.instance, "state": report.state}
 
     def _count(self, change: Change) -> None:
-        """Keep count of the running pods, so that asking for it costs nothing."""
+        """Update the number of running pods, so that a status request is cheap."""
         is_running = change.type != "DELETED" and change.object["status"]["phase"] == "Running"
         before = change.previous
         was_running = before is not None and before["status"]["phase"] == "Running"

@@ -1,11 +1,10 @@
-"""What the API server fills in when an object is written.
+"""Sets the defaults of the API server when an object is written.
 
-Rules: the defaulting functions of Kubernetes' API groups, as far as clients look at their fields.
+Rules: the defaulting functions of Kubernetes' API groups, for the fields that clients read.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +15,7 @@ from sandbox.kubernetes.store import Store
 
 _TOLERATED_SECONDS = 300
 _SHARES = {"maxUnavailable": "25%", "maxSurge": "25%"}
-# The defaults that are always the same; those of sections are filled into the section there is.
+# Constant defaults; those of a section are merged into an existing section.
 _ALWAYS: dict[Kind, Object] = {
     registry.POD: {"spec": {"enableServiceLinks": True}},
     registry.NAMESPACE: {"spec": {"finalizers": ["kubernetes"]}},
@@ -53,19 +52,11 @@ _ALWAYS: dict[Kind, Object] = {
             "revisionHistoryLimit": 10,
         }
     },
-    registry.JOB: {
-        "spec": {
-            "parallelism": 1,
-            "backoffLimit": 6,
-            "completionMode": "NonIndexed",
-            "suspend": False,
-        }
-    },
     registry.PRIORITY_CLASS: {"value": 0, "preemptionPolicy": "PreemptLowerPriority"},
     registry.STORAGE_CLASS: {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     registry.PERSISTENT_VOLUME_CLAIM: {"spec": {"volumeMode": "Filesystem"}},
 }
-# What a new object's status is, whatever was sent.
+# The status of a new object; the server ignores the status of a request.
 _STATUS: dict[Kind, Object] = {
     registry.NAMESPACE: {"phase": "Active"},
     registry.DEPLOYMENT: {},
@@ -80,7 +71,6 @@ _STATUS: dict[Kind, Object] = {
         ),
         0,
     ),
-    registry.JOB: {},
     registry.BUDGET: dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
     ),
@@ -93,14 +83,11 @@ _WITH_TEMPLATE = (
     registry.REPLICA_SET,
     registry.DAEMON_SET,
     registry.STATEFUL_SET,
-    registry.JOB,
 )
 
 
 def fill(kind: Kind, obj: Object) -> None:
     """Set the defaults of a kind, in place."""
-    if kind is registry.JOB and not {"completions", "parallelism"} & (obj.get("spec") or {}).keys():
-        obj.setdefault("spec", {})["completions"] = 1
     _fill_in(obj, copy(_ALWAYS.get(kind, {})))
     if kind is registry.POD:
         _pod_spec(obj["spec"])
@@ -117,24 +104,11 @@ def fill(kind: Kind, obj: Object) -> None:
 
 
 def admit(kind: Kind, obj: Object, store: Store) -> None:
-    """Set what only a new object is given, in place: its first status, a pod's priority."""
+    """Set the fields of a new object in place: its first status, the priority of a pod."""
     if kind is registry.POD:
         _admit_pod(obj, store)
     elif kind in _STATUS:
         obj["status"] = dict(_STATUS[kind])
-    if kind is registry.JOB and not obj["spec"].get("manualSelector"):
-        _select_by_uid(obj)
-
-
-def _select_by_uid(job: Object) -> None:
-    """Generate a Job's selector, and the labels of its pods that it selects."""
-    uid = job["metadata"].setdefault("uid", str(uuid.uuid4()))
-    own = {"controller-uid": uid, "job-name": name_of(job)}
-    metadata = job["spec"]["template"].setdefault("metadata", {})
-    labels = {f"batch.kubernetes.io/{key}": value for key, value in own.items()}
-    metadata["labels"] = {**(metadata.get("labels") or {}), **own, **labels}
-    selected = "batch.kubernetes.io/controller-uid"
-    job["spec"]["selector"] = {"matchLabels": {selected: uid}}
 
 
 def _fill_in(obj: Object, defaults: Object) -> None:
@@ -176,14 +150,14 @@ def _write_quantities(sections: Iterable[Any]) -> None:
 
 
 def _admit_pod(pod: Object, store: Store) -> None:
-    """Do what the admission plugins do: priority, tolerations of lost nodes, first status."""
+    """Apply the admission plugins: priority, tolerations of lost nodes, first status."""
     spec = pod["spec"]
     tolerations = spec.setdefault("tolerations", [])
     toleration = {"operator": "Exists", "effect": "NoExecute"}
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_covers(one, key) for one in tolerations):
-            patience = {"tolerationSeconds": _TOLERATED_SECONDS}
-            tolerations.append({"key": key, **toleration, **patience})
+            limit = {"tolerationSeconds": _TOLERATED_SECONDS}
+            tolerations.append({"key": key, **toleration, **limit})
     found = _priority_class(spec, store)
     if found is not None:
         spec["priorityClassName"] = name_of(found)

@@ -1,10 +1,11 @@
-"""Deletes objects as the API server does: graceful pods, finalizers, preconditions, cascades."""
+"""Deletes objects as the API server does: grace periods, finalizers, preconditions, cascades."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.objects import (
     Object,
@@ -18,10 +19,9 @@ from sandbox.kubernetes.objects import (
     with_condition,
 )
 from sandbox.kubernetes.registry import Kind
-from sandbox.kubernetes.wall import WALL
 
 type Via = Literal["eviction", "delete", "controller", "preemption", "taint", "lost"]
-# What a pod is told in its condition DisruptionTarget, by what ends it.
+# Reason and message of the condition DisruptionTarget, by the cause of the deletion.
 _DISRUPTIONS = {
     "eviction": ("EvictionByEvictionAPI", "Eviction API: evicting"),
     "preemption": (
@@ -34,7 +34,7 @@ _DISRUPTIONS = {
 
 
 def check_preconditions(kind: Kind, obj: Object, options: Object) -> None:
-    """Hold `DeleteOptions.preconditions` against the object; 409 where they fail."""
+    """Check `DeleteOptions.preconditions`; 409 if one fails."""
     wanted = options.get("preconditions") or {}
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     metadata = obj["metadata"]
@@ -55,11 +55,11 @@ def delete(
     *,
     via: Via = "controller",
 ) -> Object:
-    """Begin or complete the deletion of an object; returns its last form.
+    """Start or complete the deletion of an object; return its last form.
 
-    `options` are the API's `DeleteOptions`, already checked. Pods on a node get their grace and
-    end when their kubelet says so; what has finalizers stays until they are gone; dependents
-    follow in the background.
+    `options` are the checked `DeleteOptions`. A pod on a node has its grace period, and its kubelet
+    ends the deletion. An object with finalizers stays until they are removed. Dependents are
+    deleted in the background.
     """
     options = options or {}
     dry_run = bool(options.get("dryRun"))
@@ -76,9 +76,9 @@ def delete(
 def finish_pod(
     cluster: Cluster, pod: Object, how: str | None, status: Object | None = None
 ) -> None:
-    """Take a pod whose containers have stopped out of the API, unless a finalizer holds it.
+    """Delete a pod whose containers have stopped, unless it has a finalizer.
 
-    `how` is None where the journal has its end already; `status` is what its kubelet says last.
+    `how` is None if the journal already has its end; `status` is the last report of its kubelet.
     """
     current = cluster.store.current(registry.POD, pod)
     if current is None:
@@ -95,23 +95,8 @@ def finish_pod(
         journal_end(cluster, pod, how)
 
 
-def release(cluster: Cluster, kind: Kind, obj: Object, finalizer: str) -> None:
-    """Take a finalizer off an object, which goes if nothing else holds it."""
-    current = cluster.store.current(kind, obj)
-    if current is None:
-        return
-    metadata = dict(current["metadata"])
-    left = [one for one in metadata.pop("finalizers", None) or () if one != finalizer]
-    if left:
-        metadata["finalizers"] = left
-    released = cluster.store.replace(kind, {**current, "metadata": metadata})
-    ends_later = released["metadata"].get("deletionGracePeriodSeconds", 0)
-    if is_terminating(released) and not left and not ends_later:
-        cluster.store.remove(kind, released)
-
-
 def journal_end(cluster: Cluster, pod: Object, how: str) -> None:
-    """Write down that a pod's containers no longer run."""
+    """Add the end of a pod's containers to the journal."""
     node = pod["spec"].get("nodeName")
     cluster.journal.add(
         "pod-ended",
@@ -128,7 +113,7 @@ def _delete_pod(
 ) -> Object:
     spec = pod["spec"]
     grace = asked if asked is not None else spec.get("terminationGracePeriodSeconds", 30)
-    # Nobody has to stop what never ran or has finished.
+    # A pod that never ran or has finished needs no grace period.
     if not spec.get("nodeName") or is_finished(pod):
         grace = 0
     if grace < 0:
@@ -161,7 +146,7 @@ def _delete_pod(
 
 
 def targeted(pod: Object, via: Via) -> Object:
-    """Return a pod with the condition that names the disruption that ends it."""
+    """Return a pod with the condition DisruptionTarget."""
     reason, message = _DISRUPTIONS[via]
     target = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None}
     target |= {"lastTransitionTime": timestamp(), "reason": reason, "message": message}
@@ -170,9 +155,9 @@ def targeted(pod: Object, via: Via) -> Object:
 
 
 def _mark(cluster: Cluster, kind: Kind, obj: Object, grace: int, dry_run: bool) -> Object:
-    """Set the deletion timestamp, or move it forward where a shorter grace asks for it."""
+    """Set the deletion timestamp, or an earlier one for a shorter grace period."""
     metadata = dict(obj["metadata"])
-    begun = WALL.now()
+    begun = CLOCK.now()
     if "deletionTimestamp" in metadata:
         begun = epoch(metadata["deletionTimestamp"])
         begun -= metadata.get("deletionGracePeriodSeconds", 0)

@@ -1,7 +1,7 @@
-"""Tells clients what the API serves: versions, groups, resources, and enough of OpenAPI.
+"""Discovery: versions, groups, resources, and the part of OpenAPI that kubectl needs.
 
-The OpenAPI document lists paths only, with the parameters that kubectl looks for before it lets
-the server validate fields; it describes no schemas.
+The OpenAPI document has only paths, with the parameters that kubectl requires before it lets the
+server validate fields. It has no schemas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-# What a subresource takes where it is not the kind it belongs to.
+# Subresources whose body has another kind than their object.
 _SUBRESOURCE_KINDS = {
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
@@ -54,7 +54,7 @@ def _groups() -> dict[str, list[str]]:
 
 
 def answer(path: str) -> Object | None:
-    """Return the discovery document at a path, None where there is none."""
+    """Return the discovery document of a path, or None."""
     path = path.rstrip("/")
     if path == "/version":
         return dict(_VERSION)

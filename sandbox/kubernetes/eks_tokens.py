@@ -1,9 +1,9 @@
-"""Reads EKS tokens and checks them as STS would: whose they are, for which cluster, how old.
+"""Parses EKS tokens and verifies them as STS does: access key, cluster, age.
 
 A token is `k8s-aws-v1.` and a presigned GetCallerIdentity URL in base64url without padding. EKS
-sends that request on with its own cluster's name in the signed header `x-k8s-aws-id`, so that a
-token for another cluster has a wrong signature. Rules: aws-iam-authenticator's token verifier;
-AWS' "Signature Version 4", of requests signed in the query.
+sends this request with the name of its cluster in the signed header `x-k8s-aws-id`, so that a token
+for another cluster has a wrong signature. Rules: aws-iam-authenticator's token verifier; AWS'
+"Signature Version 4" for requests that are signed in the query.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import urllib.parse
 
 PREFIX = "k8s-aws-v1."
 _CLUSTER_HEADER = "x-k8s-aws-id"
-_LIFETIME = 15 * 60  # seconds, whatever the URL says of its own expiry
+_LIFETIME = 15 * 60  # seconds; the expiry of the URL does not matter
 _CLOCK_SKEW = 5 * 60
-REMEMBERED = 4096  # tokens: each serves some requests before the next is made
+REMEMBERED = 4096  # tokens; a client uses a token for several requests
 _HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.(amazonaws\.com(\.cn)?|c2s\.ic\.gov|sc2s\.sgov\.gov)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Presigned:
-    """A presigned request whose form is right; its age and signature are not checked yet."""
+    """A well-formed presigned request; its age and signature are not verified yet."""
 
     access_key: str
     scope: str
@@ -40,11 +40,11 @@ class Presigned:
     signature: str
 
     def is_current(self, now: float) -> bool:
-        """Say whether it is one of now (seconds since the epoch)."""
+        """Whether its age is valid at a time (seconds since the epoch)."""
         return -_CLOCK_SKEW <= now - self.signed_at <= _LIFETIME
 
     def is_signed(self, secret: str, cluster: str) -> bool:
-        """Say whether the holder of a secret signed it, for this cluster."""
+        """Whether it was signed with this secret for this cluster."""
         headers = {"host": self.host, _CLUSTER_HEADER: cluster}
         wanted = self.signed_headers.split(";")
         canonical = "\n".join(
@@ -68,7 +68,7 @@ class Presigned:
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def presigned(token: str) -> Presigned | None:
-    """Read a token; None where it is none."""
+    """Parse a token; None if it is not valid."""
     encoded = token.removeprefix(PREFIX)
     if "=" in encoded:
         return None

@@ -1,4 +1,4 @@
-"""The API server's refusals, each as the `Status` object that a real one answers."""
+"""The errors of the API server, as the `Status` objects of a real one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ type Cause = dict[str, str]
 
 
 class ApiError(Exception):
-    """A request that is answered by a failure `Status`."""
+    """An error that is answered by a `Status`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ApiError(Exception):
 
 
 class PlainError(Exception):
-    """A request that is answered by plain text, before any API machinery has seen it."""
+    """An error that is answered by plain text."""
 
     def __init__(self, code: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ def details_of(kind: Kind, name: str) -> dict[str, Any]:
 
 
 def bad_request(message: str) -> ApiError:
-    """400: the request makes no sense."""
+    """400: the request is not valid."""
     return ApiError(400, "BadRequest", message)
 
 
@@ -77,13 +77,13 @@ def page_not_found() -> PlainError:
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
-    """409: the name is taken."""
+    """409: an object of this name exists."""
     message = f'{kind.resource} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, details_of(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str | None = None) -> ApiError:
-    """409: the object changed since it was read, or a precondition does not hold."""
+    """409: the object has changed since it was read, or a precondition fails."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version "
         "and try again"
@@ -93,9 +93,9 @@ def conflict(kind: Kind, name: str, why: str | None = None) -> ApiError:
 
 
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
-    """422: the object breaks rules; equal causes are told once in the message."""
-    told = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
-    summary = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    """422: the object is not valid; the message has equal causes only once."""
+    reasons = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
+    summary = reasons[0] if len(reasons) == 1 else "[" + ", ".join(reasons) + "]"
     full_kind = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     details: dict[str, Any] = {"name": name}
     if kind.group:
@@ -105,14 +105,14 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
 
 
 def invalid_options(options: str, cause: Cause) -> ApiError:
-    """422: what the query or the options of a request ask for is not to be had."""
+    """422: an option of the request is not supported."""
     message = f'{options}.meta.k8s.io "" is invalid: {cause["field"]}: {cause["message"]}'
     details = {"group": "meta.k8s.io", "kind": options, "causes": [cause]}
     return ApiError(422, "Invalid", message, details)
 
 
 def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] | None = None) -> ApiError:
-    """403: known caller, not allowed; or admission refuses."""
+    """403: the user has no permission, or admission refuses."""
     subject = f'{kind.resource} "{name}"' if name else kind.resource
     details = details_of(kind, name)
     if causes:
@@ -121,66 +121,66 @@ def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] | None = 
 
 
 def unauthorized() -> ApiError:
-    """401: the caller is nobody we know."""
+    """401: the caller is not authenticated."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def method_not_allowed() -> ApiError:
-    """405: the resource does not know this verb."""
+    """405: the resource does not support this verb."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message, {})
 
 
 def unsupported_media_type() -> ApiError:
-    """415: a body or patch in a format the server does not read."""
+    """415: a body or patch in an unsupported format."""
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def not_acceptable(accepted: Sequence[str]) -> ApiError:
-    """406: no format that the client takes."""
+    """406: the server has no format that the client accepts."""
     message = f"only the following media types are accepted: {', '.join(accepted)}"
     return ApiError(406, "NotAcceptable", message, {})
 
 
 def expired(requested: int, oldest: int) -> ApiError:
-    """410: the version lies before what the server remembers."""
+    """410: the version is older than the history of the server."""
     message = f"too old resource version: {requested} ({oldest})"
     return ApiError(410, "Expired", message)
 
 
 def too_large(requested: int, current: int) -> ApiError:
-    """504: the server has not come to this version yet."""
+    """504: the server has not reached this version yet."""
     message = f"Too large resource version: {requested}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return ApiError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
 
 
 def internal(error: Exception) -> ApiError:
-    """500: something that the server did not think of."""
+    """500: an unexpected error."""
     causes = [{"message": str(error)}]
     return ApiError(500, "InternalError", f"Internal error occurred: {error}", {"causes": causes})
 
 
 def value_invalid(field: str, value: str, why: str) -> Cause:
-    """Return the cause of a value that breaks a rule."""
+    """Return the cause of an invalid value."""
     message = f"Invalid value: {value}: {why}"
     return {"reason": "FieldValueInvalid", "message": message, "field": field}
 
 
 def value_forbidden(field: str, why: str) -> Cause:
-    """Return the cause of a field that may not be set or changed."""
+    """Return the cause of a field that must not be set or changed."""
     return {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": field}
 
 
 def value_unsupported(field: str, value: str, supported: Sequence[str]) -> Cause:
-    """Return the cause of a value that is none of those there are."""
-    told = ", ".join(f'"{one}"' for one in supported)
-    message = f'Unsupported value: "{value}": supported values: {told}'
+    """Return the cause of a value that is not supported."""
+    reasons = ", ".join(f'"{one}"' for one in supported)
+    message = f'Unsupported value: "{value}": supported values: {reasons}'
     return {"reason": "FieldValueNotSupported", "message": message, "field": field}
 
 
 def value_duplicate(field: str, value: str) -> Cause:
-    """Return the cause of a value that is there twice."""
+    """Return the cause of a duplicate value."""
     return {
         "reason": "FieldValueDuplicate",
         "message": f"Duplicate value: {value}",
@@ -189,6 +189,6 @@ def value_duplicate(field: str, value: str) -> Cause:
 
 
 def value_required(field: str, why: str = "") -> Cause:
-    """Return the cause of a field that is missing."""
+    """Return the cause of a missing field."""
     message = f"Required value: {why}" if why else "Required value"
     return {"reason": "FieldValueRequired", "message": message, "field": field}

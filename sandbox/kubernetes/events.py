@@ -1,7 +1,6 @@
-"""Kubernetes Events: those the cluster's components write, and how long any of them is kept.
+"""Kubernetes Events: writes those of the cluster's components, and deletes old ones.
 
-Rules: the API server's --event-ttl of one hour. The number is bounded besides, which a real
-server leaves to etcd's disk.
+Rules: the API server's --event-ttl of one hour. The sandbox also limits their number.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Events:
     def write(
         self, kind: registry.Kind, about: Object, reason: str, message: str, component: str
     ) -> None:
-        """Write an event about an object, as the component would."""
+        """Write an event about an object in the name of a component."""
         namespace, now = namespace_of(about) or "default", timestamp()
         involved = {"kind": kind.kind, "apiVersion": kind.api_version, "name": name_of(about)}
         involved["uid"] = uid_of(about)
@@ -54,7 +53,7 @@ class Events:
         )
 
     def expire(self) -> None:
-        """Delete what is too old or too much."""
+        """Delete events that are too old, and the oldest ones above the limit."""
         oldest = time.monotonic() - _LIVES_SECONDS
         while self._kept and (self._kept[0][0] < oldest or len(self._kept) > self._most):
             event = self._store.get(registry.EVENT, *self._kept.popleft()[1])

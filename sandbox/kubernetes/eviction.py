@@ -1,17 +1,17 @@
-"""Answers the Eviction API: whether the budgets let this pod go.
+"""The Eviction API.
 
-Rules: the `pods/eviction` subresource of policy/v1. The check and the decrement of a budget's
-allowance happen in one go, so that evictions at once never overshoot it; the budget's status names
-the pod from then on. The deletion is a second step. A client that disconnects between the two
-leaves the pod in `status.disruptedPods`, and its slot is not available for two minutes.
+Rules: the `pods/eviction` subresource of policy/v1. The check and the decrement of the allowed
+disruptions are one atomic step, so concurrent evictions never exceed the budget. From then on the
+status of the budget names the pod. The deletion is a second step. A client that disconnects between
+the two steps leaves the pod in `status.disruptedPods` for two minutes.
 """
 
 from __future__ import annotations
 
 from sandbox.kubernetes import errors, registry
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.disruption import Disruption
 from sandbox.kubernetes.deletion import check_preconditions, delete
-from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import (
     Object,
     condition,
@@ -41,10 +41,10 @@ _BUDGET_LAGS_SECONDS = 10
 def grant(
     cluster: Cluster, disruption: Disruption, namespace: str, name: str, eviction: Object
 ) -> None:
-    """Do the first step of an eviction: count it against the pod's budget.
+    """Do the first step of an eviction: check and decrement the pod's budget.
 
-    404 without the pod, 409 where a precondition fails, 429 where a budget blocks, 500 where
-    several budgets cover the pod.
+    404 without the pod, 409 if a precondition fails, 429 if the budget blocks, 500 if several
+    budgets match the pod.
     """
     if (eviction.get("metadata") or {}).get("name") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
@@ -60,7 +60,7 @@ def grant(
 
 
 def complete(cluster: Cluster, namespace: str, name: str, eviction: Object) -> Object:
-    """Do the second step: delete the pod; returns the `Status` of a granted eviction."""
+    """Do the second step: delete the pod; return the `Status` of a granted eviction."""
     options = eviction.get("deleteOptions") or {}
     pod = cluster.store.read(registry.POD, namespace, name)
     _check_preconditions(pod, options)
@@ -82,7 +82,7 @@ def _check_preconditions(pod: Object, options: Object) -> None:
 
 
 def _is_free(pod: Object) -> bool:
-    """Say whether no budget is asked: what has ended, never begun, or is leaving already."""
+    """Whether no budget applies: the pod has finished, has not started, or is terminating."""
     return is_terminating(pod) or pod["status"].get("phase") in _PHASES_WITHOUT_BUDGET
 
 
@@ -90,8 +90,8 @@ def _ask_budget(cluster: Cluster, budget: Object, pod: Object, *, dry_run: bool)
     status = budget["status"]
     if not is_ready(pod):
         policy = budget["spec"].get("unhealthyPodEvictionPolicy", "IfHealthyBudget")
-        enough = status["currentHealthy"] >= status["desiredHealthy"] > 0
-        if policy == "AlwaysAllow" or enough:
+        is_healthy = status["currentHealthy"] >= status["desiredHealthy"] > 0
+        if policy == "AlwaysAllow" or is_healthy:
             return
     if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
         why = f"The disruption budget {name_of(budget)} is still being processed by the server."

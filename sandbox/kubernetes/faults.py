@@ -1,4 +1,4 @@
-"""Makes the API fail on command: statuses, lost connections, latency, refusal, a wrong clock."""
+"""Injected faults of the API: statuses, lost connections, latency, closed port, wrong clock."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from sandbox.kubernetes.wall import WALL
+from sandbox.kubernetes.clock import CLOCK
 
 type Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Fault(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
-    """One way to fail.
+    """One fault.
 
-    `rate` is the share of matching calls, `count` how often it still may; `drop` loses the answer
-    midway, or the call before it is carried out. `hold` is for evictions: so many seconds pass
-    between the budget's decrement and the pod's deletion, and a client that disconnects meanwhile
-    cancels the deletion. One that says `refuse` or `clock` is about no call: the port is closed, or
-    dates are so many seconds ahead.
+    `rate` is the share of matching calls, `count` the remaining number of times. `drop` closes the
+    connection in the middle of the answer, or, with "before", before the call is handled. `hold`
+    applies to evictions: the seconds between the decrement of the budget and the deletion of the
+    pod; a client that disconnects meanwhile cancels the deletion. `refuse` closes the port, and
+    `clock` moves the dates of the server by seconds; both apply to no call.
     """
 
     verb: str = "*"
@@ -34,14 +34,14 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_def
     refuse: bool = False
     clock: float = 0.0
 
-    def meets(self, verb: str, resource: str) -> bool:
-        """Whether it may hit this call."""
+    def matches(self, verb: str, resource: str) -> bool:
+        """Whether the fault applies to this call."""
         about_calls = not (self.refuse or self.clock)
         return about_calls and self.verb in ("*", verb) and self.resource in ("*", resource)
 
 
 class Faults:
-    """The faults that hold now."""
+    """The present faults."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -49,15 +49,15 @@ class Faults:
         self.refusing = False
 
     def replace(self, faults: list[Fault]) -> None:
-        """Replace all faults by these."""
+        """Replace all faults."""
         self._faults = faults
         self.refusing = any(fault.refuse for fault in faults)
-        WALL.ahead = sum(fault.clock for fault in faults)
+        CLOCK.ahead = sum(fault.clock for fault in faults)
 
-    def strike(self, verb: str, resource: str) -> Fault | None:
-        """Return the fault that this call meets, and count it."""
+    def take(self, verb: str, resource: str) -> Fault | None:
+        """Return the fault that applies to this call, and decrement its count."""
         for fault in self._faults:
-            if fault.count == 0 or not fault.meets(verb, resource):
+            if fault.count == 0 or not fault.matches(verb, resource):
                 continue
             if fault.rate < 1 and self._random.random() >= fault.rate:
                 continue

@@ -1,8 +1,8 @@
-"""The rules of single fields: which must be there, and which values they take.
+"""The rules of single fields: required fields and supported values.
 
-What must be there comes from lightkube's models, which are generated from the API's own OpenAPI
-document; that document names no supported values and no bounds, so those that clients of nodes,
-pods, budgets and workloads meet stand here.
+Required fields come from lightkube's models, which are generated from the OpenAPI document of the
+API. That document has no supported values and no bounds: those of nodes, pods, budgets and
+workloads are here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sandbox.kubernetes import errors, schema
 from sandbox.kubernetes.errors import Cause
 from sandbox.kubernetes.objects import Object
 
-# Required by the document, and yet filled in or not looked at by a real server.
+# Required by the document, but defaulted or not checked by a real server.
 _EXEMPT = frozenset(("serviceName", "volumeClaimTemplates", "status"))
 _TAINT_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _HONOR = ("Honor", "Ignore")
@@ -63,7 +63,7 @@ _HIGHEST_PORT = 65535
 
 
 def check(model: type[Any], obj: Object, path: str) -> Iterator[Cause]:
-    """Yield a cause for each field of an object, or of what is in it, that breaks a rule."""
+    """Yield a cause for each invalid field of an object and of its nested objects."""
     for name, field in schema.fields(model).items():
         if name in _EXEMPT:
             continue

@@ -1,8 +1,8 @@
-"""Lets who has the right `impersonate` act as somebody else.
+"""User impersonation.
 
 Rules: Kubernetes' impersonation filter. The headers `Impersonate-User`, `-Group`, `-Uid` and
-`-Extra-KEY` name who acts; each needs the right to impersonate that user, service account, group,
-uid or extra value.
+`-Extra-KEY` name the impersonated user. The caller needs the permission `impersonate` for each of
+them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _ANONYMOUS = "system:anonymous"
 _AUTHENTICATION = "authentication.k8s.io"
 
 type Headers = CIMultiDictProxy[str]
-# Group, resource, namespace and name of what the right to impersonate is asked for.
+# Group, resource, namespace and name for the permission `impersonate`.
 type _Asked = tuple[str, str, str, str]
 
 
 def acting_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
-    """Return who acts: the user, or whom the headers name; 403 without the right to be them."""
+    """Return the user, or the impersonated one; 403 without the permission."""
     asked = list(_asked(headers))
     if not asked:
         return user
     name = headers.get("Impersonate-User", "")
     if not name:
-        told = ", ".join(f"{resource} {one}" for _, resource, _, one in asked)
-        message = f"Internal error occurred: requested {told} without impersonating a user name"
+        text = ", ".join(f"{resource} {one}" for _, resource, _, one in asked)
+        message = f"Internal error occurred: requested {text} without impersonating a user name"
         raise errors.ApiError(500, "InternalError", message, {"causes": [{"message": message}]})
     for one in asked:
         _check(authorizer, user, one)
@@ -75,7 +75,7 @@ def _check(authorizer: Authorizer, user: User, asked: _Asked) -> None:
 
 
 def _groups(name: str, given: list[str]) -> tuple[str, ...]:
-    """Return the groups of who acts: those given or a service account's, and who is known."""
+    """Return the groups: those of the headers or of the service account, and the system group."""
     groups = list(given)
     namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
     if not groups and name.startswith(_ACCOUNT) and account:

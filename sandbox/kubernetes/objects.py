@@ -1,8 +1,8 @@
-"""What every part asks of a Kubernetes object: names, times, owners, readiness.
+"""Accessors for Kubernetes objects: names, times, owners, readiness.
 
-Objects are plain dictionaries in the shape of the API's JSON, without `kind` and `apiVersion`
-(the store knows those). An object that has been stored is never changed in place: whoever
-changes one builds a new dictionary that shares the untouched parts.
+Objects are dictionaries in the shape of the API's JSON, without `kind` and `apiVersion`, which the
+store knows. A stored object is never changed in place: a change builds a new dictionary that shares
+the unchanged parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from sandbox.kubernetes.wall import WALL
+from sandbox.kubernetes.clock import CLOCK
 
 type Object = dict[str, Any]
 
@@ -35,8 +35,8 @@ def copy(obj: Object) -> Object:
 
 
 def timestamp(at: float | None = None) -> str:
-    """Return RFC 3339 in UTC to the second, as `metav1.Time` is written; now by default."""
-    return _written(int(WALL.now() if at is None else at))
+    """Return a `metav1.Time`: RFC 3339 in UTC with whole seconds; now by default."""
+    return _written(int(CLOCK.now() if at is None else at))
 
 
 @functools.lru_cache(maxsize=512)
@@ -45,7 +45,7 @@ def _written(second: int) -> str:
 
 
 def epoch(text: str) -> float:
-    """Read a `metav1.Time` or `MicroTime` as seconds since the epoch."""
+    """Parse a `metav1.Time` or `MicroTime` into seconds since the epoch."""
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
@@ -56,7 +56,7 @@ def name_of(obj: Object) -> str:
 
 
 def namespace_of(obj: Object) -> str:
-    """Return `metadata.namespace`, empty for what belongs to the cluster."""
+    """Return `metadata.namespace`, empty for a cluster-scoped object."""
     namespace: str = obj["metadata"].get("namespace", "")
     return namespace
 
@@ -68,7 +68,7 @@ def uid_of(obj: Object) -> str:
 
 
 def at(obj: Object, path: str, default: Any = None) -> Any:
-    """Return what a path such as "spec.nodeName" leads to; the default where there is nothing."""
+    """Return the value at a path such as "spec.nodeName", or the default."""
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -81,24 +81,24 @@ def key_of(obj: Object) -> tuple[str, str]:
 
 
 def path_of(obj: Object) -> str:
-    """Return "namespace/name", the form the journal uses."""
+    """Return "namespace/name", as in the journal."""
     return f"{namespace_of(obj)}/{name_of(obj)}"
 
 
 def labels_of(obj: Object) -> dict[str, str]:
-    """Return the labels, possibly none."""
+    """Return the labels, which can be empty."""
     labels: dict[str, str] = obj["metadata"].get("labels") or {}
     return labels
 
 
 def annotation(obj: Object, key: str) -> str | None:
-    """Return one annotation's value."""
+    """Return the value of an annotation, or None."""
     value: str | None = (obj["metadata"].get("annotations") or {}).get(key)
     return value
 
 
 def controller_of(obj: Object) -> Object | None:
-    """Return the owner reference marked `controller`, if there is one."""
+    """Return the owner reference of the controller, or None."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             controller: Object = reference
@@ -107,7 +107,7 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def owner_reference(kind: str, api_version: str, owner: Object) -> Object:
-    """Return the reference that a controller puts on what it creates."""
+    """Return the owner reference that a controller sets on its objects."""
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -119,27 +119,27 @@ def owner_reference(kind: str, api_version: str, owner: Object) -> Object:
 
 
 def is_terminating(obj: Object) -> bool:
-    """Say whether deletion has begun."""
+    """Whether the deletion of an object has started."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def taints_of(node: Object) -> list[Object]:
-    """Return a node's taints, possibly none."""
+    """Return the taints of a node, which can be empty."""
     return node["spec"].get("taints") or []
 
 
 def has_taint(node: Object, key: str) -> bool:
-    """Say whether one of a node's taints has this key."""
+    """Whether a node has a taint with this key."""
     return any(one["key"] == key for one in taints_of(node))
 
 
 def is_bound(pod: Object) -> bool:
-    """Say whether a pod has a node."""
+    """Whether a pod has a node."""
     return bool(pod["spec"].get("nodeName"))
 
 
 def is_finished(pod: Object) -> bool:
-    """Say whether a pod has run to its end, well or badly."""
+    """Whether a pod has succeeded or failed."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
@@ -153,13 +153,13 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def is_ready(obj: Object) -> bool:
-    """Say whether the Ready condition of a pod or a node is True."""
+    """Whether the Ready condition of a pod or a node is True."""
     ready = condition(obj, "Ready")
     return ready is not None and ready["status"] == "True"
 
 
 def with_condition(conditions: list[Object] | None, new: Object) -> list[Object]:
-    """Return the conditions with one set; its transition time moves only with its status."""
+    """Return the conditions with one set; its transition time changes only with its status."""
     result = []
     placed = False
     for old in conditions or ():
@@ -179,14 +179,14 @@ def with_condition(conditions: list[Object] | None, new: Object) -> list[Object]
 
 
 def share(value: int | str, of: int, rounding: Callable[[float], int]) -> int:
-    """Return a number of pods that is given as such or as a percentage of some."""
+    """Return a number of pods that is an integer or a percentage of `of`."""
     if isinstance(value, int):
         return value
     return rounding(float(value.removesuffix("%")) * of / 100)
 
 
 def duration(text: str | None, default: float) -> float:
-    """Read seconds from "2s", "500ms", "1m30s" or a bare number; `default` where unreadable."""
+    """Parse "2s", "500ms", "1m30s" or a number into seconds; `default` if it is not valid."""
     if not text or not _DURATION.fullmatch(text):
         return default
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))

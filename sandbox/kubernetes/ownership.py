@@ -1,8 +1,8 @@
-"""Which manager owns which field: `metadata.managedFields`, kept in its own wire format.
+"""Field ownership: `metadata.managedFields` in its wire format.
 
-Rules: Kubernetes' server-side apply. A field set is held as paths whose elements are `f:name`
-(a field), `k:{…}` (an item of a list that merges by keys) or `v:…` (a member of a set); a list
-item that is owned itself ends in ".".
+Rules: Kubernetes' server-side apply. A field set is a set of paths. An element of a path is
+`f:name` (a field), `k:{…}` (an item of a list that merges by keys) or `v:…` (a member of a set).
+The path of a list item itself ends in ".".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sandbox.kubernetes.registry import EVENT, LEASE, NODE, Kind
 type Path = tuple[str, ...]
 
 STATUS = "f:status"
-# Kinds that only ever have one writer: bookkeeping would be all cost.
+# Kinds with one writer need no field ownership.
 _UNTRACKED = frozenset((EVENT, LEASE))
 _ATOMIC_MAPS = frozenset(("nodeSelector", "selector", "labelSelector", "resourceFieldRef"))
 _SERVER_METADATA = frozenset(
@@ -37,7 +37,7 @@ _SERVER_METADATA = frozenset(
 
 
 def leaves(obj: Object) -> dict[Path, Any]:
-    """Return the fields of an object that can be owned, with their values."""
+    """Return the fields of an object that a manager can own, with their values."""
     found: dict[Path, Any] = {}
     for name, value in obj.items():
         if name in ("kind", "apiVersion"):
@@ -72,7 +72,7 @@ def _is_atomic(field: str, value: Object) -> bool:
 
 
 def item_element(item: Object, keys: tuple[str, ...]) -> str:
-    """Return the path element of a list item, by the fields that tell it apart."""
+    """Return the path element of a list item, with the fields that identify it."""
     present = {key: item[key] for key in sorted(keys) if key in item}
     return "k:" + encode(present).decode()
 
@@ -88,10 +88,7 @@ def read(managed: list[Object] | None) -> dict[tuple[str, str, str], set[Path]]:
 
 
 def sent(metadata: Object) -> list[Object] | None:
-    """Return the `managedFields` that a client writes, which may be others than there are.
-
-    None where it sends none, or what is none.
-    """
+    """Return the `managedFields` of a request, or None if it has no valid ones."""
     managed = metadata.get("managedFields")
     entries = managed if isinstance(managed, list) else []
     known = all(
@@ -102,7 +99,7 @@ def sent(metadata: Object) -> list[Object] | None:
 
 
 def identity(entry: Object) -> tuple[str, str, str]:
-    """Return what tells one entry of `managedFields` from another."""
+    """Return the identity of an entry: manager, operation, subresource."""
     return entry["manager"], entry["operation"], entry.get("subresource", "")
 
 
@@ -119,7 +116,7 @@ def write(
     kind: Kind,
     before: list[Object] | None,
 ) -> list[Object]:
-    """Return `managedFields`; an entry whose fields stay the same keeps its time."""
+    """Return `managedFields`; an entry with unchanged fields keeps its time."""
     known = {identity(entry): entry for entry in before or ()}
     entries = []
     for owner, paths in owners.items():
@@ -150,11 +147,11 @@ def write(
 
 
 def record_new(obj: Object, asked: Object, kind: Kind, manager: str, operation: str) -> None:
-    """Give a new object's fields to who created it: what it applied, or all there is."""
+    """Record the creator as owner of the applied fields of a new object, or of all fields."""
     if kind in _UNTRACKED:
         return
     paths = set(leaves(asked if operation == "Apply" else obj))
-    if kind is not NODE:  # whose kubelet writes its status with it
+    if kind is not NODE:  # a kubelet creates its Node with the status
         paths = {path for path in paths if path[0] != STATUS}
     obj["metadata"]["managedFields"] = write({(manager, operation, ""): paths}, kind, None)
 
@@ -167,7 +164,7 @@ def record_change(
     manager: str,
     subresource: str,
 ) -> None:
-    """Give the fields that an update changed to who made it, and take them from the others."""
+    """Record the manager of an update as the owner of the changed fields."""
     if kind in _UNTRACKED:
         return
     before, after = leaves(old), leaves(new)

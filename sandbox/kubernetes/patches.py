@@ -14,8 +14,8 @@ import jsonpointer
 from sandbox.kubernetes import errors
 from sandbox.kubernetes.objects import Object
 
-# Which lists of objects merge, and by which fields the items are told apart; the first one is
-# the strategic merge's, all are server-side apply's. Lists that are not here are atomic.
+# Lists that merge, and the fields that identify their items: strategic merge uses the first field,
+# server-side apply uses all. Other lists are atomic.
 MERGE_KEYS: dict[str, tuple[str, ...]] = {
     "addresses": ("type",),
     "conditions": ("type",),
@@ -39,7 +39,7 @@ _SETS = frozenset(("finalizers",))
 
 
 def merge_keys(field: str, items: list[Any]) -> tuple[str, ...] | None:
-    """Return the fields that tell a list's items apart, None where the list is atomic."""
+    """Return the fields that identify the items of a list; None if the list is atomic."""
     if field == "ports":
         container = any(isinstance(item, dict) and "containerPort" in item for item in items)
         return ("containerPort" if container else "port", "protocol")
@@ -47,7 +47,7 @@ def merge_keys(field: str, items: list[Any]) -> tuple[str, ...] | None:
 
 
 def is_set(field: str) -> bool:
-    """Say whether a list of strings is merged as a set."""
+    """Whether a list of strings merges as a set."""
     return field in _SETS
 
 
@@ -65,7 +65,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Object, operations: Any) -> Object:
-    """Apply a JSON patch (RFC 6902); 422 where it does not apply, 400 where it is none."""
+    """Apply a JSON patch (RFC 6902); 422 if it does not apply, 400 if it is not valid."""
     if not isinstance(operations, list):
         raise errors.bad_request("error decoding patch: json: cannot unmarshal into Go value")
     try:
@@ -81,7 +81,7 @@ def json_patch(target: Object, operations: Any) -> Object:
 
 
 def _lenient(target: Object, operation: Any) -> Any:
-    """Return an operation as Kubernetes' library takes it: it replaces a field that is missing."""
+    """Return an operation with the semantics of Kubernetes: replace also adds a missing field."""
     if not isinstance(operation, dict) or operation.get("op") != "replace":
         return operation
     parent, _, name = str(operation.get("path", "")).rpartition("/")
@@ -91,7 +91,7 @@ def _lenient(target: Object, operation: Any) -> Any:
 
 
 def strategic_merge(target: Any, patch: Any) -> Any:
-    """Apply a strategic merge patch, with its directives but `$setElementOrder`."""
+    """Apply a strategic merge patch; the directive `$setElementOrder` is ignored."""
     if not isinstance(patch, dict):
         return patch
     directive = patch.get("$patch")

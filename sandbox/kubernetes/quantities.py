@@ -1,4 +1,4 @@
-"""Kubernetes quantities ("250m", "1Gi") as integers of the smallest unit that is used."""
+"""Parses Kubernetes quantities ("250m", "1Gi") into integers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUFFIXES = {
 
 @functools.lru_cache(maxsize=4096)
 def milli(quantity: str | float) -> int:
-    """Return a quantity in thousandths, rounded up. ValueError where it is none."""
+    """Return a quantity in thousandths, rounded up; ValueError if it is not valid."""
     text = str(quantity)
     digits = text.rstrip("".join(set("".join(_SUFFIXES))) if "e" not in text else "")
     suffix = text[len(digits) :]

@@ -1,4 +1,4 @@
-"""Answers get and list: selectors, pages, and the table form that kubectl asks for."""
+"""Handles get and list: selectors, pages, and the tables of kubectl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import msgspec
 
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
-from sandbox.kubernetes.matching import ObjectTest, parse_fields, parse_labels
 from sandbox.kubernetes.objects import (
     Object,
     decode,
@@ -20,11 +19,12 @@ from sandbox.kubernetes.objects import (
     name_of,
     namespace_of,
 )
+from sandbox.kubernetes.selectors import ObjectTest, parse_fields, parse_labels
 from sandbox.kubernetes.store import Key, Store
 
 
 def selection(call: Call) -> tuple[dict[str, str], ObjectTest | None]:
-    """Return what a call selects: the fields set equal, for indexes, and the whole predicate."""
+    """Return the selection of a call: the fields of equalities, for indexes, and the predicate."""
     terms, by_fields = parse_fields(call.kind.plural, call.query.get("fieldSelector", ""))
     if call.target.name:
         name = call.target.name
@@ -37,7 +37,7 @@ def selection(call: Call) -> tuple[dict[str, str], ObjectTest | None]:
 
 
 def candidates(store: Store, call: Call, equal: dict[str, str]) -> Iterable[Object]:
-    """Return the objects a selection can match, by the narrowest index there is, in list order."""
+    """Return the objects that a selection can match, by the best index, in list order."""
     kind, namespace = call.kind, call.target.namespace
     name, node = equal.get("metadata.name"), equal.get("spec.nodeName")
     if name and (namespace or not kind.namespaced):
@@ -49,39 +49,35 @@ def candidates(store: Store, call: Call, equal: dict[str, str]) -> Iterable[Obje
 
 
 def get(store: Store, call: Call) -> Object:
-    """Answer a get: the object itself, or its table."""
+    """Return the object of a get, or its table."""
     target = call.target
     obj = store.read(call.kind, target.namespace, target.name)
-    shape = shape_of(call)
-    if shape is not None:
-        return shape.one(obj, {"resourceVersion": str(store.revision)})
+    if tables.wants_table(call.accept):
+        return table_of(call, [obj], {"resourceVersion": str(store.revision)})
     return call.kind.typed(obj)
 
 
-def shape_of(call: Call) -> tables.Shape | None:
-    """Return the shape in which a call wants objects; None for whole ones."""
-    return tables.shape(call.kind, call.accept, call.query.get("includeObject", "Metadata"))
+def table_of(call: Call, objects: list[Object], metadata: Object) -> Object:
+    """Return objects as the table that a call asks for."""
+    included = call.query.get("includeObject", "Metadata")
+    return tables.table(call.kind, objects, metadata, included)
 
 
 def listing(store: Store, call: Call) -> Object:
-    """Answer a list, or a page of one.
+    """Return a list, or a page of a list.
 
-    All pages show what there was at the version of the first, which they carry, so that a watch
-    from there misses nothing.
+    All pages show the state at the version of the first page and have that version, so that a watch
+    from there misses no change.
     """
-    shape = shape_of(call)
+    as_table = tables.wants_table(call.accept)
     equal, test = selection(call)
     limit = max(0, call.number("limit"))
     asked = version_of(store, call)
     if asked == 0:
-        limit = 0  # A server that answers from its cache gives all at once.
+        limit = 0  # A server that answers from its cache ignores the limit.
     revision = store.revision
     found = iter(candidates(store, call, equal))
-    if _is_exact(call, asked):
-        revision = asked or 0
-        if revision < store.oldest:
-            raise errors.expired(revision, store.oldest)
-        found = _as_of(store, call, revision, ("", ""))
+    _check_version_match(call)
     if call.query.get("continue"):
         revision, after = _continue(call.query["continue"])
         if revision < store.oldest:
@@ -98,8 +94,8 @@ def listing(store: Store, call: Call) -> Object:
             metadata["continue"] = _token(revision, key_of(last))
             if test is None:
                 metadata["remainingItemCount"] = left
-    if shape is not None:
-        return shape.several(items, metadata)
+    if as_table:
+        return table_of(call, items, metadata)
     return {
         "kind": f"{call.kind.kind}List",
         "apiVersion": call.kind.api_version,
@@ -108,28 +104,16 @@ def listing(store: Store, call: Call) -> Object:
     }
 
 
-def _is_exact(call: Call, asked: int | None) -> bool:
-    """Say whether a list wants what there was at its version; 422 where that makes no sense."""
+def _check_version_match(call: Call) -> None:
+    """Refuse a list of exactly one past version with 422: the sandbox does not support it."""
     match = call.query.get("resourceVersionMatch", "")
-    why = ""
-    if match and asked is None:
-        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-    elif match and call.query.get("continue"):
-        why = "resourceVersionMatch is forbidden when continue is provided"
-    elif match == "Exact" and asked == 0:
-        why = 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-    if why:
-        cause = errors.value_forbidden("resourceVersionMatch", why)
+    if match not in ("", "NotOlderThan"):
+        cause = errors.value_unsupported("resourceVersionMatch", match, ("NotOlderThan", ""))
         raise errors.invalid_options("ListOptions", cause)
-    if match not in ("", "Exact", "NotOlderThan"):
-        supported = ("Exact", "NotOlderThan", "")
-        cause = errors.value_unsupported("resourceVersionMatch", match, supported)
-        raise errors.invalid_options("ListOptions", cause)
-    return match == "Exact"
 
 
 def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Object]:
-    """Yield what was behind a key at a version: what there is now, with all since then undone."""
+    """Yield the objects after a key at a version: the present ones, with later changes undone."""
     kind, namespace = call.kind, call.target.namespace
     found = {key_of(obj): obj for obj in store.every(kind, namespace, after)}
     for change in store.undoing(kind, revision):
@@ -142,7 +126,7 @@ def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Obje
 
 
 def version_of(store: Store, call: Call) -> int | None:
-    """Return the version a list or a watch asks for; 400 for no number, 504 for one to come."""
+    """Return the version of a list or watch request; 400 if invalid, 504 for a future one."""
     text = call.query.get("resourceVersion", "")
     if not text:
         return None
@@ -155,7 +139,7 @@ def version_of(store: Store, call: Call) -> int | None:
 
 
 def _outdated(store: Store, after: Key) -> errors.ApiError:
-    """410 for a token older than what the server remembers, with one that goes on regardless."""
+    """410 for a token older than the history, with a token that continues inconsistently."""
     message = (
         "The provided continue parameter is too old to display a consistent list result. You can "
         "start a new list without the continue parameter, or use the continue token in this "

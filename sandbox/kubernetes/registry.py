@@ -1,4 +1,4 @@
-"""Which kinds the API serves: read from lightkube's generated resources, plus kubectl's names."""
+"""The kinds that the API serves, from lightkube's generated resources, with kubectl's names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _VERBS = {"global_list": "list", "global_watch": "watch", "post": "create", "put
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind of object as the API serves it; compared by identity."""
+    """One kind of object; compared by identity."""
 
     group: str
     version: str
@@ -96,21 +96,21 @@ class Kind:
 
     @property
     def short_names(self) -> tuple[str, ...]:
-        """Return what kubectl users may type instead."""
+        """Return the short names for kubectl."""
         return _SHORT_NAMES.get(self.plural, ())
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Return kubectl's groups of kinds, such as "all"."""
+        """Return kubectl's categories, such as "all"."""
         return ("all",) if self.plural in _ALL else ()
 
     @property
     def has_generation(self) -> bool:
-        """Say whether `metadata.generation` counts the changes of the spec."""
+        """Whether `metadata.generation` counts the changes of the spec."""
         return self.group in _WITH_GENERATION or self.plural == "pods"
 
     def typed(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return a stored object as it stands alone in an answer."""
+        """Return a stored object with `kind` and `apiVersion`."""
         return {"kind": self.kind, "apiVersion": self.api_version, **obj}
 
 
@@ -148,7 +148,7 @@ def _read() -> dict[tuple[str, str, str], Kind]:
 
 
 KINDS = _read()
-# What bodies may hold besides objects that are stored.
+# Kinds of request bodies that are not stored.
 DELETE_OPTIONS = Kind("", "v1", "DeleteOptions", "", False, DeleteOptions, ())
 EVICTION = Kind("policy", "v1", "Eviction", "", True, Eviction, ())
 
@@ -163,7 +163,6 @@ DEPLOYMENT = KINDS["apps", "v1", "deployments"]
 REPLICA_SET = KINDS["apps", "v1", "replicasets"]
 DAEMON_SET = KINDS["apps", "v1", "daemonsets"]
 STATEFUL_SET = KINDS["apps", "v1", "statefulsets"]
-JOB = KINDS["batch", "v1", "jobs"]
 LEASE = KINDS["coordination.k8s.io", "v1", "leases"]
 BUDGET = KINDS["policy", "v1", "poddisruptionbudgets"]
 PRIORITY_CLASS = KINDS["scheduling.k8s.io", "v1", "priorityclasses"]

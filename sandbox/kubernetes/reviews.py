@@ -1,76 +1,47 @@
-"""Answers reviews: who somebody is, and what they or others may do."""
+"""Handles self reviews: the identity and the permissions of the caller."""
 
 from __future__ import annotations
 
 import re
 
-from sandbox.kubernetes import errors
 from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.authorization import Authorizer
 from sandbox.kubernetes.objects import Object
 
 _PATH = re.compile(
     r"/apis/(?P<group>authorization|authentication)\.k8s\.io/v1"
-    r"(/namespaces/(?P<namespace>[^/]+))?/(?P<plural>\w+reviews)"
+    r"/(?P<plural>\w+reviews)"
 )
 _GROUP = "authorization.k8s.io"
 
 
 def is_review(path: str) -> bool:
-    """Say whether a path is that of a kind of review."""
+    """Whether a path is the path of a review."""
     return _PATH.fullmatch(path) is not None
 
 
 def answer(authorizer: Authorizer, user: User, path: str, body: Object) -> Object | None:
-    """Answer a review; None for a kind that there is not, 403 for who may not ask about others."""
+    """Answer a review; None for an unknown kind."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
     spec = body.get("spec") or {}
-    match (found["group"], found["plural"], found["namespace"]):
-        case ("authentication", "selfsubjectreviews", None):
+    match (found["group"], found["plural"]):
+        case ("authentication", "selfsubjectreviews"):
             info = {"username": user.name, "groups": list(user.groups)}
             about = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
             return {**about, "metadata": {}, "status": {"userInfo": info}}
-        case ("authorization", "selfsubjectaccessreviews", None):
+        case ("authorization", "selfsubjectaccessreviews"):
             return _answer("SelfSubjectAccessReview", spec, _verdict(authorizer, user, spec))
-        case ("authorization", "selfsubjectrulesreviews", None):
+        case ("authorization", "selfsubjectrulesreviews"):
             rules = authorizer.rules(user, spec.get("namespace", ""))
-            return _answer("SelfSubjectRulesReview", spec, _told(rules))
-        case ("authorization", "subjectaccessreviews", None):
-            _check_right(authorizer, user, "subjectaccessreviews", "")
-            return _answer("SubjectAccessReview", spec, _others(authorizer, spec))
-        case ("authorization", "localsubjectaccessreviews", str(namespace)):
-            _check_right(authorizer, user, "localsubjectaccessreviews", namespace)
-            asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
-            if asked != namespace:
-                raise errors.bad_request(f"spec.resourceAttributes.namespace must be {namespace}")
-            return _answer("LocalSubjectAccessReview", spec, _others(authorizer, spec))
+            return _answer("SelfSubjectRulesReview", spec, _rules_status(rules))
     return None
 
 
 def _answer(kind: str, spec: Object, status: Object) -> Object:
     about = {"kind": kind, "apiVersion": f"{_GROUP}/v1", "metadata": {}}
     return {**about, "spec": spec, "status": status}
-
-
-def _check_right(authorizer: Authorizer, user: User, resource: str, namespace: str) -> None:
-    if authorizer.allows(user, "create", _GROUP, resource, namespace, ""):
-        return
-    scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    why = f'User "{user.name}" cannot create resource "{resource}" in API group "{_GROUP}" {scope}'
-    details = {"group": _GROUP, "kind": resource}
-    raise errors.ApiError(403, "Forbidden", f"{resource}.{_GROUP} is forbidden: {why}", details)
-
-
-def _others(authorizer: Authorizer, spec: Object) -> Object:
-    about = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
-    if not about.name and not about.groups:
-        why = "at least one of user or group must be specified"
-        raise errors.ApiError(
-            422, "Invalid", f'SubjectAccessReview "" is invalid: spec.user: {why}'
-        )
-    return _verdict(authorizer, about, spec)
 
 
 def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
@@ -85,8 +56,8 @@ def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
     return {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)}
 
 
-def _told(rules: list[Object]) -> Object:
-    """Return rules as a review tells them: those of resources and those of paths apart."""
+def _rules_status(rules: list[Object]) -> Object:
+    """Return rules as in a review: separate lists for resources and for paths."""
     resources = ("verbs", "apiGroups", "resources", "resourceNames")
     paths = ("verbs", "nonResourceURLs")
     return {

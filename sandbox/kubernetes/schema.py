@@ -1,7 +1,7 @@
-"""The fields each kind has, read from lightkube's generated models: unknown and ill-typed ones.
+"""Finds unknown fields and values of a wrong type, by lightkube's generated models.
 
-A server drops unknown fields with a warning, or refuses them where `fieldValidation=Strict`; a
-value of the wrong type can't be decoded at all.
+A server drops unknown fields with a warning, or refuses them with `fieldValidation=Strict`. It
+cannot decode a value of a wrong type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JSON_NAMES = {bool: "bool", int: "number", float: "number", str: "string", dict
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
-    """One field: the model or types of its values, whether it is a list, and required."""
+    """One field: the model or types of its values, whether it is a list, whether it is required."""
 
     model: type[Any] | None
     types: tuple[type[Any], ...]
@@ -73,10 +73,7 @@ def _plain(option: Any) -> type[Any]:
 
 
 def prune(kind: Kind, obj: Object) -> list[str]:
-    """Remove the fields the kind does not have, in place; return their paths.
-
-    400 where a value can't be decoded into its field.
-    """
+    """Remove unknown fields in place and return their paths; 400 for a value of a wrong type."""
     unknown: list[str] = []
     _prune_object(kind, kind.model, obj, "", unknown)
     return unknown
@@ -113,14 +110,14 @@ def _prune_value(kind: Kind, field: Field, value: Any, where: str, unknown: list
         _check_map(kind, where, value)
     accepted = (*field.types, int) if float in field.types else field.types
     fits = isinstance(value, accepted) and (type(value) is not bool or bool in accepted)
-    # A quantity may be written as a bare number, and the models know quantities as strings.
+    # A quantity can be a number in JSON, but the models have strings for quantities.
     if not fits and not (str in accepted and type(value) in (int, float) and "imit" in where):
         expected = " or ".join(_JSON_NAMES.get(one, "object") for one in field.types)
         raise _undecodable(kind, where, value, expected)
 
 
 def _check_map(kind: Kind, where: str, value: Object) -> None:
-    """Hold the values of a map to what its name says they are: texts, or quantities."""
+    """Check the values of a map by its name: strings, or quantities."""
     name = where.rpartition(".")[2]
     for key, one in value.items():
         if name in _TEXTS and not isinstance(one, str):

@@ -1,4 +1,4 @@
-"""The API over HTTPS: from a request to its answer, faults and refusals included."""
+"""The API server: handles requests, including faults and errors."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sandbox.kubernetes import (
 from sandbox.kubernetes.authentication import Authenticator, User
 from sandbox.kubernetes.authorization import Authorizer
 from sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.controllers.disruption import Disruption
 from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.impersonation import acting_user
-from sandbox.kubernetes.inhabitants.disruption import Disruption
 from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
-from sandbox.kubernetes.wall import WALL
 from sandbox.kubernetes.watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _HEALTH = re.compile(r"/(healthz|livez|readyz)(/.*)?")
 
 
 class ApiServer:
-    """Answers requests about one cluster."""
+    """Handles the requests to one cluster."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class ApiServer:
         self._authorizer = authorizer
         self._faults = faults
         self.requests = 0
-        # By user and "verb resource", as in "get daemonsets.apps"; refused ones count as well.
+        # By user and permission, as in "get daemonsets.apps"; refused calls count as well.
         self.calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, with the date by this server's clock."""
+        """Handle one request; the Date header is that of this server's clock."""
         response = await self._respond(request)
         if not response.prepared:
-            response.headers["Date"] = WALL.date()
+            response.headers["Date"] = CLOCK.date()
         return response
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -76,8 +76,8 @@ class ApiServer:
         except errors.PlainError as error:
             return web.Response(text=error.text, status=error.code, headers=error.headers)
         except ConnectionError:
-            raise  # The client is gone, and nobody is left to tell.
-        except Exception as error:  # noqa: BLE001 (a server goes on, whatever one request does)
+            raise  # The client has disconnected.
+        except Exception as error:  # noqa: BLE001 (an error of one request must not stop the server)
             _log.exception("%s %s", request.method, request.rel_url)
             unforeseen = errors.internal(error)
             return _json(unforeseen.status, unforeseen.code)
@@ -108,7 +108,7 @@ class ApiServer:
             body=await request.read(),
         )
         self.calls[user.name][call.right] += 1
-        fault = self._faults.strike(call.verb, call.resource)
+        fault = self._faults.take(call.verb, call.resource)
         if fault is None:
             return await self._answer(request, call)
         return await self._fail(request, call, fault)
@@ -126,7 +126,7 @@ class ApiServer:
         if fault.drop == "before" or (fault.drop and call.verb == "watch"):
             return _hang_up(request, b"")
         if fault.drop:
-            answer = await self._answer(request, call, heard=False)
+            answer = await self._answer(request, call, answered=False)
             body = answer.body if isinstance(answer, web.Response) else None
             whole = body if isinstance(body, bytes) else b"{}"
             head = f"HTTP/1.1 {answer.status} OK\r\nContent-Type: {_JSON}\r\n"
@@ -138,7 +138,7 @@ class ApiServer:
         raise _failure(fault)
 
     async def _answer(
-        self, request: web.BaseRequest, call: Call, heard: bool = True, hold: float = 0.0
+        self, request: web.BaseRequest, call: Call, answered: bool = True, hold: float = 0.0
     ) -> web.StreamResponse:
         try:
             self._authorizer.check(call)
@@ -153,21 +153,21 @@ class ApiServer:
             else:
                 response = self._carry_out(call)
         except errors.ApiError as error:
-            self._note_eviction(call, error.code, heard)
+            self._note_eviction(call, error.code, answered)
             response = _json(error.status, error.code, error.headers)
         else:
-            self._note_eviction(call, response.status, heard)
+            self._note_eviction(call, response.status, answered)
         return response
 
     def _would_create(self, call: Call) -> bool:
-        """Whether a patch makes a new object, which takes the right to create one besides."""
+        """Whether an apply creates an object, which also needs the permission to create it."""
         if call.verb != "patch" or call.content_type != writing.APPLY or call.target.subresource:
             return False
         target = call.target
         return self._cluster.store.get(call.kind, target.namespace, target.name) is None
 
-    def _note_eviction(self, call: Call, status: int, heard: bool = True) -> None:
-        """Write down how an eviction was answered, and whether its answer reached anybody."""
+    def _note_eviction(self, call: Call, status: int, answered: bool = True) -> None:
+        """Add the answer of an eviction to the journal; `answered`: whether the client gets it."""
         if call.resource != _EVICTION:
             return
         target = call.target
@@ -178,13 +178,13 @@ class ApiServer:
             uid=uid_of(pod) if pod else None,
             node=pod["spec"].get("nodeName") if pod else None,
             status=status,
-            heard=heard,
+            answered=answered,
             user=call.user.name,
         )
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         watch = Watch(self._cluster.store, call)
-        response = web.StreamResponse(headers={"Content-Type": _JSON, "Date": WALL.date()})
+        response = web.StreamResponse(headers={"Content-Type": _JSON, "Date": CLOCK.date()})
         await response.prepare(request)
         async for chunk in watch.lines():
             await response.write(chunk)
@@ -220,12 +220,12 @@ class ApiServer:
         return self._complete_eviction(call, self._grant_eviction(call))
 
     async def _evict_slowly(self, call: Call, hold: float) -> web.Response:
-        """Wait between the two steps; aiohttp cancels the wait when the client disconnects."""
+        """Wait between the two steps; aiohttp cancels the wait if the client disconnects."""
         body = self._grant_eviction(call)
         try:
             await asyncio.sleep(hold)
         except asyncio.CancelledError:
-            self._note_eviction(call, _CLIENT_LEFT, heard=False)
+            self._note_eviction(call, _CLIENT_LEFT, answered=False)
             raise
         return self._complete_eviction(call, body)
 
@@ -277,11 +277,11 @@ def _json(body: Object, status: int = 200, headers: dict[str, str] | None = None
     return web.Response(body=encode(body), status=status, content_type=_JSON, headers=headers)
 
 
-def _hang_up(request: web.BaseRequest, last_words: bytes) -> web.StreamResponse:
-    """Close the connection after some bytes, as a server that dies midway does."""
+def _hang_up(request: web.BaseRequest, data: bytes) -> web.StreamResponse:
+    """Close the connection after some bytes, as a server that crashes does."""
     transport = request.transport
     if transport is not None:
-        transport.write(last_words)
+        transport.write(data)
         transport.close()
     return web.Response()
 
@@ -290,10 +290,10 @@ def _failure(fault: Fault) -> errors.ApiError | errors.PlainError:
     if fault.status == 401:
         return errors.unauthorized()
     if fault.status == 429:
-        # The words of API Priority and Fairness, which answers in plain text.
+        # The answer of API Priority and Fairness is plain text.
         text = "Too many requests, please try again later.\n"
         return errors.PlainError(429, text, {"Retry-After": str(fault.retry_after)})
     reasons = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 500: "InternalError"}
     reasons |= {503: "ServiceUnavailable", 504: "Timeout"}
-    message = "Internal error occurred: a fault of the sandbox"
+    message = "Internal error occurred: a fault that the sandbox injects"
     return errors.ApiError(fault.status, reasons.get(fault.status), message)

@@ -1,4 +1,4 @@
-"""All objects, one resource version for all, and the recent changes that watches replay."""
+"""The store of all objects: one resource version, and the recent changes for watches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ type Listener = Callable[[Change], None]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Change:
-    """One committed change: what the object is now and what it was before."""
+    """One committed change: the new and the previous object."""
 
     type: ChangeType
     kind: Kind
@@ -38,7 +38,7 @@ class Change:
     _line: bytes | None = None
 
     def line(self, as_type: str) -> bytes:
-        """Return the watch event as a line of JSON, encoded once for all watchers."""
+        """Return the watch event as a JSON line, which is encoded once for all watches."""
         if as_type != self.type:
             return watch_line(as_type, self.kind.typed(self.object))
         if self._line is None:
@@ -47,12 +47,12 @@ class Change:
 
 
 def watch_line(event_type: str, obj: Object) -> bytes:
-    """Return one line of a watch's answer."""
+    """Return one line of the answer of a watch."""
     return encode({"type": event_type, "object": obj}) + b"\n"
 
 
 class _Table:
-    """The objects of one kind, in the order lists give them."""
+    """The objects of one kind, in list order."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}
@@ -60,10 +60,10 @@ class _Table:
 
 
 class Store:
-    """Objects by kind, namespace and name, with the indexes that hot paths need.
+    """Objects by kind, namespace and name, with indexes for frequent lookups.
 
     Stored objects are shared with every reader and must not be changed in place. Listeners are
-    told of each change after it is committed, in order, never from within one another.
+    called for each change after its commit, in order, and never from within another listener.
     """
 
     def __init__(self, history: int = 20_000) -> None:
@@ -75,12 +75,12 @@ class Store:
         self._history: collections.deque[Change] = collections.deque(maxlen=history)
         self._listeners: dict[Kind | None, list[Listener]] = collections.defaultdict(list)
         self._listeners_on: dict[str, list[Listener]] = collections.defaultdict(list)
-        self._untold: collections.deque[Change] = collections.deque()
-        self._telling = False
+        self._undelivered: collections.deque[Change] = collections.deque()
+        self._delivering = False
 
     @property
     def oldest(self) -> int:
-        """Return the earliest version from which on all changes are remembered."""
+        """Return the earliest version after which all changes are in the history."""
         return max(self._began, self._history[0].revision - 1 if self._history else 0)
 
     # Reading
@@ -90,23 +90,23 @@ class Store:
         return self._tables[kind].objects.get((namespace, name))
 
     def read(self, kind: Kind, namespace: str, name: str) -> Object:
-        """Return the object; 404 where there is none."""
+        """Return the object; 404 if it does not exist."""
         found = self.get(kind, namespace, name)
         if found is None:
             raise errors.not_found(kind, name)
         return found
 
     def current(self, kind: Kind, obj: Object) -> Object | None:
-        """Return an object's present form; None when it is gone, or is another of its name."""
+        """Return the present form of an object; None if it is deleted or replaced."""
         found = self.get(kind, namespace_of(obj), name_of(obj))
         return found if found is not None and uid_of(found) == uid_of(obj) else None
 
     def count(self, kind: Kind) -> int:
-        """Return how many there are of a kind."""
+        """Return the number of objects of a kind."""
         return len(self._tables[kind].objects)
 
     def every(self, kind: Kind, namespace: str = "", after: Key | None = None) -> Iterator[Object]:
-        """Yield the objects in the order of namespace and name, from behind `after` on."""
+        """Yield the objects sorted by namespace and name, starting after the key `after`."""
         table = self._tables[kind]
         start = bisect.bisect_right(table.order, after) if after else 0
         if namespace:
@@ -117,22 +117,22 @@ class Store:
             yield table.objects[key]
 
     def on_node(self, node: str) -> list[Object]:
-        """Return the pods bound to a node, in the order of lists."""
+        """Return the pods of a node, in list order."""
         objects = self._tables[POD].objects
         return [objects[key] for key in sorted(self._by_node.get(node, {}).values())]
 
     def dependents(self, uid: str) -> list[tuple[Kind, Object]]:
-        """Return what refers to an owner, with its kind."""
+        """Return the dependents of an owner, with their kinds."""
         found = self._by_owner.get(uid, {})
         return [(kind, self._tables[kind].objects[key]) for kind, key in found.values()]
 
     def owned(self, uid: str, kind: Kind) -> list[Object]:
-        """Return the objects of a kind that refer to an owner."""
+        """Return the dependents of an owner that have this kind."""
         objects = self._tables[kind].objects
         return [objects[key] for of, key in self._by_owner.get(uid, {}).values() if of is kind]
 
     def since(self, revision: int) -> Iterator[Change]:
-        """Yield the remembered changes after a revision; 410 where it is too old."""
+        """Yield the changes after a revision; 410 if the history does not reach it."""
         if revision < self.oldest:
             raise errors.expired(revision, self.oldest)
         for change in list(self._history):
@@ -140,7 +140,7 @@ class Store:
                 yield change
 
     def undoing(self, kind: Kind, revision: int) -> Iterator[Change]:
-        """Yield a kind's changes after a revision that is remembered, newest first."""
+        """Yield the changes of a kind after a revision in the history, newest first."""
         for change in reversed(self._history):
             if change.revision <= revision:
                 return
@@ -148,17 +148,14 @@ class Store:
                 yield change
 
     def forget(self) -> None:
-        """Let the history begin now, as a server's watch cache begins when it starts."""
+        """Start the history now, as a watch cache does when its server starts."""
         self._history.clear()
         self._began = self.revision
 
     # Writing
 
     def create(self, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
-        """Store a new object, giving it identity; 409 where the name is taken.
-
-        An object may bring the uid that its admission has given it.
-        """
+        """Store a new object with a new uid; 409 if the name exists."""
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         if key in self._tables[kind].objects:
@@ -170,7 +167,7 @@ class Store:
         return obj if dry_run else self._commit("ADDED", kind, key, obj, None)
 
     def replace(self, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
-        """Store an object's new form; the same as before means that nothing happens."""
+        """Store the new form of an object; an equal form changes nothing."""
         key = key_of(obj)
         previous = self._tables[kind].objects.get(key)
         if previous is None:
@@ -180,10 +177,9 @@ class Store:
         return obj if dry_run else self._commit("MODIFIED", kind, key, obj, previous)
 
     def amend(self, kind: Kind, obj: Object, **sections: Object) -> Object | None:
-        """Set fields in sections of the object's current form: `amend(POD, pod, spec={...})`.
+        """Set fields in sections of the present form of an object: `amend(POD, pod, spec={...})`.
 
-        None when the object is gone or has been replaced by another of its name: who acts on
-        an object some time after reading it then has nothing left to do.
+        None if the object is deleted or replaced by another object of its name.
         """
         current = self.current(kind, obj)
         if current is None:
@@ -192,22 +188,22 @@ class Store:
         return self.replace(kind, {**current, **changed})
 
     def remove(self, kind: Kind, obj: Object) -> Object | None:
-        """Delete an object at once; None when it is already gone."""
+        """Delete an object at once; None if it is already deleted."""
         current = self.current(kind, obj)
         if current is None:
             return None
         return self._commit("DELETED", kind, key_of(obj), current, current)
 
     def listen(self, kind: Kind | None, listener: Listener) -> Callable[[], None]:
-        """Tell the listener every change of a kind (None: of all); returns how to stop."""
+        """Call the listener for every change of a kind (None: of all); return how to stop it."""
         self._listeners[kind].append(listener)
         return lambda: self._listeners[kind].remove(listener)
 
     def listen_on(self, node: str, listener: Listener) -> Callable[[], None]:
-        """Tell the listener every change of a pod that is or was bound to a node.
+        """Call the listener for every change of a pod that is or was bound to a node.
 
-        In a storm each node's pods are watched: to ask every watch about each change would take
-        longer than the change.
+        During a storm each node has a watch of its pods. To call every listener for each change
+        would take longer than the change itself.
         """
         self._listeners_on[node].append(listener)
 
@@ -234,8 +230,8 @@ class Store:
         self._index(kind, key, None if change_type == "DELETED" else obj, previous)
         change = Change(change_type, kind, self.revision, obj, previous)
         self._history.append(change)
-        self._untold.append(change)
-        self._tell()
+        self._undelivered.append(change)
+        self._deliver()
         return obj
 
     def _index(self, kind: Kind, key: Key, new: Object | None, old: Object | None) -> None:
@@ -256,17 +252,17 @@ class Store:
             for owner in after_owners - before_owners:
                 self._by_owner[owner][uid] = (kind, key)
 
-    def _tell(self) -> None:
-        if self._telling:
+    def _deliver(self) -> None:
+        if self._delivering:
             return
-        self._telling = True
+        self._delivering = True
         try:
-            while self._untold:
-                change = self._untold.popleft()
+            while self._undelivered:
+                change = self._undelivered.popleft()
                 for listener in self._concerned(change):
                     listener(change)
         finally:
-            self._telling = False
+            self._delivering = False
 
     def _concerned(self, change: Change) -> list[Listener]:
         listeners = [*self._listeners[change.kind], *self._listeners[None]]

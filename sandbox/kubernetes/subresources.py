@@ -1,19 +1,19 @@
-"""Answers `/scale` and `/binding`: what is not the object itself."""
+"""Handles the subresources `/scale` and `/binding`, and parses the body of `/eviction`."""
 
 from __future__ import annotations
 
 from sandbox.kubernetes import errors, ownership, registry, schema, writing
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.cluster import Cluster
-from sandbox.kubernetes.matching import format_selector
 from sandbox.kubernetes.objects import Object, copy, timestamp, with_condition
+from sandbox.kubernetes.selectors import format_selector
 
 _EVICTION_VERSIONS = ("policy/v1", "policy/v1beta1")
 _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale(cluster: Cluster, call: Call) -> Object:
-    """Read a workload's scale, or change it by PUT or PATCH; a version in the body is a lock."""
+    """Return the scale of a workload, or change it; 409 if the version in the body is old."""
     target = call.target
     current = cluster.store.read(call.kind, target.namespace, target.name)
     if call.verb == "get":
@@ -56,7 +56,7 @@ def _scale_of(workload: Object) -> Object:
 
 
 def bind(cluster: Cluster, namespace: str, name: str, binding: Object) -> Object:
-    """Bind a pod to a node as a scheduler asks; 409 where it already has one."""
+    """Bind a pod to a node; 409 if the pod already has a node."""
     pod = cluster.store.read(registry.POD, namespace, name)
     node = (binding.get("target") or {}).get("name")
     if not node:
@@ -69,7 +69,7 @@ def bind(cluster: Cluster, namespace: str, name: str, binding: Object) -> Object
 
 
 def eviction_of(call: Call) -> Object:
-    """Read the body of an eviction; 400 where it is something else, or for another namespace."""
+    """Parse the body of an eviction; 400 for another kind or another namespace."""
     body = call.object()
     version = body.get("apiVersion", registry.EVICTION.api_version)
     kind = body.get("kind", registry.EVICTION.kind)
@@ -96,7 +96,7 @@ def eviction_of(call: Call) -> Object:
 
 
 def assign(cluster: Cluster, pod: Object, node_name: str) -> Object | None:
-    """Give a pod its node, with the node's topology labels; None when the pod is gone."""
+    """Set the node of a pod and copy the node's topology labels; None if the pod is deleted."""
     node = cluster.store.get(registry.NODE, "", node_name)
     labels = dict(pod["metadata"].get("labels") or {})
     for key in ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"):

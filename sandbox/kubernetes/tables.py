@@ -1,7 +1,7 @@
-"""The table form of objects, as `kubectl get` asks for it and prints it.
+"""Tables of objects for `kubectl get`.
 
-Rules: the printers of Kubernetes' API server, without most of what only `-o wide` shows. Kinds
-without columns of their own show their name and age.
+Rules: the printers of Kubernetes' API server, with few of the columns of `-o wide`. Other kinds
+have the columns name and age.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.kubernetes import errors, registry
+from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.objects import (
     Object,
     at,
@@ -23,10 +24,9 @@ from sandbox.kubernetes.objects import (
     name_of,
 )
 from sandbox.kubernetes.registry import Kind
-from sandbox.kubernetes.wall import WALL
 
 _META = "meta.k8s.io/v1"
-# Answers are JSON always, which whoever asks for another of these takes too.
+# Answers are always JSON; a client that accepts one of these accepts JSON too.
 _MEDIA_TYPES = (
     "application/json",
     "application/yaml",
@@ -40,7 +40,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Column:
-    """A column: its name, what stands in it, and whether only `-o wide` shows it."""
+    """A column: its name, its cells, and whether only `-o wide` shows it."""
 
     name: str
     cell: Callable[[Object], Any]
@@ -54,54 +54,21 @@ class _Column:
         return {**shown, "priority": int(self.wide)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
-    """How a client wants objects to be shown: as a table, or with their metadata alone."""
-
-    kind: Kind
-    is_table: bool
-    included: str
-
-    def one(self, obj: Object, metadata: Object) -> Object:
-        """Return one object in this shape."""
-        return table(self.kind, [obj], metadata, self.included) if self.is_table else _partial(obj)
-
-    def several(self, objects: list[Object], metadata: Object) -> Object:
-        """Return a list in this shape."""
-        if self.is_table:
-            return table(self.kind, objects, metadata, self.included)
-        about = {"kind": "PartialObjectMetadataList", "apiVersion": _META}
-        return {**about, "metadata": metadata, "items": [_partial(one) for one in objects]}
-
-
-def shape(kind: Kind, accept: str, included: str) -> Shape | None:
-    """Return the shape that the Accept header prefers; None for whole objects.
-
-    406 where it takes nothing that the server has.
-    """
+def wants_table(accept: str) -> bool:
+    """Say whether the Accept header prefers tables; 406 if it accepts no format of the server."""
     ranges = [one.replace(" ", "").partition(";") for one in accept.split(",") if one.strip()]
-    known = [(media, parameters) for media, _, parameters in ranges if media in _MEDIA_TYPES]
+    known = [parameters.split(";") for media, _, parameters in ranges if media in _MEDIA_TYPES]
     if ranges and not known:
         raise errors.not_acceptable(_MEDIA_TYPES[:3])
-    parameters = known[0][1].split(";") if known else []
-    if "g=meta.k8s.io" not in parameters:
-        return None
-    if "as=Table" in parameters:
-        return Shape(kind, True, included)
-    partial = {"as=PartialObjectMetadata", "as=PartialObjectMetadataList"}
-    return None if partial.isdisjoint(parameters) else Shape(kind, False, included)
-
-
-def _partial(obj: Object) -> Object:
-    return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]}
+    return bool(known) and {"g=meta.k8s.io", "as=Table"} <= set(known[0])
 
 
 def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
-    """Return a `meta.k8s.io/v1` Table; `included` says how much of each object comes along."""
+    """Return a `meta.k8s.io/v1` Table; `included` is the part of each object in its row."""
     columns = [_NAME, *_TABLES.get(kind, [_AGE])]
     return {
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": _META,
         "metadata": metadata,
         "columnDefinitions": [column.definition for column in columns],
         "rows": [
@@ -119,14 +86,14 @@ def _included(kind: Kind, obj: Object, included: str) -> Object | None:
         return None
     if included == "Object":
         return kind.typed(obj)
-    return _partial(obj)
+    return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]}
 
 
 def _age(text: str | None) -> str:
-    """Return how long ago a time was, in the one or two units that kubectl writes."""
+    """Return the age of a time in kubectl's format of one or two units."""
     if not text:
         return "<unknown>"
-    seconds = max(0, int(WALL.now() - epoch(text)))
+    seconds = max(0, int(CLOCK.now() - epoch(text)))
     for unit, name, smaller, smaller_name, most, both in (
         (1, "s", 0, "", 120, 0),
         (60, "m", 1, "s", 180, 10),
@@ -175,11 +142,6 @@ def _address(node: Object) -> str:
     return str(found.get("InternalIP", _NONE))
 
 
-def _job_status(job: Object) -> str:
-    over = next((kind for kind in ("Complete", "Failed") if condition(job, kind)), None)
-    return over or "Running"
-
-
 def _selected(daemon_set: Object) -> str:
     selector = at(daemon_set, "spec.template.spec.nodeSelector", {})
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or _NONE
@@ -194,14 +156,11 @@ def _field(name: str, path: str, default: Any = "", *, wide: bool = False) -> _C
     return _Column(name, lambda obj: at(obj, path, default), wide)
 
 
-def _of(name: str, part: str, whole: str, least: int = 0) -> _Column:
-    """Return a column as in "2/3"."""
-    return _Column(name, lambda obj: f"{at(obj, part, 0)}/{at(obj, whole, least)}")
-
-
 _NAME = _Column("Name", name_of)
 _AGE = _Column("Age", lambda obj: _age(obj["metadata"].get("creationTimestamp")))
-_READY_REPLICAS = _of("Ready", "status.readyReplicas", "spec.replicas")
+_READY_REPLICAS = _Column(
+    "Ready", lambda obj: f"{at(obj, 'status.readyReplicas', 0)}/{at(obj, 'spec.replicas', 0)}"
+)
 _TABLES: dict[Kind, list[_Column]] = {
     registry.POD: [
         _Column("Ready", _pod_ready),
@@ -243,11 +202,6 @@ _TABLES: dict[Kind, list[_Column]] = {
         _AGE,
     ],
     registry.STATEFUL_SET: [_READY_REPLICAS, _AGE],
-    registry.JOB: [
-        _Column("Status", _job_status),
-        _of("Completions", "status.succeeded", "spec.completions", least=1),
-        _AGE,
-    ],
     registry.BUDGET: [
         _field("Min Available", "spec.minAvailable", "N/A"),
         _field("Max Unavailable", "spec.maxUnavailable", "N/A"),

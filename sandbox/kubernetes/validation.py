@@ -1,7 +1,7 @@
-"""The rules an object must keep: names, labels, taints, selectors, what can't be changed.
+"""Validates objects: names, labels, taints, selectors, immutable fields.
 
-Rules: Kubernetes' API validation, as far as a client of nodes, pods, budgets and workloads meets
-them. Errors come as the causes of one 422.
+Rules: Kubernetes' API validation for nodes, pods, budgets and workloads. All errors are causes of
+one 422.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.kubernetes import errors, field_rules, registry, schema, workload_rules
 from sandbox.kubernetes.errors import Cause
-from sandbox.kubernetes.matching import label_selector
 from sandbox.kubernetes.objects import Object, encode, labels_of, name_of
 from sandbox.kubernetes.registry import Kind
+from sandbox.kubernetes.selectors import label_selector
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -33,16 +33,13 @@ _KEY_RULE = (
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-_HIGHEST_PRIORITY = 1_000_000_000  # of those that users may define
+_HIGHEST_PRIORITY = 1_000_000_000  # of a user-defined PriorityClass
 _LONGEST_LABEL = 63
 _LONGEST_NAME = 253
 
 
 def check(kind: Kind, new: Object, old: Object | None) -> None:
-    """Hold an object to the rules of its kind; 422 with a cause for each broken one.
-
-    A spec that an update leaves as it was is not looked at again.
-    """
+    """Validate an object; 422 with a cause for each error. An unchanged spec is not validated."""
     causes = [*_metadata(new)]
     if old is None or new.get("spec") != old.get("spec") or "spec" not in new:
         causes += _rules(kind, new)
@@ -56,7 +53,7 @@ def _metadata(obj: Object) -> Iterator[Cause]:
     name = name_of(obj)
     if len(name) > _LONGEST_NAME:
         yield errors.value_invalid("metadata.name", f'"{name}"', "must be no more than 253 bytes")
-    # RBAC's names may hold colons, and nothing else of theirs is looked at here.
+    # Names of RBAC objects can have colons.
     elif not _SUBDOMAIN.fullmatch(name.replace(":", "-")):
         yield errors.value_invalid("metadata.name", f'"{name}"', _SUBDOMAIN_RULE)
     for section in ("labels", "annotations"):
@@ -112,7 +109,7 @@ def _workload(spec: Object) -> Iterator[Cause]:
     yield from workload_rules.pod_spec(template.get("spec") or {}, "spec.template.spec")
     selector = spec.get("selector")
     labels = (template.get("metadata") or {}).get("labels") or {}
-    # A selector with an operator that does not exist has a cause already.
+    # A selector with an unknown operator already has a cause.
     if selector and _is_legible(selector) and not label_selector(selector)(labels):
         shown = "{" + ", ".join(f'"{key}":"{value}"' for key, value in labels.items()) + "}"
         why = "`selector` does not match template `labels`"
@@ -141,18 +138,10 @@ def _daemon_set(spec: Object) -> Iterator[Cause]:
     yield from workload_rules.daemon_set(spec)
 
 
-def _job(spec: Object) -> Iterator[Cause]:
-    template = (spec.get("template") or {}).get("spec") or {}
-    yield from workload_rules.pod_spec(template, "spec.template.spec")
-    ending = ("OnFailure", "Never")
-    yield from workload_rules.restart_policy(template, ending, "spec.template.spec")
-
-
 _SPEC_RULES: dict[Kind, Callable[[Object], Iterable[Cause]]] = {
     registry.BUDGET: workload_rules.budget,
     registry.DAEMON_SET: _daemon_set,
     registry.DEPLOYMENT: _deployment,
-    registry.JOB: _job,
     registry.POD: lambda spec: workload_rules.pod_spec(spec, "spec"),
     registry.REPLICA_SET: _always_running,
     registry.STATEFUL_SET: _always_running,
@@ -161,7 +150,7 @@ _SPEC_RULES: dict[Kind, Callable[[Object], Iterable[Cause]]] = {
 
 def _changes(kind: Kind, new: Object, old: Object) -> Iterator[Cause]:
     if kind is registry.NODE:
-        # An update is held to the rules of creation and to its own: a real server tells twice.
+        # A real server applies the rules of creation and of updates, and reports both.
         yield from _taints(new)
         if (old["spec"].get("providerID") or new["spec"].get("providerID")) != new["spec"].get(
             "providerID"
@@ -176,5 +165,3 @@ def _changes(kind: Kind, new: Object, old: Object) -> Iterator[Cause]:
             yield errors.value_invalid("spec.selector", "v1.LabelSelector", "field is immutable")
     elif kind is registry.POD:
         yield from workload_rules.pod_changes(new["spec"], old["spec"])
-    elif kind is registry.JOB and new["spec"].get("template") != old["spec"].get("template"):
-        yield errors.value_invalid("spec.template", "core.PodTemplateSpec", "field is immutable")

@@ -1,4 +1,4 @@
-"""Answers watches: replays what a version has missed, then tells each change as it comes."""
+"""Handles watches: sends the changes since a version, then each new change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.objects import Object
-from sandbox.kubernetes.reading import candidates, selection, version_of
+from sandbox.kubernetes.reading import candidates, selection, table_of, version_of
 from sandbox.kubernetes.store import Change, Store, watch_line
 
 _BOOKMARK_SECONDS = 60.0
@@ -20,7 +20,7 @@ _MOST_PENDING = 100_000
 
 
 class Watch:
-    """One client's watch: what it selects, and the lines it has not read yet."""
+    """The watch of one client: its selection, and the lines that are not sent yet."""
 
     def __init__(self, store: Store, call: Call) -> None:
         self._store = store
@@ -29,15 +29,14 @@ class Watch:
         self._namespace = call.target.namespace
         self._pending: collections.deque[bytes] = collections.deque()
         self._arrived = asyncio.Event()
-        included = call.query.get("includeObject", "Metadata")
-        self._shape = tables.shape(call.kind, call.accept, included)
+        self._as_table = tables.wants_table(call.accept)
         self._bookmarks = call.query.get("allowWatchBookmarks") in ("1", "true")
         self._version = version_of(store, call)
         usual = round(_SHORTEST_TIMEOUT * random.uniform(1, 2))
         self._timeout = call.number("timeoutSeconds", usual)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield chunks of whole lines until the watch's time is over."""
+        """Yield chunks of whole lines until the timeout of the watch."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._timeout
         bookmark = min(end, loop.time() + _BOOKMARK_SECONDS)
@@ -71,7 +70,7 @@ class Watch:
         return self._store.listen(self._call.kind, self._changed)
 
     def _backlog(self) -> Iterator[bytes]:
-        """Yield what comes before the live changes: all there is, or all since a version."""
+        """Yield the initial lines: all present objects, or all changes since a version."""
         initial = self._call.query.get("sendInitialEvents") == "true"
         if not self._version or initial:
             for obj in candidates(self._store, self._call, self._equal):
@@ -98,26 +97,24 @@ class Watch:
         return self._test is None or self._test(obj)
 
     def _line(self, change: Change) -> bytes | None:
-        """Return the event as this watch sees it: what leaves its selection is deleted to it."""
+        """Return the event for this watch; an object that leaves the selection is DELETED."""
         selects = self._selects(change.object)
-        told: str = change.type
+        event_type: str = change.type
         if change.type == "MODIFIED" and change.previous is not None and self._test is not None:
             selected = self._selects(change.previous)
             if selected and not selects:
                 return self._shown("DELETED", _last_selected(change.previous, change.object))
             if selects and not selected:
-                told = "ADDED"
+                event_type = "ADDED"
         if not selects:
             return None
-        shared = self._shape is None
-        return change.line(told) if shared else self._shown(told, change.object)
+        return self._shown(event_type, change.object) if self._as_table else change.line(event_type)
 
-    def _shown(self, told: str, obj: Object) -> bytes:
-        kind = self._call.kind
-        if self._shape is None:
-            return watch_line(told, kind.typed(obj))
+    def _shown(self, event_type: str, obj: Object) -> bytes:
+        if not self._as_table:
+            return watch_line(event_type, self._call.kind.typed(obj))
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        return watch_line(told, self._shape.one(obj, version))
+        return watch_line(event_type, table_of(self._call, [obj], version))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: Object = {"resourceVersion": str(self._store.revision)}
@@ -128,6 +125,6 @@ class Watch:
 
 
 def _last_selected(before: Object, now: Object) -> Object:
-    """Return an object as it last was in a selection, under the version with which it left."""
+    """Return an object as it last was in a selection, with the version of the change."""
     version = now["metadata"]["resourceVersion"]
     return {**before, "metadata": {**before["metadata"], "resourceVersion": version}}

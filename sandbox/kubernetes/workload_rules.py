@@ -1,6 +1,6 @@
-"""The rules of budgets, workloads and pods that look at several fields, or at what a field means.
+"""The rules of budgets, workloads and pods that concern several fields.
 
-Rules: Kubernetes' validation of the groups core, apps, batch and policy.
+Rules: Kubernetes' validation of the groups core, apps and policy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WHOLE = 100  # percent
 
 
 def budget(spec: Object) -> Iterator[Cause]:
-    """Hold a budget's spec to its rules."""
+    """Validate the spec of a budget."""
     if "minAvailable" in spec and "maxUnavailable" in spec:
         why = "minAvailable and maxUnavailable cannot be both set"
         yield errors.value_invalid("spec", "policy.PodDisruptionBudgetSpec", why)
@@ -34,7 +34,7 @@ def budget(spec: Object) -> Iterator[Cause]:
 
 
 def deployment(spec: Object) -> Iterator[Cause]:
-    """Hold a Deployment's spec to its rules."""
+    """Validate the spec of a Deployment."""
     strategy = spec.get("strategy") or {}
     rolling, field = strategy.get("rollingUpdate"), "spec.strategy.rollingUpdate"
     if rolling is not None and strategy.get("type") == "Recreate":
@@ -50,7 +50,7 @@ def deployment(spec: Object) -> Iterator[Cause]:
 
 
 def daemon_set(spec: Object) -> Iterator[Cause]:
-    """Hold a DaemonSet's spec to its rules."""
+    """Validate the spec of a DaemonSet."""
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("rollingUpdate") is not None:
         yield from _steps(strategy["rollingUpdate"], "spec.updateStrategy.rollingUpdate")
@@ -80,14 +80,14 @@ def _shown(value: int | str) -> str:
 
 
 def restart_policy(spec: Object, supported: tuple[str, ...], field: str) -> Iterator[Cause]:
-    """Hold a template's restart policy to those that its owner takes."""
+    """Validate the restart policy of a template."""
     policy = spec.get("restartPolicy", "Always")
     if policy not in supported:
         yield errors.value_unsupported(f"{field}.restartPolicy", policy, supported)
 
 
 def pod_spec(spec: Object, field: str) -> Iterator[Cause]:
-    """Hold a pod's spec, in a pod or in a template, to its rules."""
+    """Validate the spec of a pod or of a pod template."""
     names: set[str] = set()
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
@@ -125,7 +125,7 @@ def _resources(resources: Object, field: str) -> Iterator[Cause]:
 
 
 def _is_whole(resource: str) -> bool:
-    """Say whether a resource can't be promised twice: huge pages and extended resources."""
+    """Whether a resource cannot be overcommitted: huge pages and extended resources."""
     domain, slash, _ = resource.partition("/")
     return resource.startswith("hugepages-") or bool(slash and not domain.endswith("kubernetes.io"))
 
@@ -168,7 +168,7 @@ _POD_CHANGES = (
 
 
 def pod_changes(new: Object, old: Object) -> Iterator[Cause]:
-    """Hold the change of a pod's spec to what may change once the pod is there."""
+    """Validate a change of a pod's spec."""
     changeable = {"activeDeadlineSeconds", "containers", "initContainers", "tolerations"}
     if old.get("schedulingGates"):
         changeable |= {"nodeSelector", "schedulingGates", "affinity"}

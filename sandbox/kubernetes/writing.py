@@ -1,4 +1,4 @@
-"""Answers create, update, patch and apply: one path from a proposed object to a stored one."""
+"""Handles create, update, patch and apply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME_SUFFIX = 5
 
 @dataclasses.dataclass(slots=True)
 class Written:
-    """The outcome of a write: the object, whether it is new, and warnings to tell."""
+    """The result of a write: the object, whether it is new, and warnings for the client."""
 
     object: Object
     created: bool
@@ -37,7 +37,7 @@ class Written:
 
 
 def create(cluster: Cluster, call: Call) -> Written:
-    """Create the object in the body."""
+    """Create the object of the body."""
     kind, body = call.kind, call.object()
     _check_type(call, body)
     metadata = body.setdefault("metadata", {})
@@ -94,7 +94,7 @@ def patched(content_type: str, current: Object, change: object) -> Object:
 
 
 def suffix(cluster: Cluster) -> str:
-    """Return the five characters that make a generated name unique."""
+    """Return the five random characters of a generated name."""
     return "".join(cluster.random.choices(_NAME_ALPHABET, k=_NAME_SUFFIX))
 
 
@@ -110,8 +110,8 @@ def _apply(cluster: Cluster, call: Call, applied: Object) -> Written:
     unknown = schema.prune(kind, applied)
     if unknown:
         described = f"{where}; {kind.api_version}, Kind={kind.kind}"
-        told = ", ".join(f".{path}: field not declared in schema" for path in unknown)
-        message = f"failed to create typed patch object ({described}): {told}"
+        text = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+        message = f"failed to create typed patch object ({described}): {text}"
         raise errors.ApiError(500, None, message)
     metadata = applied.setdefault("metadata", {})
     metadata.setdefault("name", target.name)
@@ -163,17 +163,17 @@ def _strip_type(obj: Object) -> None:
 
 
 def _prune(call: Call, obj: Object) -> list[str]:
-    """Drop unknown fields; refuse them under Strict, else return what to warn of."""
+    """Drop unknown fields and return warnings; refuse them with fieldValidation=Strict."""
     unknown = schema.prune(call.kind, obj)
     _strip_type(obj)
     mode = call.query.get("fieldValidation", "Warn")
-    told = [f'unknown field "{path}"' for path in unknown]
-    if not told or mode == "Ignore":
+    text = [f'unknown field "{path}"' for path in unknown]
+    if not text or mode == "Ignore":
         return []
     if mode == "Warn":
-        return told
+        return text
     kind = call.kind
-    message = f"strict decoding error: {', '.join(told)}"
+    message = f"strict decoding error: {', '.join(text)}"
     if call.verb == "patch":
         cause = errors.value_invalid("patch", "{}", message)
         raise errors.invalid(kind, call.target.name, [cause])
@@ -200,7 +200,7 @@ def _store_new(cluster: Cluster, call: Call, body: Object, operation: str) -> Ob
 
 
 def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Object) -> Object:
-    """Store an update: keep what only the server may change, then hold it to the rules."""
+    """Store an update: keep the fields of the server, then validate it."""
     metadata = proposed["metadata"]
     if metadata.get("uid", uid_of(current)) != uid_of(current):
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, "
@@ -223,14 +223,14 @@ def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Obje
 
 
 def _check_version(call: Call, metadata: Object, current: Object) -> None:
-    """Take a version in what is written as a lock; 409 where the object has another by now."""
+    """Check the version of a write, if it has one; 409 if the object has another one."""
     version = metadata.get("resourceVersion")
     if version and version != current["metadata"]["resourceVersion"]:
         raise errors.conflict(call.kind, call.target.name)
 
 
 def _sections(call: Call, proposed: Object, current: Object) -> Object:
-    """Return what a write to the object may change, or to its status alone."""
+    """Return the object with the sections that this write can change."""
     if call.target.subresource == "status":
         return {**current, "metadata": proposed["metadata"], "status": proposed.get("status", {})}
     if call.kind.subresources.get("status") and "status" in current:
@@ -254,7 +254,7 @@ def _finish(cluster: Cluster, call: Call, written: Object, current: Object) -> O
 
 
 def admit_namespace(cluster: Cluster, call: Call) -> None:
-    """Refuse what would be created in a namespace that is missing (404) or leaving (403)."""
+    """Refuse a creation in a namespace that is missing (404) or terminating (403)."""
     namespace = call.target.namespace
     if not namespace:
         return

@@ -1,1 +1,1 @@
-"""Lambda for the sandbox: functions run as real processes, durable executions included."""
+"""Lambda for the sandbox: functions run as processes; durable executions are supported."""

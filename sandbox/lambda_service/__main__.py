@@ -1,4 +1,4 @@
-"""``python -m sandbox.lambda_service``: runs the Lambda service until told to stop."""
+"""Runs the Lambda service until it is stopped: ``python -m sandbox.lambda_service``."""
 
 import argparse
 import asyncio
@@ -24,10 +24,11 @@ from sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
 from sandbox.lambda_service.server import Handler, LambdaApi, answer_errors
 from sandbox.lambda_service.service import Service
 from sandbox.listening import listen, port_of, refused
-from sandbox.process import say_ready, until_told_to_stop
+from sandbox.process import exit_on_errors, report_ready, wait_for_stop
+from sandbox.reasons import CALLER_NOT_LOCAL, ReasonError
 
 _MAX_BODY_BYTES = 8 * 2**20
-# The runtime client reports an error's stack trace in a header, up to 1 MiB of it.
+# The runtime client sends the stack trace of an error in a header of up to 1 MiB.
 _MAX_HEADER_BYTES = 2 * 2**20
 _BLOCKING_CALLS = 32
 
@@ -35,7 +36,7 @@ _BLOCKING_CALLS = 32
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandbox.lambda_service", description=__doc__)
     access.arguments(parser)
-    parser.add_argument("--port", type=int, default=0, help="0: any free one")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--aws", help="URL of the sandbox's AWS, for functions and dead letters")
     parser.add_argument("--concurrency", type=int, default=200, help="invocations per function")
@@ -43,14 +44,12 @@ def _arguments() -> argparse.Namespace:
         "--starts",
         type=int,
         default=STARTS_A_SECOND,
-        help="durable executions that may be started in a second; 0: any number",
+        help="durable executions that may start in a second; 0: no limit",
     )
     parser.add_argument(
         "--retry-delay", type=float, default=1.0, help="seconds before the first retry"
     )
-    parser.add_argument(
-        "--keep", type=int, default=2000, help="executions that are remembered once they have ended"
-    )
+    parser.add_argument("--keep", type=int, default=2000, help="number of ended executions to keep")
     return parser.parse_args()
 
 
@@ -62,7 +61,7 @@ def _check_caller(gate: access.Gate) -> Middleware:
             return refused(*refusal)
         # Workers run on this machine.
         if request.path.startswith(RUNTIME_PREFIX) and request.remote != access.LOOPBACK:
-            return refused(HTTPStatus.FORBIDDEN, "only this machine's workers call this")
+            return refused(HTTPStatus.FORBIDDEN, ReasonError(CALLER_NOT_LOCAL))
         return await handler(request)
 
     return check
@@ -105,8 +104,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     port = port_of(runner)
     pools.serve_at(port)
     url = f"http://127.0.0.1:{port}"
-    say_ready(port=port, url=url)
-    await until_told_to_stop()
+    report_ready(port=port, url=url)
+    await wait_for_stop()
     executions.close()
     await events.close()
     pools.close()
@@ -120,10 +119,11 @@ def main() -> None:
         stream=sys.stderr,
         format="%(asctime)s lambda %(levelname)s %(name)s: %(message)s",
     )
-    # Each worker takes two descriptors: a pipe and a connection.
+    # Each worker needs two descriptors: a pipe and a connection.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    asyncio.run(_serve(_arguments()))
+    with exit_on_errors():
+        asyncio.run(_serve(_arguments()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The sandbox's own API: which functions there are, faults, the journal, the status."""
+"""The control API of the Lambda service: functions, faults, journal, status."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class _FaultsBody(BaseModel):
 
 
 class Control(ControlApi):
-    """Lets an outside hand say what there is, and see what happened."""
+    """Lets the command line and tests control the Lambda service and read its state."""
 
     def __init__(self, service: Service) -> None:
         super().__init__(
@@ -42,8 +42,8 @@ class Control(ControlApi):
 
     async def _handle(self, request: web.Request) -> web.Response:
         body = await request.read()
-        status, said = await self.answer(request.method, request.path, request.query_string, body)
-        return web.Response(status=status, body=said, content_type=JSON)
+        status, result = await self.answer(request.method, request.path, request.query_string, body)
+        return web.Response(status=status, body=result, content_type=JSON)
 
     async def _put_functions(self, body: Any, _query: Query) -> Any:
         functions = _FunctionsBody.model_validate(body).functions

@@ -1,4 +1,4 @@
-"""Functions as they are registered, and how a caller's name for one is resolved."""
+"""Registered functions, and the resolution of function names and ARNs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sandbox.access_entries import access_key
 from sandbox.lambda_service.errors import ServiceError
 
 LATEST = "$LATEST"
-# Code is registered once and not versioned: every alias points at this version.
+# There is one version of the code; every alias points to it.
 PUBLISHED = "1"
 
 
@@ -36,14 +36,13 @@ class FunctionDefinition(BaseModel):
     on_failure: str | None = None
     dead_letter: str | None = None
     aliases: tuple[str, ...] = ()
-    preload: bool = True
     clients: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _durable_functions_have_no_destinations(self) -> Self:
         # "Invoking durable Lambda functions" in Lambda's guide: dead-letter queues only.
         if self.durable and self.on_failure:
-            message = f"{self.name}: a durable function has a dead-letter queue, no destinations"
+            message = f"{self.name}: a durable function supports no destinations"
             raise ValueError(message)
         return self
 
@@ -57,13 +56,13 @@ class FunctionDefinition(BaseModel):
 
     @property
     def access_key(self) -> str:
-        """The access key id of the function's role."""
+        """The access key id of the role of the function."""
         return self.environment.get("AWS_ACCESS_KEY_ID") or access_key(self.name)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A function as a caller named it: ``version`` is what the qualifier resolves to."""
+    """A function with the qualifier of the caller."""
 
     function: FunctionDefinition
     qualifier: str | None
@@ -78,7 +77,7 @@ class Target:
 
 
 class Functions:
-    """The functions there are."""
+    """The registered functions."""
 
     def __init__(self) -> None:
         self._functions: dict[str, FunctionDefinition] = {}
@@ -87,14 +86,14 @@ class Functions:
         return iter(self._functions.values())
 
     def replace(self, functions: Iterable[FunctionDefinition]) -> None:
-        """Make these the functions there are."""
+        """Replace all functions."""
         self._functions = {function.name: function for function in functions}
 
     def resolve(self, identifier: str, qualifier: str | None = None) -> Target:
-        """Find the function of a name, a partial or a full ARN, with or without a qualifier.
+        """Resolve a name, a partial ARN or a full ARN, with or without a qualifier.
 
         Raises:
-            ServiceError: The identifier is malformed, or function or qualifier do not exist.
+            ServiceError: the identifier is malformed, or function or qualifier do not exist.
         """
         try:
             named = parse_function_target(identifier)

@@ -1,4 +1,4 @@
-"""Errors as the Lambda API answers them."""
+"""The errors of the Lambda API."""
 
 import json
 from typing import Self
@@ -16,18 +16,18 @@ class ServiceError(Exception):
 
     @classmethod
     def invalid(cls, message: str) -> Self:
-        """A parameter that Lambda refuses."""
+        """Return the error of an invalid parameter."""
         return cls(400, "InvalidParameterValueException", message)
 
     @classmethod
     def missing(cls, message: str) -> Self:
-        """A resource that does not exist."""
+        """Return the error of a missing resource."""
         return cls(404, "ResourceNotFoundException", message)
 
     def response(self) -> web.Response:
-        """The answer in the shape of the rest-json protocol.
+        """Return the answer in the rest-json protocol.
 
-        Both spellings of the message are sent, since Lambda's errors are not of one mind.
+        It has the message with both spellings, because the errors of Lambda use both.
         """
         message = str(self)
         body = {"Type": "User", "Message": message, "message": message}

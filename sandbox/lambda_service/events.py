@@ -1,4 +1,4 @@
-"""Asynchronous invocations: retried, then handed to a dead-letter queue or a destination."""
+"""Asynchronous invocations, with retries, dead-letter queues and destinations."""
 
 import asyncio
 import datetime
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Events:
-    """The events that were accepted and not yet handled."""
+    """The accepted events that are not handled yet."""
 
     def __init__(
         self, pools: Pools, journal: Journal, *, aws_endpoint: str | None, retry_delay: float
@@ -33,18 +33,18 @@ class Events:
         return len(self._tasks)
 
     def accept(self, invocation: Invocation) -> None:
-        """Take an event of a plain function: it is run until it succeeds or retries run out."""
+        """Accept an event of a plain function: run it until it succeeds or has no retries left."""
         self._spawn(self._handle(invocation))
 
     def execution_failed(self, function: FunctionDefinition, payload: bytes) -> None:
-        """Hand on the event whose durable execution failed, was stopped or timed out."""
+        """Send the event of a failed, stopped or timed-out execution to the dead-letter queue."""
         if function.dead_letter:
             self._spawn(
                 self._send(function, function.dead_letter, payload.decode(), payload.decode(), {})
             )
 
     async def close(self) -> None:
-        """Drop what is not handled."""
+        """Cancel all pending events."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -100,8 +100,8 @@ class Events:
         try:
             await asyncio.to_thread(self._send_message, function, queue, body, attributes)
         except (BotoCoreError, ClientError):
-            # The journal says it: an event must not vanish with the queue it was meant for.
-            _log.exception("cannot send to %s", queue)
+            # The journal records it, so that the loss of an event is visible.
+            _log.exception("Cannot send to %s", queue)
             delivered = False
         self._journal.add(
             "dead-letter",
@@ -133,7 +133,7 @@ class Events:
 
 
 def _record(invocation: Invocation, outcome: Outcome, attempts: int) -> dict[str, Any]:
-    """The invocation record: "Capturing records of Lambda asynchronous invocations"."""
+    """Return an invocation record: "Capturing records of Lambda asynchronous invocations"."""
     return {
         "version": "1.0",
         "timestamp": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),

@@ -1,4 +1,4 @@
-"""Durable executions: the testing library's state machine, with names, on our workers."""
+"""Durable executions: the state machine of AWS's testing library, on the sandbox's workers."""
 
 import asyncio
 import hashlib
@@ -31,25 +31,25 @@ from sandbox.lambda_service.pools import Pools
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-# A worker's own timeout ends an invocation: the library's must never come first.
+# The timeout of a worker ends an invocation, so the timeout of the library must be longer.
 _NEVER_SECONDS = 10**6
 
 
 class Store(InMemoryExecutionStore):
-    """The library's store, which can also forget."""
+    """The store of the library, which can also delete executions."""
 
     def forget(self, arn: str) -> None:
-        """Drop an execution."""
+        """Delete an execution."""
         with self._lock:
             self._store.pop(arn, None)
 
 
 class InvocationFailedError(Exception):
-    """An invocation that ended without an answer; the execution is invoked again."""
+    """An invocation ended without an answer; the execution is invoked again."""
 
 
 class WorkerInvoker(LambdaInvoker):
-    """Runs an execution's handler on a worker of its function."""
+    """Runs the handler of an execution on a worker of its function."""
 
     def __init__(self, pools: Pools, functions: Functions, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(lambda_client=None)
@@ -65,7 +65,7 @@ class WorkerInvoker(LambdaInvoker):
         *_: Any,
         **__: Any,
     ) -> InvokeResponse:
-        """Run the handler once and wait for its answer. Called on a thread of the executor."""
+        """Run the handler once and wait for its answer. A thread of the executor calls this."""
         running = asyncio.run_coroutine_threadsafe(self._run(function_name, input), self._loop)
         return running.result()
 
@@ -75,7 +75,7 @@ class WorkerInvoker(LambdaInvoker):
         target = self._functions.resolve(name)
         pool = self._pools.find(target.function.name)
         if pool is None:
-            raise InvocationFailedError(f"{name} is gone")
+            raise InvocationFailedError(f"The function {name} does not exist any more")
         arn = invocation_input.durable_execution_arn
         invocation = Invocation(
             target,
@@ -91,7 +91,7 @@ class WorkerInvoker(LambdaInvoker):
 
 @dataclass(frozen=True)
 class Started:
-    """An execution that was asked for; ``ended`` is settled with how it ended."""
+    """A started execution; ``ended`` gets its final status."""
 
     arn: str
     payload: str
@@ -100,7 +100,7 @@ class Started:
 
 
 class Executions(Executor):
-    """All durable executions. Starts, checkpoints and reads block: call them on a thread."""
+    """All durable executions. Starts, checkpoints and reads block: call them in a thread."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Executions(Executor):
             region=region,
         )
         self.RETRY_BACKOFF_SECONDS = retry_delay  # type: ignore[assignment]
-        # Every running invocation holds a thread here, and the library's own cap is 32.
+        # Every running invocation needs a thread, and the library allows only 32.
         self._invocation_pool = DaemonThreadPool(concurrency, "durable-invocation")
         self._names = invoker.names
         self._journal = journal
@@ -144,12 +144,12 @@ class Executions(Executor):
         payload: str,
         when_ended: Callable[[ExecutionStatus], None] | None = None,
     ) -> Started:
-        """Start an execution, or find the one of that name.
+        """Start an execution, or return the existing one of this name.
 
-        ``when_ended`` is called, on some thread, at the end of an execution started here.
+        A thread calls ``when_ended`` at the end of a new execution.
 
         Raises:
-            ServiceError: The name is malformed, or was used with another payload or version.
+            ServiceError: the name is malformed, or was used with another payload or version.
         """
         if name is not None and not _NAME.fullmatch(name):
             raise ServiceError.invalid(
@@ -167,24 +167,24 @@ class Executions(Executor):
         return known
 
     def name_of(self, arn: str) -> str | None:
-        """The name of the execution with this ARN."""
+        """Return the name of the execution with this ARN."""
         return self._names.get(arn)
 
     def number_checkpoint(self, arn: str, size: int) -> int:
-        """Number a checkpoint request of so many bytes within its execution, from 1 on."""
+        """Return the number of a checkpoint request in its execution, from 1; count its bytes."""
         self._checkpoints[arn] += 1
         self._written[arn] += size
         return self._checkpoints[arn]
 
     def counts(self) -> dict[str, int]:
-        """How many executions there are of each status."""
+        """Return the number of executions of each status."""
         counts = dict.fromkeys((status.value for status in ExecutionStatus), 0)
         for execution in self._store.list_all():
             counts[execution.current_status().value] += 1
         return counts
 
     def close(self) -> None:
-        """Stop starting invocations."""
+        """Start no more invocations."""
         self.shutdown()
         self._scheduler.stop()  # type: ignore[no-untyped-call]
 
@@ -227,9 +227,9 @@ class Executions(Executor):
         input: StartDurableExecutionInput,  # noqa: A002 - the library's own name
         parent_execution_arn: str | None = None,
     ) -> Execution:
-        """Create an execution whose ARN has the shape that Lambda gives it.
+        """Create an execution with an ARN in the format of Lambda.
 
-        The SDK finds an execution's input at the operation that the ARN's last part names.
+        The SDK reads the input of an execution from the operation of the ARN's last part.
         """
         prefix = f"arn:aws:lambda:{self._region}:{input.account_id}:function:{input.function_name}"
         execution = Execution(
@@ -247,15 +247,15 @@ class Executions(Executor):
     def _fire_due_operations(self, execution_arn: str) -> bool:
         """Complete waits and retries that are due, and invoke the execution.
 
-        The library invokes it later, from a coroutine that is cancelled when an invocation that
-        ends at this moment sets the timer again: then nothing would ever wake the execution.
+        The library invokes it later from a coroutine. An invocation that ends at this moment sets
+        the timer again and cancels that coroutine, and then the execution would never continue.
         """
         if super()._fire_due_operations(execution_arn):
             self._invoke_execution(execution_arn)
         return False
 
     def _complete_events(self, execution_arn: str) -> None:
-        """Every way an execution ends leads here."""
+        """Handle the end of an execution; the library calls this for every outcome."""
         super()._complete_events(execution_arn)
         ended = self._ended.get(execution_arn)
         if ended is None or ended.done():
@@ -275,7 +275,7 @@ class Executions(Executor):
         self._retire(execution_arn)
 
     def _retire(self, arn: str) -> None:
-        """Of the executions that have ended only so many are remembered."""
+        """Keep only the newest ended executions."""
         with self._starting:
             self._past.append(arn)
             while len(self._past) > self._kept:

@@ -1,4 +1,4 @@
-"""Faults on command: a worker is killed at a chosen point of its work, or its clock is wrong."""
+"""Injected faults: a worker is killed at a chosen point, or its clock is wrong."""
 
 from fnmatch import fnmatchcase
 from typing import Literal, Self
@@ -9,13 +9,13 @@ When = Literal["before", "after"]
 
 
 class Fault(BaseModel):
-    """Kill the worker once, at the ``step``-th checkpoint request of a matching execution; or
-    let the clocks of a function's workers be ``clock`` seconds ahead (behind where negative).
+    """One fault: ``kill`` kills a worker once, ``clock`` moves the clocks of a function's workers.
 
-    ``before``: the checkpoint is not recorded. ``after``: it is, and its answer is never sent.
-    Checkpoint requests are counted from the execution's start, over all its invocations.
-    Without a ``step`` it is the invocation itself: killed when the worker gets the event, or
-    when its answer arrives, before that answer counts.
+    The worker is killed at the ``step``-th checkpoint request of a matching execution, counted over
+    all its invocations. ``before``: the checkpoint is not recorded. ``after``: it is recorded, and
+    its answer is not sent. Without a ``step`` the worker is killed when it gets the event
+    (``before``), or when its answer arrives, which then does not count (``after``). ``clock`` is in
+    seconds, and negative for a clock that is behind.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -29,30 +29,30 @@ class Fault(BaseModel):
     @model_validator(mode="after")
     def _is_one_of_them(self) -> Self:
         if (self.kill is None) == (self.clock is None):
-            raise ValueError("expected either kill or clock")
+            raise ValueError("Expected either kill or clock.")
         return self
 
 
 class Faults:
-    """The faults still to come, and the clocks that are wrong."""
+    """The pending faults, and the wrong clocks."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
     def replace(self, faults: list[Fault]) -> None:
-        """Make these the faults to come."""
+        """Replace all faults."""
         self._faults = list(faults)
 
     def pending(self) -> list[Fault]:
-        """The faults that have not fired."""
+        """Return the pending faults."""
         return list(self._faults)
 
     def clock_of(self, function: str) -> float:
-        """How many seconds a function's clock is ahead."""
+        """Return how many seconds the clock of a function is ahead."""
         return sum(f.clock or 0.0 for f in self._faults if fnmatchcase(function, f.function))
 
     def take(self, when: When, function: str, execution: str | None, step: int | None) -> bool:
-        """Whether a fault fires here. One that does is used up."""
+        """Whether a fault applies here; it is then removed."""
         for fault in self._faults:
             if (
                 fault.kill == when

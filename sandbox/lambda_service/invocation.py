@@ -1,4 +1,4 @@
-"""One invocation of a function: what is asked for, and how it ended."""
+"""One invocation of a function, and its outcome."""
 
 import asyncio
 import json
@@ -14,49 +14,47 @@ Ending = Literal["ok", "error", "killed", "timeout"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an invocation ended; ``payload`` is the function's answer, or Lambda's error document."""
+    """The outcome of an invocation; ``payload`` is the answer or an error document."""
 
     ending: Ending
     payload: bytes
 
     @classmethod
     def failed(cls, ending: Ending, kind: str, message: str) -> "Outcome":
-        """An ending that the function did not report itself."""
+        """Return an outcome that the function did not report itself."""
         return cls(ending, json.dumps({"errorType": kind, "errorMessage": message}).encode())
 
     @property
     def error(self) -> str:
-        """Type and message of the error, for people."""
+        """Type and message of the error."""
         document = json.loads(self.payload)
         return f"{document.get('errorType')}: {document.get('errorMessage')}"
 
 
 @dataclass(eq=False)
 class Invocation:
-    """One run of a handler. ``execution`` is the name of the durable execution it belongs to."""
+    """One run of a handler; ``execution`` is the name of its durable execution."""
 
     target: Target
     payload: bytes
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     execution: str | None = None
     execution_arn: str | None = None
-    client_context: str | None = None
     outcome: asyncio.Future[Outcome] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     started: float = 0.0
-    lines: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Note that a worker has it now."""
+        """Set the start time: a worker has the invocation."""
         self.started = time.time()
 
     @property
     def deadline(self) -> float:
-        """When the function's timeout ends it, in epoch seconds."""
+        """The end of the function's timeout, in epoch seconds."""
         return self.started + self.target.function.timeout
 
     def end(self, outcome: Outcome) -> None:
-        """Settle the outcome, unless it is settled."""
+        """Set the outcome, unless it is set."""
         if not self.outcome.done():
             self.outcome.set_result(outcome)

@@ -1,4 +1,4 @@
-"""The worker pools of all functions, and what every worker finds in its environment."""
+"""The worker pools of all functions, and the environment of the workers."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from sandbox.lambda_service.workers import Worker, WorkerPool
 
 
 class Pools:
-    """One pool for each function. All methods run on the event loop's thread."""
+    """One pool for each function. All methods run in the thread of the event loop."""
 
     def __init__(
         self, *, concurrency: int, aws_endpoint: str | None, journal: Journal, faults: Faults
@@ -24,26 +24,26 @@ class Pools:
         self._host = ""
 
     def serve_at(self, port: int) -> None:
-        """Say where this service listens, which workers are told."""
+        """Set the port of this service, for the environment of the workers."""
         self._host = f"127.0.0.1:{port}"
 
     def find(self, function: str) -> WorkerPool | None:
-        """The pool of this function."""
+        """Return the pool of a function, or None."""
         return self._pools.get(function)
 
     def find_execution(self, execution_arn: str) -> Worker | None:
-        """The worker that runs this durable execution now."""
+        """Return the worker that runs a durable execution, or None."""
         for pool in self._pools.values():
             if worker := pool.find_execution(execution_arn):
                 return worker
         return None
 
     def status(self) -> dict[str, dict[str, object]]:
-        """Numbers of each pool."""
+        """Return the status of each pool."""
         return {name: pool.status() for name, pool in self._pools.items()}
 
     async def replace(self, functions: list[FunctionDefinition]) -> None:
-        """Make these the functions; one whose definition is unchanged keeps its warm workers."""
+        """Replace all functions; an unchanged function keeps its warm workers."""
         kept = {
             function.name: pool
             for function in functions
@@ -61,12 +61,12 @@ class Pools:
         await asyncio.gather(*(pool.ready for pool in self._pools.values()))
 
     def set_clocks(self) -> None:
-        """Let all workers' clocks be as wrong as the faults say."""
+        """Set the clocks of all workers by the faults."""
         for pool in self._pools.values():
             pool.set_clock()
 
     def close(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         for pool in self._pools.values():
             pool.close()
 
@@ -81,7 +81,7 @@ class Pools:
         )
 
     def _environment(self, function: FunctionDefinition) -> dict[str, str]:
-        """What Lambda sets ("Using Lambda environment variables"), and where this sandbox is."""
+        """Return Lambda's variables ("Using Lambda environment variables") and the endpoints."""
         environment = {
             "AWS_EXECUTION_ENV": f"AWS_Lambda_python3.{sys.version_info.minor}",
             "AWS_LAMBDA_FUNCTION_NAME": function.name,

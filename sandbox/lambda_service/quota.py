@@ -1,4 +1,4 @@
-"""Limits how many durable executions are started in a second, as Lambda does for a region.
+"""Limits the starts of durable executions in a second, as Lambda does for a region.
 
 Source: Lambda developer guide, "Lambda quotas".
 """
@@ -10,7 +10,7 @@ STARTS_A_SECOND = 300
 
 
 class StartQuota:
-    """A bucket of starts that refills at its rate; a rate of 0 has no limit."""
+    """A token bucket of starts; a rate of 0 means no limit."""
 
     def __init__(
         self, per_second: int = STARTS_A_SECOND, clock: Callable[[], float] = time.monotonic
@@ -21,7 +21,7 @@ class StartQuota:
         self._filled_at = clock()
 
     def take(self) -> bool:
-        """Whether one more may be started now."""
+        """Take a token; return whether there was one."""
         if not self._per_second:
             return True
         now = self._clock()

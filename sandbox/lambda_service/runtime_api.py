@@ -1,7 +1,7 @@
-"""The Lambda Runtime API, as the runtime client in each worker speaks it.
+"""The Lambda Runtime API for the runtime client in each worker.
 
-Every worker has a path prefix of its own, so that a request tells who asks.
-Shapes: "Using the Lambda runtime API for custom runtimes" in Lambda's guide.
+Every worker has its own path prefix, which identifies it. Shapes: "Using the Lambda runtime API for
+custom runtimes" in Lambda's guide.
 """
 
 import uuid
@@ -17,13 +17,13 @@ _VERSION = RUNTIME_PREFIX + "{worker}/2018-06-01/runtime"
 
 
 class RuntimeApi:
-    """Hands invocations to workers and takes their answers."""
+    """Gives invocations to workers and receives their answers."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
 
     def routes(self) -> list[web.RouteDef]:
-        """The API's routes."""
+        """Return the routes of the API."""
         return [
             web.get(f"{_VERSION}/invocation/next", self._next),
             web.post(f"{_VERSION}/invocation/{{request}}/response", self._response),
@@ -36,7 +36,7 @@ class RuntimeApi:
         pool = self._pools.find(identity.rpartition("-")[0])
         worker = pool.find(identity) if pool else None
         if pool is None or worker is None:
-            raise web.HTTPForbidden(text=f"no such worker: {identity}")
+            raise web.HTTPForbidden(text=f"There is no worker {identity}")
         return pool, worker
 
     async def _next(self, request: web.Request) -> web.Response:
@@ -54,7 +54,7 @@ class RuntimeApi:
         pool, worker = self._who(request)
         outcome = Outcome("ok" if succeeded else "error", await request.read())
         if not pool.finish(worker, request.match_info["request"], outcome):
-            raise web.HTTPForbidden(text="not the invocation this worker is working on")
+            raise web.HTTPForbidden(text="This worker does not run this invocation")
         return web.json_response({"status": "OK"}, status=202)
 
     async def _init_error(self, request: web.Request) -> web.Response:
@@ -64,7 +64,7 @@ class RuntimeApi:
 
 
 def _headers(invocation: Invocation) -> dict[str, str]:
-    headers = {
+    return {
         # The native client crashes without a content type.
         "Content-Type": "application/json",
         "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
@@ -72,6 +72,3 @@ def _headers(invocation: Invocation) -> dict[str, str]:
         "Lambda-Runtime-Invoked-Function-Arn": invocation.target.arn,
         "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{uuid.uuid4().hex[:24]};Sampled=0",
     }
-    if invocation.client_context:
-        headers["Lambda-Runtime-Client-Context"] = invocation.client_context
-    return headers

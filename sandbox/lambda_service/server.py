@@ -1,7 +1,6 @@
-"""The Lambda API over HTTP: invocations, durable executions, callbacks."""
+"""The Lambda API over HTTP: invocations and durable executions."""
 
 import asyncio
-import base64
 import datetime
 import json
 import logging
@@ -25,7 +24,6 @@ _log = logging.getLogger(__name__)
 _SYNCHRONOUS_SECONDS = 900
 _SYNCHRONOUS_BYTES = 6 * 2**20
 _EVENT_BYTES = 2**20
-_LOG_TAIL_BYTES = 4096
 
 _DURABLE_HANDLERS: dict[type[routes.Route], type[handlers.EndpointHandler]] = {
     routes.GetDurableExecutionRoute: handlers.GetDurableExecutionHandler,
@@ -33,9 +31,6 @@ _DURABLE_HANDLERS: dict[type[routes.Route], type[handlers.EndpointHandler]] = {
     routes.StopDurableExecutionRoute: handlers.StopDurableExecutionHandler,
     routes.GetDurableExecutionStateRoute: handlers.GetDurableExecutionStateHandler,
     routes.GetDurableExecutionHistoryRoute: handlers.GetDurableExecutionHistoryHandler,
-    routes.CallbackSuccessRoute: handlers.SendDurableExecutionCallbackSuccessHandler,
-    routes.CallbackFailureRoute: handlers.SendDurableExecutionCallbackFailureHandler,
-    routes.CallbackHeartbeatRoute: handlers.SendDurableExecutionCallbackHeartbeatHandler,
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -43,7 +38,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what Lambda refuses in the shape that its clients read."""
+    """Answer a ServiceError in the format of Lambda's clients."""
     try:
         return await handler(request)
     except ServiceError as error:
@@ -51,7 +46,7 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 class LambdaApi:
-    """The operations of Lambda that the sandbox knows."""
+    """The operations of Lambda that the sandbox supports."""
 
     def __init__(self, service: Service, starts: StartQuota) -> None:
         self._starts = starts
@@ -64,7 +59,7 @@ class LambdaApi:
         }
 
     def routes(self) -> list[web.RouteDef]:
-        """The API's routes."""
+        """Return the routes of the API."""
         functions = "/functions/{function}"
         return [
             web.post(f"/2015-03-31{functions}/invocations", self._invoke),
@@ -83,28 +78,22 @@ class LambdaApi:
         kind = request.headers.get("X-Amz-Invocation-Type", "RequestResponse")
         payload = await request.read() or b"{}"
         _check_payload(payload, _EVENT_BYTES if kind == "Event" else _SYNCHRONOUS_BYTES)
-        if kind == "DryRun":
-            return web.Response(status=204)
         if target.function.durable:
             return await self._invoke_durable(request, target, payload, kind)
         if "X-Amz-Durable-Execution-Name" in request.headers:
             raise ServiceError.invalid("Only a durable function takes a durable execution name.")
-        context = request.headers.get("X-Amz-Client-Context")
-        invocation = Invocation(target, payload, client_context=context)
+        invocation = Invocation(target, payload)
         if kind == "Event":
             self._events.accept(invocation)
             return web.Response(status=202, headers={"x-amzn-RequestId": invocation.request_id})
-        return await self._invoke_plain(invocation, request.headers.get("X-Amz-Log-Type"))
+        return await self._invoke_plain(invocation)
 
-    async def _invoke_plain(self, invocation: Invocation, log_type: str | None) -> web.Response:
+    async def _invoke_plain(self, invocation: Invocation) -> web.Response:
         pool = self._pools.find(invocation.target.function.name)
         if pool is None or pool.saturated:
             raise ServiceError(429, "TooManyRequestsException", "Rate Exceeded.")
         outcome = await pool.run(invocation)
         headers = {"x-amzn-RequestId": invocation.request_id}
-        if log_type == "Tail":
-            tail = "\n".join(invocation.lines).encode()[-_LOG_TAIL_BYTES:]
-            headers["X-Amz-Log-Result"] = base64.b64encode(tail).decode()
         return _answer(outcome, invocation.target.version, headers)
 
     async def _invoke_durable(
@@ -233,7 +222,7 @@ def _answer(outcome: Outcome, version: str, headers: dict[str, str]) -> web.Resp
 
 
 def _converted(response: HTTPResponse) -> web.Response:
-    """The library's answer, with the header that botocore reads an error's code from."""
+    """Return the answer of the library, with the error code in the header for botocore."""
     headers = dict(response.headers)
     if response.status_code >= 400 and isinstance(response.body, dict):
         headers["x-amzn-ErrorType"] = str(response.body.get("Type", "ServiceException"))
@@ -241,7 +230,7 @@ def _converted(response: HTTPResponse) -> web.Response:
 
 
 def _epoch(timestamp: str | None) -> str | None:
-    """A timestamp of a query string, as epoch seconds."""
+    """Return a timestamp of a query string in epoch seconds."""
     if timestamp is None:
         return None
     return str(datetime.datetime.fromisoformat(timestamp).timestamp())

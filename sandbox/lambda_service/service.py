@@ -1,4 +1,4 @@
-"""The parts of the Lambda service, as those see them that speak for it over HTTP."""
+"""The parts of the Lambda service, for its HTTP APIs."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from sandbox.lambda_service.pools import Pools
 
 @dataclass(frozen=True)
 class Service:
-    """What there is, what runs, and what was seen of it."""
+    """Functions, workers, executions, events, faults and journal."""
 
     functions: Functions
     pools: Pools

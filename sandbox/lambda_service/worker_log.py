@@ -1,4 +1,4 @@
-"""What a worker writes to its standard output and error, line by line."""
+"""The log of a worker: its standard output and error, line by line."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ _CHUNK = 65536
 
 
 class WorkerLog:
-    """Reads one worker's pipe into the journal and into the log of its invocation."""
+    """Reads the pipe of one worker into the journal."""
 
     def __init__(self, descriptor: int, function: str, journal: Journal) -> None:
         self.invocation: Invocation | None = None
@@ -24,7 +24,7 @@ class WorkerLog:
         asyncio.get_running_loop().add_reader(descriptor, self.drain)
 
     def drain(self) -> None:
-        """Read what is there, so that lines count towards the invocation that wrote them."""
+        """Read all available lines, so that the journal has them with the present invocation."""
         while self._descriptor is not None:
             try:
                 data = os.read(self._descriptor, _CHUNK)
@@ -38,7 +38,7 @@ class WorkerLog:
                 self._record(line)
 
     def close(self) -> None:
-        """Record an unfinished last line and let go of the pipe."""
+        """Record an unfinished last line and close the pipe."""
         if self._descriptor is not None:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -46,12 +46,10 @@ class WorkerLog:
             self._record(self._rest)
 
     def _record(self, line: bytes) -> None:
-        # The runtime client separates the lines of a traceback by a carriage return.
+        # The runtime client separates the lines of a traceback with carriage returns.
         text = line.decode(errors="replace").replace("\r", "\n")
         if not text.strip():
             return
-        if self.invocation is not None:
-            self.invocation.lines.append(text)
         self._journal.add(
             "logs",
             function=self._function,

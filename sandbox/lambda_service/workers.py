@@ -1,4 +1,4 @@
-"""Worker processes of one function: started on demand, kept warm, watched, ended."""
+"""The worker processes of one function: started on demand, kept warm, monitored, stopped."""
 
 import asyncio
 import contextlib
@@ -22,15 +22,15 @@ from sandbox.lambda_service.worker_log import WorkerLog
 _log = logging.getLogger(__name__)
 _ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 65536
-# Lambda's own limit; what takes longer to initialise goes on within the function's timeout.
+# Lambda's limit; a longer initialization continues within the timeout of the function.
 _INIT_SECONDS = 10
-# Workers of a function that start at the same time. More would only share the processors, and what
-# waits is often done by those that run before the others have started.
+# Workers of a function that start at the same time. More would only share the processors, and
+# running workers often handle the pending invocations before new ones have started.
 _STARTING = os.cpu_count() or 2
 
 
 class Worker:
-    """One execution environment: it has at most one invocation at a time."""
+    """One execution environment, with at most one invocation at a time."""
 
     def __init__(self, identity: str, log: WorkerLog) -> None:
         self.identity = identity
@@ -45,19 +45,19 @@ class Worker:
         self.timer: asyncio.TimerHandle | None = None
 
     def kill(self, ending: Ending) -> None:
-        """End the process at once; its invocation ends with ``ending``."""
+        """Kill the process; its invocation ends with ``ending``."""
         self.ending = self.ending or ending
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def stop_timer(self) -> None:
-        """It is in time."""
+        """Cancel the timeout."""
         if self.timer is not None:
             self.timer.cancel()
 
     def peak_memory(self) -> int | None:
-        """Peak resident memory in MiB, pages shared with the zygote included."""
+        """Return the peak resident memory in MiB, including pages shared with the zygote."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
@@ -67,7 +67,7 @@ class Worker:
 
 
 class WorkerPool:
-    """The workers of one function. All methods run on the event loop's thread."""
+    """The workers of one function. All methods run in the thread of the event loop."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class WorkerPool:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start the zygote. ``ready`` is settled when it has imported the handler."""
+        """Start the zygote. ``ready`` is set when it has imported the handler."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         function = self.function
         settings = {
@@ -104,19 +104,18 @@ class WorkerPool:
             "code": list(function.code),
             "durable": function.durable,
             "clients": list(function.clients),
-            "preload": function.preload,
             "host": self._host,
         }
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", str(_ZYGOTE), str(theirs.fileno()), json.dumps(settings)),
             stdin=asyncio.subprocess.DEVNULL,
-            # Standard output carries the ready line of this service: nothing else may be on it.
+            # The standard output of this service is only for its ready line.
             stdout=sys.stderr.fileno(),
             env=self._environment,
             cwd=function.code[0],
             pass_fds=[theirs.fileno()],
-            # A Ctrl-C in the terminal is for the sandbox, which ends its workers itself.
+            # Ctrl-C in the terminal goes to the sandbox, which stops its workers itself.
             start_new_session=True,
         )
         theirs.close()
@@ -125,18 +124,18 @@ class WorkerPool:
             self._process.kill()
             return
         self._connection = ours
-        asyncio.get_running_loop().add_reader(ours, self._hear_zygote, ours)
+        asyncio.get_running_loop().add_reader(ours, self._read_zygote, ours)
         self.set_clock()
 
     def set_clock(self) -> None:
-        """Let the workers' clocks be as wrong as the faults say."""
+        """Set the clocks of the workers by the faults."""
         if self._connection is not None:
             ahead = self._faults.clock_of(self.function.name)
             with contextlib.suppress(ConnectionError):
                 self._connection.send(json.dumps({"clock": ahead}).encode())
 
     def close(self) -> None:
-        """End all workers for good; what they were doing ends as killed."""
+        """Stop all workers; their invocations end as killed."""
         self._closed = True
         self._end_workers()
 
@@ -148,12 +147,12 @@ class WorkerPool:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
         for worker in list(self._workers.values()):
-            self._gone(worker, -signal.SIGKILL)
+            self._exited(worker, -signal.SIGKILL)
         while self._waiting:
             self._waiting.popleft().end(_exit_outcome(None, -signal.SIGKILL))
 
     def status(self) -> dict[str, Any]:
-        """Numbers of workers by what they do, and of invocations that wait for one."""
+        """Return the numbers of workers and of pending invocations."""
         return {
             "workers": len(self._workers),
             "idle": len(self._idle),
@@ -172,39 +171,39 @@ class WorkerPool:
         return self._running + len(self._waiting) >= self._concurrency
 
     async def run(self, invocation: Invocation) -> Outcome:
-        """Run it on a free worker, or as soon as one is free."""
+        """Run an invocation on a free worker, or when one is free."""
         async with self._starting:
             if self._connection is None and not self._closed:
                 await self.start()
         if self._closed:
             return _exit_outcome(None, -signal.SIGKILL)
         self._waiting.append(invocation)
-        self._hand_out()
+        self._assign()
         return await invocation.outcome
 
     def find(self, identity: str) -> Worker | None:
-        """The worker of this identity."""
+        """Return the worker with this identity, or None."""
         return self._workers.get(identity)
 
     def find_execution(self, execution_arn: str) -> Worker | None:
-        """The worker that runs this durable execution now."""
+        """Return the worker that runs a durable execution, or None."""
         for worker in self._workers.values():
             if worker.invocation and worker.invocation.execution_arn == execution_arn:
                 return worker
         return None
 
     async def next(self, worker: Worker) -> Invocation:
-        """What the worker is to do next: answers when there is something."""
+        """Wait for the next invocation of a worker."""
         if worker.initialised is None:
             worker.initialised = time.time()
             worker.stop_timer()
         worker.next = asyncio.get_running_loop().create_future()
         self._idle.append(worker)
-        self._hand_out()
+        self._assign()
         return await worker.next
 
     def finish(self, worker: Worker, request_id: str, outcome: Outcome) -> bool:
-        """Take a worker's answer. False when that is not what it is working on."""
+        """Handle the answer of a worker; False if the worker does not run that invocation."""
         invocation = worker.invocation
         if invocation is None or invocation.request_id != request_id or worker.ending:
             return False
@@ -215,7 +214,7 @@ class WorkerPool:
         return True
 
     def fail_initialisation(self, worker: Worker, payload: bytes) -> None:
-        """Take the error that kept a worker from initialising: the next in line gets it."""
+        """Handle an initialization error: the next pending invocation fails with it."""
         worker.initialised = time.time()
         if self._waiting:
             invocation = self._waiting.popleft()
@@ -223,10 +222,10 @@ class WorkerPool:
             worker.invocation = invocation
             self._settle(worker, Outcome("error", payload))
 
-    def _hand_out(self) -> None:
+    def _assign(self) -> None:
         while self._waiting and self._idle:
             self._give(self._idle.pop(), self._waiting.popleft())
-        # The rest is starting, or has answered and is about to ask for more.
+        # The other workers are starting, or have answered and will request an invocation.
         coming = len(self._workers) - len(self._idle) - self._running
         wanted = len(self._waiting) - coming
         free = self._concurrency - len(self._workers)
@@ -261,12 +260,12 @@ class WorkerPool:
             "prefix": f"_runtime/{identity}",
             "environment": {"AWS_LAMBDA_LOG_STREAM_NAME": stream},
         }
-        # A zygote that is gone is noticed by its closed socket, which settles what waits.
+        # The closed socket of a zygote that has exited ends the pending invocations.
         with contextlib.suppress(ConnectionError):
             socket.send_fds(self._connection, [json.dumps(message).encode()], [write])
         os.close(write)
 
-    def _hear_zygote(self, connection: socket.socket) -> None:
+    def _read_zygote(self, connection: socket.socket) -> None:
         try:
             packet = connection.recv(_PACKET, socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
@@ -274,8 +273,8 @@ class WorkerPool:
         except ConnectionResetError:
             packet = b""
         if not packet:
-            _log.error("the zygote of %s is gone", self.function.name)
-            self._zygote_ready({"threads": 1, "error": "its process ended"})
+            _log.error("The zygote of %s exited unexpectedly", self.function.name)
+            self._zygote_ready({"threads": 1, "error": "its process exited"})
             self._end_workers()
             return
         message = json.loads(packet)
@@ -287,17 +286,17 @@ class WorkerPool:
                 if worker.ending:
                     worker.kill(worker.ending)
             else:
-                self._gone(worker, message["code"])
+                self._exited(worker, message["code"])
 
     def _zygote_ready(self, report: dict[str, Any]) -> None:
         if report["error"]:
-            _log.warning("importing %s failed: %s", self.function.name, report["error"])
+            _log.warning("The import of %s failed: %s", self.function.name, report["error"])
         if report["threads"] > 1:
             _log.warning("%s starts threads on import: its workers start cold", self.function.name)
         if not self.ready.done():
             self.ready.set_result(report)
 
-    def _gone(self, worker: Worker, code: int) -> None:
+    def _exited(self, worker: Worker, code: int) -> None:
         self._workers.pop(worker.identity, None)
         if worker in self._idle:
             self._idle.remove(worker)
@@ -310,7 +309,7 @@ class WorkerPool:
             worker.invocation.begin()
         if worker.invocation is not None:
             self._settle(worker, _exit_outcome(worker, code))
-        self._hand_out()
+        self._assign()
 
     def _settle(self, worker: Worker, outcome: Outcome) -> None:
         invocation, worker.invocation = worker.invocation, None
@@ -336,7 +335,7 @@ class WorkerPool:
 
 
 def _exit_outcome(worker: Worker | None, code: int) -> Outcome:
-    """What Lambda says of a process that ended instead of answering."""
+    """Return Lambda's error for a process that exited without an answer."""
     invocation = worker.invocation if worker else None
     prefix = f"RequestId: {invocation.request_id} Error: " if invocation else ""
     if worker and invocation and worker.ending == "timeout":

@@ -1,11 +1,11 @@
-"""The process a function's workers are forked from: imports once, forks per execution environment.
+"""The zygote: imports the code of a function once, and forks a worker per execution environment.
 
-It is run as a script, outside of the package, so that a worker sees the function's code and
-layers only. It keeps a single thread, since a fork copies just the thread that forks.
+It runs as a script outside of the package, so that a worker sees only the code and layers of the
+function. It has a single thread, because a fork copies only the thread that forks.
 
-Talks over a SOCK_SEQPACKET socket, one JSON object a packet:
+It uses a SOCK_SEQPACKET socket with one JSON object per packet:
 - in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe, or
-  ``{"clock": seconds}``: how far workers' clocks are ahead from now on, those that run included
+  ``{"clock": seconds}``: how far the clocks of all workers are ahead from now on
 - out: ``{"ready": {"threads", "milliseconds", "error"}}``, ``{"started": id, "pid"}``,
   ``{"exited": id, "signal"|"status"}``
 """
@@ -43,10 +43,10 @@ def _die_with_parent() -> None:
 
 
 def _preload(handler: str, durable: bool, clients: list[str]) -> str | None:
-    """Import what every worker would import. Returns what went wrong, if anything did.
+    """Import the modules of every worker; return an error message, or None.
 
-    awslambdaric.lambda_runtime_client stays out: its native half reads the runtime API's address
-    once, when it is loaded, and that address differs for each worker.
+    awslambdaric.lambda_runtime_client is not imported: its native part reads the address of the
+    Runtime API once, when it is loaded, and each worker has another address.
     """
     try:
         for module in _RUNTIME_MODULES:
@@ -63,9 +63,9 @@ def _preload(handler: str, durable: bool, clients: list[str]) -> str | None:
 
 
 def _load_service_models(clients: list[str]) -> None:
-    """Parse the models of these services of AWS once, for every session of every worker.
+    """Parse the models of these AWS services once for all workers.
 
-    A client's first making costs 10 to 150 ms of processor, nearly all of it for its model.
+    The first client of a service takes 10 to 150 ms of processor time, mostly for its model.
     """
     boto3 = importlib.import_module("boto3")
     session: Any = importlib.import_module("botocore.session")
@@ -75,13 +75,13 @@ def _load_service_models(clients: list[str]) -> None:
 
 
 def serve(handler: str, host: str, prefix: str) -> NoReturn:
-    """Run the loop of Lambda's own runtime client against ``http://host/prefix``."""
+    """Run the loop of Lambda's runtime client with ``http://host/prefix``."""
     os.environ["AWS_LAMBDA_RUNTIME_API"] = f"{host}/{prefix}"
     from awslambdaric import bootstrap
     from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
 
     class Client(LambdaRuntimeClient):  # type: ignore[misc]
-        """Reports errors of initialisation by http.client, which wants a bare host and port."""
+        """Adds the prefix to calls that use http.client, which accepts only host and port."""
 
         def call_rapid(self, http_method: str, endpoint: str, *rest: Any, **named: Any) -> None:
             super().call_rapid(http_method, f"/{prefix}{endpoint}", *rest, **named)
@@ -90,15 +90,15 @@ def serve(handler: str, host: str, prefix: str) -> NoReturn:
     sys.exit(0)
 
 
-def _wear_clock(ahead: mmap.mmap) -> None:
-    """Let this process's clock be ahead by what stands in the shared memory, at any moment."""
+def _use_clock(ahead: mmap.mmap) -> None:
+    """Move the clock of this process by the seconds in the shared memory."""
     own, own_ns = time.time, time.time_ns
     time.time = lambda: own() + _SECONDS.unpack(ahead)[0]
     time.time_ns = lambda: own_ns() + int(_SECONDS.unpack(ahead)[0] * 1e9)
 
 
 class Zygote:
-    """Forks workers on request and reports how they end."""
+    """Forks workers on request and reports their exits."""
 
     def __init__(self, connection: socket.socket, settings: dict[str, Any]) -> None:
         self._connection = connection
@@ -108,7 +108,7 @@ class Zygote:
         self._ahead = mmap.mmap(-1, _SECONDS.size)  # forks share it
 
     def run(self) -> None:
-        """Serve until the other end closes. Workers die with this process."""
+        """Serve until the other end closes. Workers exit with this process."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -134,12 +134,10 @@ class Zygote:
 
     def _load(self) -> None:
         started = time.perf_counter()
-        error = None
-        if self._settings["preload"]:
-            settings = self._settings
-            error = _preload(settings["handler"], settings["durable"], settings["clients"])
+        settings = self._settings
+        error = _preload(settings["handler"], settings["durable"], settings["clients"])
         threads = len(list(Path("/proc/self/task").iterdir()))
-        self._forks_loaded = self._settings["preload"] and threads == 1
+        self._forks_loaded = threads == 1
         gc.collect()
         gc.freeze()
         spent = round((time.perf_counter() - started) * 1000)
@@ -168,11 +166,11 @@ class Zygote:
             if not self._forks_loaded:
                 program = [sys.executable, "-P", __file__, "--worker", *place]
                 os.execv(sys.executable, [*program, json.dumps(self._settings["code"])])  # noqa: S606
-            _wear_clock(self._ahead)
+            _use_clock(self._ahead)
             serve(*place)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
-        except BaseException:  # noqa: BLE001 - nothing of the zygote may run on in a worker
+        except BaseException:  # noqa: BLE001 - a worker must not continue with the code of the zygote
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(status)
@@ -188,7 +186,7 @@ class Zygote:
 
 
 def main() -> None:
-    """``zygote.py FD SETTINGS`` or, for a worker that starts cold, ``--worker … CODE``."""
+    """Run ``zygote.py FD SETTINGS`` or, for a cold worker, ``--worker … CODE``."""
     if sys.argv[1] == "--worker":
         handler, host, prefix, code = sys.argv[2:6]
         sys.path[:0] = json.loads(code)

@@ -1,8 +1,10 @@
-"""An admission among surroundings that come late, fail or refuse: it ends right, and says why."""
+"""An admission whose dependencies are late, fail or refuse: it ends correctly, with a reason."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,50 +24,52 @@ from leeway.ports.aws import (
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEvent
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.ports.table import RecordChanged
+from leeway.reasons import Reason
 
-from tests.admission.admissions import ask
+from tests.admission.admission_records import request
 from tests.retirement.retirements import FACTS, NOTICED
 
-ORDER = AttemptId(FACTS.instance, FACTS.cluster, 1)
+ATTEMPT = AttemptId(FACTS.instance, FACTS.cluster, 1)
 NODE = Node(FACTS.private_dns_name, "uid", f"aws:///us-east-1a/{FACTS.instance}", False, True, {})
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
 @dataclass
-class World:
-    """All that an admission meets; what is to happen at a time stands in `news`."""
+class Dependencies:
+    """All dependencies of an admission. `at` has changes of the state, by when they happen."""
 
     record: Admission
     nodes: dict[str, Node] = field(default_factory=dict)
-    news: dict[datetime, Callable[["World"], None]] = field(default_factory=dict)
-    makers: tuple[str, ...] = ()
-    types_fail: list[Exception] = field(default_factory=list)
+    at: dict[datetime, Callable[["Dependencies"], None]] = field(default_factory=dict)
+    manufacturers: tuple[str, ...] = ()
+    type_errors: list[Exception] = field(default_factory=list)
     down: bool = False
-    labelling: bool = True
+    labels_allowed: bool = True
     timeout: int = 300
     has_target: bool = False
     refusals: int = 0
-    announces: bool = True
+    events_allowed: bool = True
     now_: datetime = NOTICED
     operations: int = 0
-    searches: int = 0
-    beaten: list[datetime] = field(default_factory=list)
+    lists: int = 0
+    heartbeats: list[datetime] = field(default_factory=list)
     answers: list[HookResult] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
     events: list[tuple[str, str]] = field(default_factory=list)
+    details: list[dict[str, Any]] = field(default_factory=list)
 
     # Clock
     def now(self) -> datetime:
         self.now_ += timedelta(milliseconds=1)
-        for at in [at for at in self.news if at <= self.now_]:
-            self.news.pop(at)(self)
+        for moment in [moment for moment in self.at if moment <= self.now_]:
+            self.at.pop(moment)(self)
         return self.now_
 
     def sleep(self, seconds: float) -> None:
         self.now_ += timedelta(seconds=max(0.0, seconds))
 
-    # Steps: as the durable engine does, a step that fails is tried again.
+    # Steps: a step that fails is retried, as the durable engine does.
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         self.operations += 1
         for _ in range(100):
@@ -79,8 +83,8 @@ class World:
         self.operations += 1
         self.sleep(seconds)
 
-    # Arrivals
-    def arrival(self, instance: str) -> Admission:
+    # Admissions
+    def admission(self, instance: str) -> Admission:
         return self.record
 
     def write(self, record: Admission) -> None:
@@ -90,310 +94,330 @@ class World:
 
     # InstanceTypes and Groups
     def accelerators(self, instance_type: str) -> tuple[str, ...]:
-        if self.types_fail:
-            raise self.types_fail.pop()
-        return self.makers
+        if self.type_errors:
+            raise self.type_errors.pop()
+        return self.manufacturers
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings:
         return HookSettings(self.timeout, self.has_target)
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
-        self._look_whether_it_waits()
-        self.beaten.append(self.now_)
+        self._fail_unless_the_hook_waits()
+        self.heartbeats.append(self.now_)
 
     def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
         if self.refusals:
             self.refusals -= 1
             raise CloudRefused("AccessDenied: autoscaling:CompleteLifecycleAction")
-        self._look_whether_it_waits()
+        self._fail_unless_the_hook_waits()
         self.answers.append(result)
 
-    def _look_whether_it_waits(self) -> None:
-        alive = (self.beaten or [NOTICED])[-1] + self.timeout * SECOND
+    def _fail_unless_the_hook_waits(self) -> None:
+        alive = (self.heartbeats or [NOTICED])[-1] + self.timeout * SECOND
         if self.now_ > alive or self.answers:
             raise LifecycleActionOver("No active Lifecycle Action found")
 
     # Cluster
     def node(self, name: str) -> Node | None:
-        self._look_whether_it_is_up()
+        self._fail_if_down()
         return self.nodes.get(name)
 
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
-        self._look_whether_it_is_up()
-        self.searches += 1
+        self._fail_if_down()
+        self.lists += 1
         return next((n for n in self.nodes.values() if n.runs_on(instance)), None)
 
     def label(self, node: str, labels: Mapping[str, str]) -> None:
-        if not self.labelling:
+        if not self.labels_allowed:
             raise ClusterRefused('403: cannot patch resource "nodes"')
         self.nodes[node] = replace(self.nodes[node], labels={**labels})
 
-    def note(self, event: NodeEvent) -> None:
-        self._look_whether_it_is_up()
+    def write_event(self, event: NodeEvent) -> None:
+        self._fail_if_down()
         self.events.append((event.reason, event.message))
 
-    def _look_whether_it_is_up(self) -> None:
+    def _fail_if_down(self) -> None:
         if self.down:
             raise ClusterUnavailable("connection refused")
 
-    # Announcements and Telemetry
-    def announce(self, detail_type: str, detail: str) -> None:
-        if not self.announces:
+    # LeewayEvents and Telemetry
+    def publish(self, detail_type: str, detail: str) -> None:
+        if not self.events_allowed:
             raise CloudRefused("AccessDenied: events:PutEvents")
-        self.told.append(detail_type)
+        self.reports.append(detail_type)
+        self.details.append(json.loads(detail))
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
-        self.told.append(outcome.sentence)
+        self.reports.append(outcome.message)
 
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: str) -> None:
-        self.told.append(problem)
-
-
-def world(**changes: Any) -> World:
-    return World(ask(None, "n-1").record, **changes)
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
+        self.reports.append(problem.code)
 
 
-def joins(node: Node = NODE) -> Callable[[World], None]:
-    def join(world: World) -> None:
-        world.nodes[node.name] = node
+def dependencies(**changes: Any) -> Dependencies:
+    return Dependencies(request(None, "n-1").record, **changes)
+
+
+def joins(node: Node = NODE) -> Callable[[Dependencies], None]:
+    def join(deps: Dependencies) -> None:
+        deps.nodes[node.name] = node
 
     return join
 
 
-def admit(world: World) -> AdmissionOutcome:
-    seen: Any = world
-    use_case = AdmitNode(world, seen, world, world, lambda _: seen, world, world)
-    outcome = use_case.admit(ORDER, world)
+def use_case(deps: Dependencies) -> AdmitNode:
+    partly: Any = deps  # it has the methods of Groups and Cluster that an admission calls
+    return AdmitNode(deps, partly, deps, deps, lambda _: partly, deps, deps)
+
+
+def admit(deps: Dependencies) -> AdmissionOutcome:
+    outcome = use_case(deps).admit(ATTEMPT, deps)
     assert outcome is not None
     return outcome
 
 
 def test_a_node_that_joins_and_becomes_ready_is_admitted_at_once() -> None:
-    calm = world(
-        news={
+    deps = dependencies(
+        at={
             NOTICED + 40 * SECOND: joins(replace(NODE, ready=False)),
             NOTICED + 55 * SECOND: joins(),
         }
     )
-    outcome = admit(calm)
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
-    assert calm.answers == [HookResult.CONTINUE]
+    assert deps.answers == [HookResult.CONTINUE]
     assert NOTICED + 55 * SECOND <= outcome.ended_at < NOTICED + 62 * SECOND
-    assert calm.told == [outcome.sentence, "Leeway Node Admitted"]
-    assert calm.events[0][0] == "LeewayAdmitted"
-    assert not outcome.troubled
-    assert calm.record.phase is Phase.FINISHED
-    assert calm.searches == 0, "all nodes are not listed for one that has its instance's name"
+    assert deps.reports == [outcome.message, "Leeway Node Admitted"]
+    assert deps.events == [("NodeAdmitted", outcome.message)]
+    (detail,) = deps.details
+    assert detail["reason"] == {"code": "NodeAdmitted", "message": outcome.reason.message}
+    assert not outcome.needs_attention
+    assert deps.record.phase is Phase.FINISHED
+    assert deps.lists == 0, "the node has its instance's name: no list of all nodes is read"
 
 
-def test_an_instance_that_never_joins_is_abandoned_when_its_wait_runs_out_and_not_before() -> None:
-    lost = world(timeout=60)
-    outcome = admit(lost)
+def test_an_instance_that_never_joins_is_abandoned_at_the_deadline_and_not_before() -> None:
+    deps = dependencies(timeout=60)
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.NOT_READY
-    assert "no node has joined" in outcome.reason
-    assert lost.answers == [HookResult.ABANDON]
+    assert outcome.reason.code == "NodeNotJoined"
+    assert deps.answers == [HookResult.ABANDON]
     assert timedelta(0) <= outcome.ended_at - (NOTICED + 15 * MINUTE) < 5 * SECOND
-    assert "Leeway Node Not Admitted" in lost.told
-    assert outcome.troubled
-    assert max(b - a for a, b in zip(lost.beaten, lost.beaten[1:], strict=False)) < MINUTE
-    assert lost.operations < 300
+    assert "Leeway Node Not Admitted" in deps.reports
+    assert outcome.needs_attention
+    beats = deps.heartbeats
+    assert len(beats) > 10
+    assert max(b - a for a, b in pairwise(beats)) < MINUTE
+    assert deps.operations < 300
 
 
 def test_a_gpu_node_without_its_device_plugin_is_abandoned_with_the_likely_cause() -> None:
-    bare = world(makers=("NVIDIA",), nodes={NODE.name: NODE})
-    outcome = admit(bare)
+    deps = dependencies(manufacturers=("NVIDIA",), nodes={NODE.name: NODE})
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.NOT_READY
-    assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome.reason
-    assert bare.events == [("LeewayNotAdmitted", outcome.sentence)]
-    assert bare.answers == [HookResult.ABANDON]
+    assert "nvidia.com/gpu is not allocatable: the NVIDIA device plugin" in outcome.message
+    assert deps.events == [("DeviceNotAllocatable", outcome.message)]
+    assert deps.answers == [HookResult.ABANDON]
 
 
-def test_a_gpu_node_is_admitted_when_its_device_comes() -> None:
+def test_a_gpu_node_is_admitted_when_its_device_is_allocatable() -> None:
     with_gpu = replace(NODE, devices={"nvidia.com/gpu": 4})
-    slow = world(makers=("NVIDIA",), nodes={NODE.name: NODE})
-    slow.news[NOTICED + 4 * MINUTE] = joins(with_gpu)
-    outcome = admit(slow)
+    deps = dependencies(manufacturers=("NVIDIA",), nodes={NODE.name: NODE})
+    deps.at[NOTICED + 4 * MINUTE] = joins(with_gpu)
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + 4 * MINUTE
 
 
-def test_a_cluster_that_cannot_be_read_never_has_a_node_abandoned() -> None:
-    def heal(world: World) -> None:
-        world.down = False
+def test_no_node_is_abandoned_while_the_cluster_cannot_be_read() -> None:
+    def recover(deps: Dependencies) -> None:
+        deps.down = False
 
-    dark = world(down=True, nodes={NODE.name: NODE}, news={NOTICED + 3 * 60 * MINUTE: heal})
-    outcome = admit(dark)
+    deps = dependencies(down=True, nodes={NODE.name: NODE}, at={NOTICED + 3 * 60 * MINUTE: recover})
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
-    assert dark.answers == [HookResult.CONTINUE]
+    assert deps.answers == [HookResult.CONTINUE]
     assert outcome.ended_at > NOTICED + 3 * 60 * MINUTE
 
 
-def test_a_cluster_that_stays_dark_is_waited_for_as_long_as_the_hook_and_nothing_is_answered() -> (
-    None
-):
-    dark = world(down=True, timeout=3600)
-    outcome = admit(dark)
-    assert outcome.result is AdmissionResult.NOT_WAITED_FOR
-    assert dark.answers == []
+def test_an_unreadable_cluster_is_retried_until_the_hook_ends_and_no_answer_is_given() -> None:
+    deps = dependencies(down=True, timeout=3600)
+    outcome = admit(deps)
+    assert outcome.result is AdmissionResult.HOOK_ENDED
+    assert deps.answers == []
     assert timedelta(hours=47) < outcome.ended_at - NOTICED <= timedelta(hours=48, minutes=6)
-    assert dark.operations < 2500, "a durable execution has room for 3,000"
+    assert deps.operations < 2500, "a durable execution has room for 3,000"
 
 
-def test_what_looked_missing_is_looked_at_again_before_it_is_abandoned() -> None:
-    late = world()
-    # It joins just after the last look, while the function is away for an hour.
-    deadline = NOTICED + 15 * MINUTE
-
-    class Away(World):
+def test_a_node_that_joins_between_the_last_check_and_abandon_is_admitted() -> None:
+    class JoinsLate(Dependencies):
         def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
             if name.startswith("finish"):
                 self.timeout = 7200
                 self.nodes[NODE.name] = NODE
             return super().run(name, kind, work)
 
-    late = Away(ask(None, "n-1").record)
-    outcome = admit(late)
-    assert outcome.ended_at >= deadline
+    deps = JoinsLate(request(None, "n-1").record)
+    outcome = admit(deps)
+    assert outcome.ended_at >= NOTICED + 15 * MINUTE
     assert outcome.result is AdmissionResult.ADMITTED
-    assert late.answers == [HookResult.CONTINUE]
+    assert deps.answers == [HookResult.CONTINUE]
 
 
-def test_a_cluster_that_goes_dark_just_before_an_answer_has_the_node_looked_at_again() -> None:
-    class Darkening(World):
+def test_a_node_is_checked_again_if_the_cluster_is_down_just_before_abandon() -> None:
+    class GoesDown(Dependencies):
         def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
             if name.startswith("finish") and not self.nodes:
                 self.down = True
                 self.nodes[NODE.name] = NODE
-                self.news[self.now_ + 60 * MINUTE] = lambda world: setattr(world, "down", False)
+                self.at[self.now_ + 60 * MINUTE] = lambda deps: setattr(deps, "down", False)
             return super().run(name, kind, work)
 
-    dark = Darkening(ask(None, "n-1").record)
-    outcome = admit(dark)
+    deps = GoesDown(request(None, "n-1").record)
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
-    assert dark.answers == [HookResult.CONTINUE], "the hook was kept waiting meanwhile"
+    assert deps.answers == [HookResult.CONTINUE], "heartbeats kept the hook waiting meanwhile"
     assert outcome.ended_at > NOTICED + 75 * MINUTE
 
 
-def test_a_node_of_another_name_is_found_among_all_nodes() -> None:
+def test_a_node_with_another_name_is_found_in_the_list_of_all_nodes() -> None:
     named = replace(NODE, name="custom-hostname")
-    odd = world(nodes={named.name: named})
-    outcome = admit(odd)
+    deps = dependencies(nodes={named.name: named})
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.node == "custom-hostname"
-    assert odd.searches == 1
+    assert deps.lists == 1
 
 
-def test_a_node_of_the_name_on_another_instance_is_not_the_one() -> None:
+def test_a_node_with_the_name_on_another_instance_is_not_admitted() -> None:
     other = replace(NODE, provider_id="aws:///us-east-1a/i-0ffffffffffffffff")
-    assert admit(world(nodes={NODE.name: other})).result is AdmissionResult.NOT_READY
+    outcome = admit(dependencies(nodes={NODE.name: other}))
+    assert outcome.result is AdmissionResult.NOT_READY
 
 
-def test_labels_are_put_on_and_startup_taints_waited_for() -> None:
+def test_labels_are_added_and_the_admission_waits_for_startup_taints() -> None:
     agent = Taint("example.com/agent", "", "NoSchedule")
-    asked = ask(None, "n-1", labels={"pool": "blue"}, startup_taints=("example.com/agent",))
-    tainted = World(asked.record, {NODE.name: replace(NODE, taints=(agent,))})
-    tainted.news[NOTICED + MINUTE] = lambda world: world.nodes.update(
-        {NODE.name: replace(world.nodes[NODE.name], taints=())}
+    wanted = request(None, "n-1", labels={"pool": "blue"}, startup_taints=("example.com/agent",))
+    deps = Dependencies(wanted.record, {NODE.name: replace(NODE, taints=(agent,))})
+    deps.at[NOTICED + MINUTE] = lambda deps: deps.nodes.update(
+        {NODE.name: replace(deps.nodes[NODE.name], taints=())}
     )
-    outcome = admit(tainted)
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + MINUTE
-    assert tainted.nodes[NODE.name].labels == {"pool": "blue"}
+    assert deps.nodes[NODE.name].labels == {"pool": "blue"}
 
 
-def test_labels_that_are_refused_are_the_reason() -> None:
-    asked = ask(None, "n-1", labels={"pool": "blue"}).record
-    outcome = admit(World(asked, {NODE.name: NODE}, labelling=False))
+def test_a_refusal_of_the_labels_is_the_reason_why_the_node_is_not_admitted() -> None:
+    wanted = request(None, "n-1", labels={"pool": "blue"}).record
+    outcome = admit(Dependencies(wanted, {NODE.name: NODE}, labels_allowed=False))
     assert outcome.result is AdmissionResult.NOT_READY
-    assert "cannot patch" in outcome.reason
+    assert outcome.reason.code == "NodeLabelsRefused"
+    assert "cannot patch" in outcome.reason.message
 
 
-def test_a_hook_that_others_answered_ends_the_admission() -> None:
-    answered = world(
-        news={NOTICED + MINUTE: lambda world: world.answers.append(HookResult.ABANDON)}
-    )
-    outcome = admit(answered)
-    assert outcome.result is AdmissionResult.NOT_WAITED_FOR
-    assert len(answered.answers) == 1
+def test_an_answer_of_another_client_to_the_hook_ends_the_admission() -> None:
+    deps = dependencies(at={NOTICED + MINUTE: lambda deps: deps.answers.append(HookResult.ABANDON)})
+    outcome = admit(deps)
+    assert outcome.result is AdmissionResult.HOOK_ENDED
+    assert len(deps.answers) == 1
     assert outcome.ended_at < NOTICED + 4 * MINUTE
 
 
-def test_an_answer_that_is_refused_is_said_and_tried_until_it_is_taken() -> None:
-    refusing = world(nodes={NODE.name: NODE}, refusals=3)
-    outcome = admit(refusing)
-    assert any("CompleteLifecycleAction" in said for said in outcome.refused)
-    assert outcome.troubled
-    assert refusing.answers == [HookResult.CONTINUE]
+def test_a_refused_answer_is_reported_and_retried_until_it_is_accepted() -> None:
+    deps = dependencies(nodes={NODE.name: NODE}, refusals=3)
+    outcome = admit(deps)
+    (refused,) = outcome.refused
+    assert refused.code == "HookAnswerRefused"
+    assert "CompleteLifecycleAction" in outcome.message
+    assert outcome.needs_attention
+    assert deps.answers == [HookResult.CONTINUE]
 
 
-def test_a_hook_that_notifies_a_target_of_its_own_is_left_to_that() -> None:
-    ready = world(nodes={NODE.name: NODE}, has_target=True)
+def test_leeway_does_not_answer_a_hook_that_notifies_a_target() -> None:
+    ready = dependencies(nodes={NODE.name: NODE}, has_target=True)
     assert admit(ready).result is AdmissionResult.ADMITTED
-    late = world(has_target=True)
-    assert admit(late).result is AdmissionResult.NOT_WAITED_FOR
-    for theirs in (ready, late):
-        assert (theirs.answers, theirs.beaten) == ([], [])
+    late = dependencies(has_target=True)
+    assert admit(late).result is AdmissionResult.HOOK_ENDED
+    for deps in (ready, late):
+        assert (deps.answers, deps.heartbeats) == ([], [])
 
 
-def test_an_admission_notes_when_it_ended() -> None:
-    ready = world(nodes={NODE.name: NODE})
-    outcome = admit(ready)
-    assert ready.record.ended_at is not None
-    assert NOTICED < ready.record.ended_at <= outcome.ended_at
+def test_the_record_has_the_time_when_the_admission_ended() -> None:
+    deps = dependencies(nodes={NODE.name: NODE})
+    outcome = admit(deps)
+    assert deps.record.ended_at is not None
+    assert NOTICED < deps.record.ended_at <= outcome.ended_at
 
 
-def test_a_newer_attempt_takes_over_and_nothing_is_answered() -> None:
-    newer = world(nodes={NODE.name: NODE})
-    newer.record = newer.record.model_copy(update={"attempt": 2})
-    seen: Any = newer
-    use_case = AdmitNode(newer, seen, newer, newer, lambda _: seen, newer, newer)
-    assert use_case.admit(ORDER, newer) is None
-    assert newer.answers == []
+def test_a_superseded_attempt_answers_no_hook() -> None:
+    deps = dependencies(nodes={NODE.name: NODE})
+    deps.record = deps.record.model_copy(update={"attempt": 2})
+    assert use_case(deps).admit(ATTEMPT, deps) is None
+    assert deps.answers == []
 
 
-def test_an_instance_without_a_hook_that_could_not_be_seen_is_said_to_be_unseen() -> None:
-    asked = ask(None, "n-1", hook=None).record
-    outcome = admit(World(asked, down=True))
-    assert outcome.result is AdmissionResult.UNSEEN
-    assert outcome.troubled
+def test_the_record_is_closed_although_another_writer_changes_it_at_the_same_time() -> None:
+    class Contended(Dependencies):
+        conflicts: int = 0
+
+        def write(self, record: Admission) -> None:
+            if self.conflicts < 3:
+                self.conflicts += 1
+                another = LifecycleHook("ng", f"another-{self.conflicts}")
+                self.record = request(self.record, another.name, hook=another).record
+            super().write(record)
+
+    deps = Contended(request(None, "n-1").record, nodes={NODE.name: NODE})
+    outcome = admit(deps)
+    assert outcome.result is AdmissionResult.ADMITTED
+    assert len(outcome.hooks) == 4, "all hooks that joined meanwhile are answered"
+    assert deps.record.phase is Phase.FINISHED
+
+
+def test_an_instance_without_a_hook_in_an_unreadable_cluster_is_not_observed() -> None:
+    wanted = request(None, "n-1", hook=None).record
+    outcome = admit(Dependencies(wanted, down=True))
+    assert outcome.result is AdmissionResult.NOT_OBSERVED
+    assert outcome.needs_attention
 
 
 @pytest.mark.parametrize(
-    "failures",
+    "errors",
     [[CloudUnavailable("Throttling")] * 3, [CloudRefused("InvalidInstanceType")]],
 )
-def test_a_type_that_ec2_does_not_tell_about_at_once_holds_nothing_up_for_long(
-    failures: list[Exception],
+def test_a_type_that_ec2_does_not_describe_at_first_delays_no_admission_for_long(
+    errors: list[Exception],
 ) -> None:
-    outcome = admit(world(nodes={NODE.name: NODE}, types_fail=failures))
+    outcome = admit(dependencies(nodes={NODE.name: NODE}, type_errors=errors))
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at < NOTICED + MINUTE
 
 
-def test_an_event_that_may_not_be_put_takes_neither_log_line_nor_kubernetes_event_with_it() -> None:
-    silent = world(nodes={NODE.name: NODE}, announces=False)
-    admit(silent)
-    assert [line.split(":")[0].split()[-1] for line in silent.told] == ["admitted", "event"]
-    assert [reason for reason, _ in silent.events] == ["LeewayAdmitted"]
+def test_a_refused_leeway_event_stops_neither_the_log_line_nor_the_kubernetes_event() -> None:
+    deps = dependencies(nodes={NODE.name: NODE}, events_allowed=False)
+    outcome = admit(deps)
+    assert deps.reports == [outcome.message, "AdmissionEventNotPut"]
+    assert [code for code, _ in deps.events] == ["NodeAdmitted"]
 
 
-def test_an_instance_that_never_joins_goes_into_its_warm_pool_and_is_not_abandoned() -> None:
-    bound = World(ask(None, "n-1", into_pool=True).record)
-    outcome = admit(bound)
+def test_an_instance_that_never_joins_enters_its_warm_pool_and_is_not_abandoned() -> None:
+    deps = Dependencies(request(None, "n-1", into_pool=True).record)
+    outcome = admit(deps)
     assert outcome.result is AdmissionResult.POOLED
-    assert bound.answers == [HookResult.CONTINUE]
-    assert outcome.ended_at >= NOTICED + 15 * MINUTE, "it may still be starting up"
-    assert "Leeway Node Pooled" in bound.told
-    assert not outcome.troubled
+    assert deps.answers == [HookResult.CONTINUE]
+    assert outcome.ended_at >= NOTICED + 15 * MINUTE, "the instance may still be starting"
+    assert "Leeway Node Pooled" in deps.reports
+    assert not outcome.needs_attention
 
 
-def test_a_cluster_that_is_dark_keeps_no_instance_out_of_its_warm_pool() -> None:
-    dark = World(ask(None, "n-1", into_pool=True).record, down=True)
-    assert admit(dark).result is AdmissionResult.POOLED
-    assert dark.answers == [HookResult.CONTINUE]
+def test_an_unreadable_cluster_keeps_no_instance_out_of_its_warm_pool() -> None:
+    deps = Dependencies(request(None, "n-1", into_pool=True).record, down=True)
+    assert admit(deps).result is AdmissionResult.POOLED
+    assert deps.answers == [HookResult.CONTINUE]
 
 
-def test_a_node_that_joins_on_its_way_into_the_warm_pool_need_not_wait() -> None:
-    early = World(ask(None, "n-1", into_pool=True).record, nodes={NODE.name: NODE})
-    assert admit(early).result is AdmissionResult.ADMITTED
-    assert early.now_ < NOTICED + MINUTE
+def test_a_node_that_joins_before_its_instance_enters_the_warm_pool_is_admitted_at_once() -> None:
+    deps = Dependencies(request(None, "n-1", into_pool=True).record, nodes={NODE.name: NODE})
+    assert admit(deps).result is AdmissionResult.ADMITTED
+    assert deps.now_ < NOTICED + MINUTE

@@ -8,34 +8,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.admission.readiness import (
     AdmissionResult,
-    Expected,
+    ExpectedNode,
     ObservedNode,
-    decide,
-    missing,
-    pause,
+    decide_admission,
+    poll_interval,
+    unmet_conditions,
 )
+from leeway.admission.reasons import NODE_NOT_JOINED, NODE_STAYS_NOT_READY
+from leeway.reasons import Reason
 
-ASKED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
-DEADLINE = ASKED + timedelta(minutes=15)
+NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+DEADLINE = NOTICED + timedelta(minutes=15)
 LATE = DEADLINE + timedelta(seconds=1)
 
 
-def seen(**changes: Any) -> ObservedNode:
-    node: dict[str, Any] = {"ready": True, "labels": {}, "devices": {}, "taints": ()}
-    return ObservedNode(**node | changes)
+def node(**changes: Any) -> ObservedNode:
+    given: dict[str, Any] = {"ready": True, "labels": {}, "devices": {}, "taints": ()}
+    return ObservedNode(**given | changes)
 
 
-def test_a_node_that_is_ready_and_should_have_no_device_lacks_nothing() -> None:
-    assert missing(seen(), Expected()) == ()
+def test_a_ready_node_without_accelerators_meets_all_conditions() -> None:
+    assert unmet_conditions(node(), ExpectedNode()) == ()
 
 
-def test_a_node_that_has_not_joined_or_is_not_ready_says_so() -> None:
-    assert missing(None, Expected()) == ("no node has joined",)
-    assert missing(seen(ready=False), Expected()) == ("the node is not Ready",)
+def test_a_missing_node_and_a_node_that_is_not_ready_have_codes_of_their_own() -> None:
+    assert unmet_conditions(None, ExpectedNode()) == (NODE_NOT_JOINED(),)
+    assert unmet_conditions(node(ready=False), ExpectedNode()) == (NODE_STAYS_NOT_READY(),)
 
 
 @pytest.mark.parametrize(
-    ("maker", "resource", "plugin"),
+    ("manufacturer", "resource", "plugin"),
     [
         ("NVIDIA", "nvidia.com/gpu", "NVIDIA device plugin"),
         ("AMD", "amd.com/gpu", "AMD GPU device plugin"),
@@ -43,20 +45,22 @@ def test_a_node_that_has_not_joined_or_is_not_ready_says_so() -> None:
         ("Habana", "habana.ai/gaudi", "Gaudi device plugin"),
     ],
 )
-def test_a_missing_device_is_named_with_the_plugin_that_would_offer_it(
-    maker: str, resource: str, plugin: str
+def test_a_missing_device_is_reported_with_the_plugin_that_offers_it(
+    manufacturer: str, resource: str, plugin: str
 ) -> None:
-    (lack,) = missing(seen(devices={resource: 0}), Expected((maker,)))
-    assert resource in lack
-    assert plugin in lack
-    assert missing(seen(devices={resource: 1}), Expected((maker,))) == ()
+    expected = ExpectedNode((manufacturer,))
+    (unmet,) = unmet_conditions(node(devices={resource: 0}), expected)
+    assert unmet.code == "DeviceNotAllocatable"
+    assert resource in unmet.message
+    assert plugin in unmet.message
+    assert unmet_conditions(node(devices={resource: 1}), expected) == ()
 
 
 @pytest.mark.parametrize(
     "resource", ["nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu"]
 )
-def test_a_gpu_that_is_shared_or_cut_up_is_there(resource: str) -> None:
-    assert missing(seen(devices={resource: 4}), Expected(("NVIDIA",))) == ()
+def test_a_shared_or_partitioned_gpu_meets_the_condition(resource: str) -> None:
+    assert unmet_conditions(node(devices={resource: 4}), ExpectedNode(("NVIDIA",))) == ()
 
 
 @pytest.mark.parametrize(
@@ -67,76 +71,99 @@ def test_a_gpu_that_is_shared_or_cut_up_is_there(resource: str) -> None:
         {"k8s.amazonaws.com/accelerator": "nvidia-tesla-t4"},
     ],
 )
-def test_a_nodes_own_labels_tell_of_devices_that_its_type_does_not(labels: dict[str, str]) -> None:
-    assert "nvidia.com/gpu" in missing(seen(labels=labels), Expected())[0]
+def test_labels_of_the_node_name_devices_that_ec2_does_not_describe(
+    labels: dict[str, str],
+) -> None:
+    (unmet,) = unmet_conditions(node(labels=labels), ExpectedNode())
+    assert "nvidia.com/gpu" in unmet.message
 
 
-def test_a_maker_that_nobody_knows_a_device_of_is_waited_for_by_nobody() -> None:
-    assert missing(seen(), Expected(("Qualcomm",))) == ()
-    assert missing(seen(labels={"nvidia.com/gpu.present": "false"}), Expected()) == ()
+def test_an_accelerator_without_a_known_device_adds_no_condition() -> None:
+    assert unmet_conditions(node(), ExpectedNode(("Qualcomm",))) == ()
+    assert unmet_conditions(node(labels={"nvidia.com/gpu.present": "false"}), ExpectedNode()) == ()
 
 
-def test_startup_taints_are_waited_for_and_other_taints_are_not() -> None:
-    expected = Expected(startup_taints=("example.com/agent",))
-    (lack,) = missing(seen(taints=("example.com/agent", "dedicated")), expected)
-    assert "example.com/agent" in lack
-    assert missing(seen(taints=("dedicated",)), expected) == ()
+def test_startup_taints_are_unmet_conditions_and_other_taints_are_not() -> None:
+    expected = ExpectedNode(startup_taints=("example.com/agent",))
+    (unmet,) = unmet_conditions(node(taints=("example.com/agent", "dedicated")), expected)
+    assert unmet.code == "StartupTaintPresent"
+    assert "example.com/agent" in unmet.message
+    assert unmet_conditions(node(taints=("dedicated",)), expected) == ()
 
 
-def end(lacks: tuple[str, ...] | None, now: datetime, **hooks: bool) -> AdmissionResult | None:
-    asked = {"hooks_wait": True, "hooks_over": False} | hooks
-    verdict = decide(lacks, DEADLINE, now, **asked)
+UNMET = (NODE_STAYS_NOT_READY(),)
+
+
+def result(
+    unmet: tuple[Reason, ...] | None, now: datetime, **hooks: bool
+) -> AdmissionResult | None:
+    given = {"has_hooks": True, "hooks_ended": False} | hooks
+    verdict = decide_admission(unmet, DEADLINE, now, **given)
     return verdict.result if verdict else None
 
 
-def test_a_ready_node_is_admitted_however_late() -> None:
-    assert end((), ASKED) is AdmissionResult.ADMITTED
-    assert end((), LATE) is AdmissionResult.ADMITTED
+def test_a_ready_node_is_admitted_before_and_after_the_deadline() -> None:
+    assert result((), NOTICED) is AdmissionResult.ADMITTED
+    assert result((), LATE) is AdmissionResult.ADMITTED
 
 
-def test_a_node_that_is_not_ready_has_until_the_deadline() -> None:
-    assert end(("the node is not Ready",), ASKED) is None
-    assert end(("the node is not Ready",), DEADLINE) is AdmissionResult.NOT_READY
+def test_a_node_that_is_not_ready_has_time_until_the_deadline() -> None:
+    assert result(UNMET, NOTICED) is None
+    assert result(UNMET, DEADLINE) is AdmissionResult.NOT_READY
 
 
-def test_a_node_that_could_not_be_looked_at_is_not_given_up_while_its_hook_waits() -> None:
-    assert end(None, LATE) is None
-    assert end(None, LATE, hooks_over=True) is AdmissionResult.NOT_WAITED_FOR
-    assert end(None, LATE, hooks_wait=False) is AdmissionResult.UNSEEN
+def test_the_verdict_has_the_code_of_the_first_unmet_condition_and_names_all() -> None:
+    verdict = decide_admission(
+        (NODE_STAYS_NOT_READY(), Reason("Other", "Another condition.")),
+        DEADLINE,
+        LATE,
+        has_hooks=True,
+        hooks_ended=False,
+    )
+    assert verdict is not None
+    assert verdict.reason == Reason(
+        "NodeStaysNotReady", "The node is not Ready. Another condition."
+    )
+
+
+def test_a_node_that_could_not_be_read_is_not_abandoned_while_its_hook_waits() -> None:
+    assert result(None, LATE) is None
+    assert result(None, LATE, hooks_ended=True) is AdmissionResult.HOOK_ENDED
+    assert result(None, LATE, has_hooks=False) is AdmissionResult.NOT_OBSERVED
 
 
 @given(
-    lacks=st.one_of(st.none(), st.lists(st.just("x"), max_size=2).map(tuple)),
+    unmet=st.one_of(st.none(), st.lists(st.just(UNMET[0]), max_size=2).map(tuple)),
     seconds=st.integers(0, 400_000),
-    hooks_wait=st.booleans(),
-    hooks_over=st.booleans(),
+    has_hooks=st.booleans(),
+    hooks_ended=st.booleans(),
     into_pool=st.booleans(),
 )
-def test_only_a_read_that_succeeded_after_the_deadline_gives_a_node_up(
-    lacks: tuple[str, ...] | None,
+def test_only_a_read_that_succeeded_after_the_deadline_leads_to_not_ready(
+    unmet: tuple[Reason, ...] | None,
     seconds: int,
-    hooks_wait: bool,
-    hooks_over: bool,
+    has_hooks: bool,
+    hooks_ended: bool,
     into_pool: bool,
 ) -> None:
-    now = ASKED + timedelta(seconds=seconds)
-    result = end(lacks, now, hooks_wait=hooks_wait, hooks_over=hooks_over, into_pool=into_pool)
-    if result is AdmissionResult.NOT_READY:
-        assert lacks
+    now = NOTICED + timedelta(seconds=seconds)
+    end = result(unmet, now, has_hooks=has_hooks, hooks_ended=hooks_ended, into_pool=into_pool)
+    if end is AdmissionResult.NOT_READY:
+        assert unmet
         assert not into_pool
         assert now >= DEADLINE
-    assert (result is AdmissionResult.ADMITTED) == (lacks == ())
+    assert (end is AdmissionResult.ADMITTED) == (unmet == ())
 
 
 @given(seconds=st.integers(0, 200_000), heartbeat=st.one_of(st.none(), st.integers(-10, 7200)))
-def test_pauses_are_never_past_the_deadline_nor_a_heartbeat(
+def test_the_next_poll_is_not_after_the_deadline_nor_after_a_heartbeat(
     seconds: int, heartbeat: int | None
 ) -> None:
-    now = ASKED + timedelta(seconds=seconds)
+    now = NOTICED + timedelta(seconds=seconds)
     beat = None if heartbeat is None else now + timedelta(seconds=heartbeat)
-    rest = pause(ASKED, now, DEADLINE, beat)
-    assert rest >= timedelta(seconds=1)
+    interval = poll_interval(NOTICED, now, DEADLINE, beat)
+    assert interval >= timedelta(seconds=1)
     if now < DEADLINE:
-        assert now + rest <= DEADLINE
+        assert now + interval <= DEADLINE
     if beat is not None and beat > now + timedelta(seconds=1):
-        assert now + rest <= beat
+        assert now + interval <= beat

@@ -1,4 +1,4 @@
-"""One AWS for the tests of all adapters, with Leeway's table in it."""
+"""One sandbox for the tests of all AWS adapters, with Leeway's table."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from tests.sandbox.aws.started import Sandbox, started
 
 @pytest.fixture(scope="session")
 def aws() -> Iterator[Sandbox]:
-    """AWS with Leeway's table in it."""
+    """The sandbox's AWS with Leeway's table."""
     with started() as (_, url):
         sandbox = Sandbox(url)
         create_table(sandbox.client("dynamodb"))
@@ -22,12 +22,12 @@ def aws() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def records(aws: Sandbox) -> DynamoRecords:
-    """The table's records, through the adapter."""
+    """The adapter of the table's records."""
     return DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
 
 
 @pytest.fixture(autouse=True)
 def without_faults(aws: Sandbox) -> Iterator[None]:
-    """Leave no fault behind."""
+    """Remove all faults after each test."""
     yield
     aws.control("PUT", "faults", {"faults": []})

@@ -1,4 +1,4 @@
-"""The boto3 adapters and the reception of notices, against AWS as the sandbox answers it."""
+"""The boto3 adapters and ReceiveNotice, against the sandbox."""
 
 import json
 import re
@@ -9,10 +9,10 @@ import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
-from leeway.aws.functions import LambdaExecutions, Pace
+from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -23,11 +23,11 @@ from leeway.ports.aws import (
 )
 from leeway.ports.table import RecordChanged
 
-from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
+from tests.fakes.functions import Starts
 from tests.notices.events import EVENTS, event
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
-from tests.stand_ins import Starts
 
 
 def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:
@@ -37,7 +37,7 @@ def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords
     assert records.retirement("i-0ffffffffffffffff") is None
 
 
-def test_of_two_writers_one_learns_that_the_record_changed(records: DynamoRecords) -> None:
+def test_the_second_of_two_writers_gets_a_conflict_for_a_record(records: DynamoRecords) -> None:
     first = interrupted().model_copy(
         update={"facts": interrupted().facts.model_copy(update={"instance": "i-0aaaaaaaaaaaaaaaa"})}
     )
@@ -51,7 +51,7 @@ def test_of_two_writers_one_learns_that_the_record_changed(records: DynamoRecord
 
 
 def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     found = instances.describe(launch(aws, TAGS))
     assert found is not None
     assert (found.cluster, found.owner) == ("prod", Owner(OwnerKind.NONE))
@@ -61,8 +61,8 @@ def test_an_instance_is_read_with_its_cluster_and_owner(aws: Sandbox) -> None:
     assert instances.describe("i-0ffffffffffffffff") is None
 
 
-def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) -> None:
-    instances = Ec2Instances(maker(aws, "ec2"))
+def test_an_instance_with_the_tag_of_eks_has_joined(aws: Sandbox) -> None:
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     plain = instances.describe(launch(aws, {"eks:cluster-name": "prod"}))
     by_eks = instances.describe(launch(aws, {"aws:eks:cluster-name": "prod"}))
     assert plain is not None
@@ -70,18 +70,18 @@ def test_an_instance_has_joined_by_the_tag_that_only_eks_writes(aws: Sandbox) ->
     assert (plain.joined, by_eks.joined) == (False, True)
 
 
-def test_terminating_what_is_gone_is_no_error(aws: Sandbox) -> None:
-    def asked() -> int:
+def test_terminating_an_unknown_instance_is_not_an_error(aws: Sandbox) -> None:
+    def calls() -> int:
         return int(aws.control("GET", "status")["calls"].get("ec2:TerminateInstances", 0))
 
-    before = asked()
-    Ec2Instances(maker(aws, "ec2")).terminate("i-0ffffffffffffffff")
-    assert asked() == before + 1
+    before = calls()
+    Ec2Instances(client_factory(aws, "ec2")).terminate("i-0ffffffffffffffff")
+    assert calls() == before + 1
 
 
-def test_a_groups_facts_are_those_of_the_moment(aws: Sandbox) -> None:
+def test_the_facts_of_a_group_are_current(aws: Sandbox) -> None:
     (member,) = aws.group("facts", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     facts = groups.facts(member)
     assert facts is not None
     assert (facts.name, facts.lifecycle_state) == ("facts", "InService")
@@ -93,9 +93,11 @@ def test_a_groups_facts_are_those_of_the_moment(aws: Sandbox) -> None:
     assert groups.facts("i-0ffffffffffffffff") is None
 
 
-def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> None:
+def test_completing_an_action_that_no_longer_waits_raises_lifecycle_action_over(
+    aws: Sandbox,
+) -> None:
     (member,) = aws.group("over", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     waiting = LifecycleHook("over", "leeway-drain")
     groups.terminate_in_group(member)
     aws.wait(lambda: aws.states("over").get(member) == "Terminating:Wait")
@@ -106,10 +108,10 @@ def test_a_hook_that_waits_no_more_is_over_and_not_a_failure(aws: Sandbox) -> No
         groups.heartbeat(member, waiting)
 
 
-def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -> None:
+def test_a_heartbeat_extends_a_wait_by_the_timeout_of_the_hook(aws: Sandbox) -> None:
     short = hook("leeway-drain", HeartbeatTimeout=2)
     (member,) = aws.group("kept", 1, LifecycleHookSpecificationList=[short])
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     waiting = LifecycleHook("kept", "leeway-drain")
     assert groups.hook_settings(waiting) == HookSettings(2)
     assert groups.hook_settings(LifecycleHook("kept", "another")) is None
@@ -130,16 +132,16 @@ def test_a_hook_is_kept_waiting_by_heartbeats_of_its_own_timeout(aws: Sandbox) -
         ("UnauthorizedOperation", CloudRefused),
     ],
 )
-def test_throttled_is_to_be_tried_again_and_forbidden_is_not(
+def test_a_throttled_call_is_unavailable_and_a_forbidden_one_is_refused(
     aws: Sandbox, code: str, error: type[Exception]
 ) -> None:
     aws.control("PUT", "faults", {"faults": [{"service": "ec2", "error": code, "status": 403}]})
     with pytest.raises(error, match=code):
-        Ec2Instances(maker(aws, "ec2")).describe("i-0ffffffffffffffff")
+        Ec2Instances(client_factory(aws, "ec2")).describe("i-0ffffffffffffffff")
 
 
-def test_ec2_tells_how_an_instance_is_now(aws: Sandbox) -> None:
-    instances = Ec2Instances(maker(aws, "ec2"))
+def test_the_current_state_of_an_instance_is_read(aws: Sandbox) -> None:
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     instance = launch(aws, TAGS)
     now = instances.current_instance(instance)
     assert now is not None
@@ -156,23 +158,23 @@ def test_ec2_tells_how_an_instance_is_now(aws: Sandbox) -> None:
 def test_the_instances_of_a_capacity_reservation_are_found_by_its_id(aws: Sandbox) -> None:
     inside, _ = launch(aws, TAGS), launch(aws, TAGS)
     aws.control("POST", "reserve", {"instance": inside, "reservation": "cr-0123456789abcdef0"})
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     assert instances.in_reservation("cr-0123456789abcdef0") == [inside]
     assert instances.in_reservation("cr-none") == []
 
 
-class TellsInvocations:
-    """Lambda, which remembers what it was invoked with."""
+class RecordsInvocations:
+    """A fake of Lambda that records invocations."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def invoke(self, **asked: Any) -> None:
-        self.names.append(asked["DurableExecutionName"])
+    def invoke(self, **parameters: Any) -> None:
+        self.names.append(parameters["DurableExecutionName"])
 
 
 class SteppingClock:
-    """A clock that stands still but for those who sleep."""
+    """A clock that does not advance and records sleeps."""
 
     def __init__(self) -> None:
         self.at = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -186,55 +188,59 @@ class SteppingClock:
 
 
 def test_executions_of_two_tables_never_share_a_name() -> None:
-    told = TellsInvocations()
+    invocations = RecordsInvocations()
     for table in ("leeway-Table-1AAA", "leeway-Table-1BBB"):
-        pace = Pace(SteppingClock())
-        executions = LambdaExecutions(lambda: told, "arn", "retire", table, pace)
+        rate_limit = RateLimit(SteppingClock())
+        executions = LambdaExecutions(lambda: invocations, "arn", "retire", table, rate_limit)
         executions.start("i-0b662ef9931388ba0", "prod", 1)
         executions.start("i-0b662ef9931388ba0", "prod", 1)
-    assert told.names[0] == told.names[1]
-    assert len(set(told.names)) == 2
-    assert all(re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in told.names)
-    assert all(len(name) <= 64 for name in told.names)
+    assert invocations.names[0] == invocations.names[1]
+    assert len(set(invocations.names)) == 2
+    assert all(
+        re.fullmatch(r"retire-i-0b662ef9931388ba0-1-[0-9a-f]{8}", n) for n in invocations.names
+    )
+    assert all(len(name) <= 64 for name in invocations.names)
 
 
-def test_one_function_spreads_its_starts_and_the_first_does_not_wait() -> None:
+def test_starts_are_rate_limited_and_the_first_does_not_wait() -> None:
     clock = SteppingClock()
-    pace = Pace(clock, per_second=100)
+    rate_limit = RateLimit(clock, per_second=100)
     for _ in range(101):
-        pace.wait()
+        rate_limit.wait()
     assert len(clock.slept) == 100
     assert clock.slept[0] == pytest.approx(0.01)
     assert clock.slept[-1] == pytest.approx(1)
 
 
 def test_leeways_own_events_reach_the_bus(aws: Sandbox) -> None:
-    EventBridgeLeewayEvents(maker(aws, "events")).announce("Leeway Node Retired", '{"node": "n"}')
+    EventBridgeLeewayEvents(client_factory(aws, "events")).publish(
+        "Leeway Node Retired", '{"node": "n"}'
+    )
     (put,) = aws.journal("put-events", source="leeway")
     assert put["detail"] == {"node": "n"}
 
 
-def test_a_death_between_the_record_and_the_start_is_made_good_by_the_next_delivery(
+def test_the_next_delivery_starts_a_retirement_that_was_only_recorded(
     aws: Sandbox,
 ) -> None:
     instance = launch(aws, TAGS)
     starts = Starts(failures=1)
     with pytest.raises(NotAllInstancesReceived):
-        reception(aws, starts).receive(interruption(instance))
-    receipt = reception(aws, starts).receive(interruption(instance))
+        receive_notice(aws, starts).receive(interruption(instance))
+    receipt = receive_notice(aws, starts).receive(interruption(instance))
     assert [one.result for one in receipt.instances] == [NoticeResult.STARTED]
     assert starts.started == [(instance, "prod", 1)]
 
 
-def test_a_table_that_lost_its_answer_is_not_written_twice(aws: Sandbox) -> None:
+def test_a_write_with_a_lost_answer_is_not_repeated(aws: Sandbox) -> None:
     instance = launch(aws, TAGS)
     lost = {"service": "dynamodb", "action": "PutItem", "when": "after", "count": 1}
     fault = lost | {"error": "InternalServerError", "status": 500}
     aws.control("PUT", "faults", {"faults": [fault]})
     starts = Starts()
     with pytest.raises(NotAllInstancesReceived):
-        reception(aws, starts).receive(interruption(instance))
-    receipt = reception(aws, starts).receive(interruption(instance))
+        receive_notice(aws, starts).receive(interruption(instance))
+    receipt = receive_notice(aws, starts).receive(interruption(instance))
     assert [one.attempt for one in receipt.instances] == [1]
     assert starts.started == [(instance, "prod", 1)]
 
@@ -256,7 +262,7 @@ def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: San
 
     starts = FailsFirst()
     with pytest.raises(NotAllInstancesReceived) as failed:
-        reception(aws, starts).receive(body)
+        receive_notice(aws, starts).receive(body)
     assert [instance for instance, *_ in starts.started] == [second]
     assert [one.instance for one in failed.value.receipt.instances] == [second]
 
@@ -270,18 +276,18 @@ def test_one_instance_that_fails_does_not_stop_the_others_of_its_notice(aws: San
         (TAGS | {"karpenter.sh/nodepool": "default"}, NoticeResult.LEFT_TO_OWNER),
     ],
 )
-def test_instances_that_are_not_leeways_are_named_and_left_alone(
+def test_instances_of_other_owners_are_listed_and_not_changed(
     aws: Sandbox, tags: dict[str, str], result: NoticeResult
 ) -> None:
     starts = Starts()
-    receipt = reception(aws, starts).receive(interruption(launch(aws, tags)))
+    receipt = receive_notice(aws, starts).receive(interruption(launch(aws, tags)))
     assert [one.result for one in receipt.instances] == [result]
     assert receipt.instances[0].reason
     assert starts.started == []
 
 
-def test_what_is_not_acted_on_is_answered_with_its_reason(aws: Sandbox) -> None:
+def test_a_notice_without_an_action_has_a_reason(aws: Sandbox) -> None:
     greeting = json.loads((EVENTS / "lifecycle-test-notification.json").read_text())
-    receipt = reception(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
+    receipt = receive_notice(aws, Starts()).receive({**greeting, "region": "eu-west-1"})
     assert [one.result for one in receipt.instances] == [NoticeResult.IGNORED]
     assert json.dumps(receipt.to_dict())

@@ -1,4 +1,4 @@
-"""A clock goes by AWS's time, however its own machine's is set."""
+"""The clock follows AWS's time if the machine's clock is wrong."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,13 +6,13 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 from leeway.aws.dates import follow_dates
-from leeway.clock import GuidedClock, SystemClock
+from leeway.clock import CorrectedClock, SystemClock
 
 from tests.sandbox.aws.started import Sandbox
 
 
 class WrongClock(SystemClock):
-    """The machine's own clock, wrong by so much."""
+    """The machine's clock with an error."""
 
     def __init__(self, by: timedelta) -> None:
         self._by = by
@@ -21,35 +21,35 @@ class WrongClock(SystemClock):
         return super().now() + self._by
 
 
-def session_with(clock: GuidedClock) -> boto3.Session:
+def session_with(clock: CorrectedClock) -> boto3.Session:
     session = boto3.Session("AKIAIOSFODNN7EXAMPLE", "none", region_name="us-east-1")
     follow_dates(session.events, clock)
     return session
 
 
 @pytest.mark.parametrize("wrong", [60, -60, 0])
-def test_one_answer_of_any_service_puts_it_right(aws: Sandbox, wrong: float) -> None:
-    clock = GuidedClock(WrongClock(timedelta(seconds=wrong)))
+def test_one_answer_of_any_service_corrects_the_clock(aws: Sandbox, wrong: float) -> None:
+    clock = CorrectedClock(WrongClock(timedelta(seconds=wrong)))
     session_with(clock).client("sqs", endpoint_url=aws.url).list_queues()
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
 
 
-def test_an_error_is_an_answer_too(aws: Sandbox) -> None:
-    clock = GuidedClock(WrongClock(timedelta(seconds=60)))
+def test_an_error_answer_corrects_the_clock(aws: Sandbox) -> None:
+    clock = CorrectedClock(WrongClock(timedelta(seconds=60)))
     with pytest.raises(ClientError):
         session_with(clock).client("dynamodb", endpoint_url=aws.url).describe_table(TableName="no")
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
 
 
-def test_a_call_without_an_answer_changes_nothing(aws: Sandbox) -> None:
-    clock = GuidedClock(WrongClock(timedelta(seconds=60)))
+def test_a_call_without_an_answer_does_not_change_the_clock(aws: Sandbox) -> None:
+    clock = CorrectedClock(WrongClock(timedelta(seconds=60)))
     slow = {"service": "sqs", "latency": 1.5}
     aws.control("PUT", "faults", {"faults": [slow]})
     client = session_with(clock).client("sqs", endpoint_url=aws.url)
     client.list_queues()
-    known = clock.lead.ahead
+    known = clock.offset.ahead
     unreached = session_with(clock).client("sqs", endpoint_url="http://127.0.0.1:1")
     with pytest.raises(Exception, match="Could not connect"):
         unreached.list_queues()
-    assert clock.lead.ahead == known
+    assert clock.offset.ahead == known
     assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=3)

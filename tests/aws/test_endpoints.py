@@ -1,11 +1,11 @@
-"""Where clusters are: one function asks for all, in the midst of a storm as well."""
+"""The cached endpoints of clusters: one function reads them from EKS for all functions."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.aws.endpoints import ASKED_EVERY, ASKS_FOR, KEPT_FOR, RememberedClusters
+from leeway.aws.endpoints import CLAIM_LASTS, KEPT_FOR, REFRESH_AFTER, CachedClusters
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 from tests.aws.stored import TABLE
@@ -13,11 +13,11 @@ from tests.sandbox.aws.started import Sandbox
 
 
 class Eks:
-    """Knows where clusters are, counts how often it is asked, and lets time pass."""
+    """A fake of EKS that counts its calls, and a clock."""
 
     def __init__(self, aws: Sandbox) -> None:
         self._aws = aws
-        self.times = 0
+        self.calls = 0
         self.url = "https://first.invalid"
         self.fails: Exception | None = None
         self.meanwhile: Callable[[], object] = lambda: None
@@ -30,18 +30,18 @@ class Eks:
         self.now_ += timedelta(seconds=seconds)
 
     def endpoint(self, name: str) -> ClusterEndpoint:
-        self.times += 1
+        self.calls += 1
         self.meanwhile()
         if self.fails:
             raise self.fails
         return ClusterEndpoint(name, self.url, "Y2E=")
 
-    def heard_by_a_function(self, name: str) -> str:
-        """What one that has just started hears."""
+    def endpoint_in_new_function(self, name: str) -> str:
+        """Return the endpoint that a new function reads."""
         client = partial(self._aws.client, "dynamodb")
-        return RememberedClusters(client, TABLE, self, self, self.refused).endpoint(name).url
+        return CachedClusters(client, TABLE, self, self, self.problem).endpoint(name).url
 
-    def refused(self, url: str) -> str:
+    def problem(self, url: str) -> str:
         return "" if url.startswith("https://") else f"{url} is not https"
 
 
@@ -50,55 +50,55 @@ def eks(aws: Sandbox) -> Eks:
     return Eks(aws)
 
 
-def test_where_a_cluster_is_is_asked_once_for_all_functions(eks: Eks) -> None:
-    assert {eks.heard_by_a_function("once") for _ in range(3)} == {"https://first.invalid"}
-    assert eks.times == 1
-    assert eks.heard_by_a_function("another") == "https://first.invalid"
-    assert eks.times == 2
+def test_one_function_reads_an_endpoint_from_eks_for_all_functions(eks: Eks) -> None:
+    assert {eks.endpoint_in_new_function("once") for _ in range(3)} == {"https://first.invalid"}
+    assert eks.calls == 1
+    assert eks.endpoint_in_new_function("another") == "https://first.invalid"
+    assert eks.calls == 2
 
 
-def test_when_it_is_time_in_the_midst_of_a_storm_one_asks_and_the_others_do_not_wait(
+def test_one_function_refreshes_an_endpoint_while_the_others_use_the_cached_one(
     eks: Eks,
 ) -> None:
-    eks.heard_by_a_function("stormy")
-    eks.now_ += ASKED_EVERY
+    eks.endpoint_in_new_function("stormy")
+    eks.now_ += REFRESH_AFTER
     eks.url = "https://second.invalid"
-    heard: list[str] = []
-    eks.meanwhile = lambda: heard.extend(eks.heard_by_a_function("stormy") for _ in range(20))
-    assert eks.heard_by_a_function("stormy") == "https://second.invalid"
-    assert eks.times == 2, "the first time, and one of twenty-one"
-    assert set(heard) == {"https://first.invalid"}
-    assert eks.heard_by_a_function("stormy") == "https://second.invalid"
-    assert eks.times == 2
+    cached: list[str] = []
+    eks.meanwhile = lambda: cached.extend(eks.endpoint_in_new_function("stormy") for _ in range(20))
+    assert eks.endpoint_in_new_function("stormy") == "https://second.invalid"
+    assert eks.calls == 2, "the first read, and one of twenty-one"
+    assert set(cached) == {"https://first.invalid"}
+    assert eks.endpoint_in_new_function("stormy") == "https://second.invalid"
+    assert eks.calls == 2
 
 
-def test_while_eks_does_not_answer_one_asks_now_and_then_and_all_go_by_what_is_remembered(
+def test_the_cached_endpoint_is_used_for_a_day_while_eks_is_unavailable(
     eks: Eks,
 ) -> None:
-    eks.heard_by_a_function("throttled")
-    eks.now_ += ASKED_EVERY
+    eks.endpoint_in_new_function("throttled")
+    eks.now_ += REFRESH_AFTER
     eks.fails = CloudUnavailable("TooManyRequestsException")
     for _ in range(10):
-        assert eks.heard_by_a_function("throttled") == "https://first.invalid"
-    assert eks.times == 2
-    eks.now_ += ASKS_FOR
-    assert eks.heard_by_a_function("throttled") == "https://first.invalid"
-    assert eks.times == 3
+        assert eks.endpoint_in_new_function("throttled") == "https://first.invalid"
+    assert eks.calls == 2
+    eks.now_ += CLAIM_LASTS
+    assert eks.endpoint_in_new_function("throttled") == "https://first.invalid"
+    assert eks.calls == 3
     eks.now_ += KEPT_FOR
     with pytest.raises(CloudUnavailable):
-        eks.heard_by_a_function("throttled")
+        eks.endpoint_in_new_function("throttled")
 
 
-def test_a_cluster_that_is_no_more_is_said_to_be_none(eks: Eks) -> None:
-    eks.heard_by_a_function("ended")
-    eks.now_ += ASKED_EVERY
+def test_a_deleted_cluster_is_refused_although_its_endpoint_is_cached(eks: Eks) -> None:
+    eks.endpoint_in_new_function("ended")
+    eks.now_ += REFRESH_AFTER
     eks.fails = CloudRefused("No cluster found for name: ended.")
     with pytest.raises(CloudRefused):
-        eks.heard_by_a_function("ended")
+        eks.endpoint_in_new_function("ended")
 
 
-def remember(aws: Sandbox, name: str, url: str, now: datetime) -> None:
-    """Write by hand where a cluster is, for somebody who may."""
+def write_endpoint(aws: Sandbox, name: str, url: str, now: datetime) -> None:
+    """Write the item of a cached endpoint directly."""
     item = {
         "pk": {"S": f"ENDPOINT#{name}"},
         "sk": {"S": "ENDPOINT"},
@@ -110,21 +110,23 @@ def remember(aws: Sandbox, name: str, url: str, now: datetime) -> None:
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
 
 
-def test_a_remembered_address_that_is_not_trusted_is_asked_for_anew(aws: Sandbox, eks: Eks) -> None:
-    remember(aws, "planted", "http://attacker.invalid", eks.now_)
-    assert eks.heard_by_a_function("planted") == "https://first.invalid"
-    assert eks.heard_by_a_function("planted") == "https://first.invalid"
-    assert eks.times == 1
+def test_a_cached_address_that_is_not_trusted_is_read_from_eks_again(
+    aws: Sandbox, eks: Eks
+) -> None:
+    write_endpoint(aws, "planted", "http://attacker.invalid", eks.now_)
+    assert eks.endpoint_in_new_function("planted") == "https://first.invalid"
+    assert eks.endpoint_in_new_function("planted") == "https://first.invalid"
+    assert eks.calls == 1
 
 
-def test_an_address_that_is_not_trusted_is_refused_whoever_says_it(eks: Eks) -> None:
+def test_an_untrusted_address_from_eks_is_refused(eks: Eks) -> None:
     eks.url = "http://attacker.invalid"
-    with pytest.raises(CloudRefused, match="no token is sent to its endpoint"):
-        eks.heard_by_a_function("told")
+    with pytest.raises(CloudRefused, match="its endpoint gets no token"):
+        eks.endpoint_in_new_function("untrusted")
 
 
-def test_what_users_may_write_says_nothing_about_where_a_cluster_is(aws: Sandbox, eks: Eks) -> None:
-    """Manifests have a partition of their own, and an endpoint in it is none."""
+def test_an_endpoint_in_the_partition_of_manifests_is_not_used(aws: Sandbox, eks: Eks) -> None:
+    """Users may write under MANIFESTS# only, and the adapter reads ENDPOINT# only."""
     item = {"pk": {"S": "MANIFESTS#users"}, "sk": {"S": "ENDPOINT"}, "url": {"S": "https://x"}}
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    assert eks.heard_by_a_function("users") == "https://first.invalid"
+    assert eks.endpoint_in_new_function("users") == "https://first.invalid"

@@ -1,4 +1,4 @@
-"""The index: what a storm of notices looks up, without asking EC2 about any instance."""
+"""The index of instances: a storm of notices reads it instead of EC2."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,16 +7,17 @@ import pytest
 from leeway.aws.index import DynamoIndex
 from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
+from leeway.clock import SystemClock
 from leeway.instances.facts import InstanceFacts
+from leeway.interruption.outcome import NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import NoticeResult
 from leeway.ports.aws import CloudUnavailable
 
-from tests.aws.receiving import TAGS, interruption, launch, maker, reception
+from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
 from tests.aws.stored import TABLE
+from tests.fakes.functions import Starts
 from tests.retirement.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import Starts
 
 
 def facts(number: int, cluster: str = "prod") -> InstanceFacts:
@@ -26,7 +27,7 @@ def facts(number: int, cluster: str = "prod") -> InstanceFacts:
 
 @pytest.fixture
 def index(aws: Sandbox) -> Iterator[DynamoIndex]:
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
     yield index
     index.update((), [*index.of_cluster("prod"), *index.of_cluster("other")])
 
@@ -36,7 +37,7 @@ def calls(aws: Sandbox, action: str) -> int:
     return counted.get(action, 0)
 
 
-def test_what_is_written_is_read_again_by_cluster(index: DynamoIndex) -> None:
+def test_written_facts_are_read_by_cluster(index: DynamoIndex) -> None:
     many = {one.instance: one for one in map(facts, range(60))}
     index.update(many.values(), ())
     index.update([facts(100, "other")], ())
@@ -45,30 +46,30 @@ def test_what_is_written_is_read_again_by_cluster(index: DynamoIndex) -> None:
     assert list(index.of_cluster("prod")) == list(many)[:10]
 
 
-def test_what_nobody_understands_is_as_if_it_were_not_there_and_is_written_anew(
+def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     index.update([facts(1), facts(2)], ())
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key=item_key(facts(2).instance, FACTS_KEY),
-        UpdateExpression="SET #record = :told",
+        UpdateExpression="SET #record = :invalid",
         ExpressionAttributeNames={"#record": "record"},
-        ExpressionAttributeValues={":told": {"S": "{}"}},
+        ExpressionAttributeValues={":invalid": {"S": "{}"}},
     )
     assert list(index.of_cluster("prod")) == [facts(1).instance]
     index.update([facts(2)], ())
     assert len(index.of_cluster("prod")) == 2
 
 
-def test_what_a_throttled_table_left_undone_is_written_again(
+def test_items_that_a_throttled_table_left_unprocessed_are_retried(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     def leave_half(params: dict[str, Any], **_: Any) -> None:
-        """Do as a throttled table does: take some of the items and hand back the others."""
-        asked = params["RequestItems"][TABLE]
-        left.append(asked[len(asked) // 2 + 1 :])
-        params["RequestItems"] = {TABLE: asked[: len(asked) // 2 + 1]}
+        """Send a part of the items only, as if the table left the others unprocessed."""
+        requests = params["RequestItems"][TABLE]
+        left.append(requests[len(requests) // 2 + 1 :])
+        params["RequestItems"] = {TABLE: requests[: len(requests) // 2 + 1]}
 
     def hand_back(parsed: dict[str, Any], **_: Any) -> None:
         if rest := left.pop():
@@ -78,12 +79,14 @@ def test_what_a_throttled_table_left_undone_is_written_again(
     client = aws._build("dynamodb")
     client.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", leave_half)
     client.meta.events.register("after-call.dynamodb.BatchWriteItem", hand_back)
-    DynamoIndex(lambda: client, TABLE).update(map(facts, range(25)), ())
+    DynamoIndex(lambda: client, TABLE, SystemClock()).update(map(facts, range(25)), ())
     assert len(index.of_cluster("prod")) == 25
     client.close()
 
 
-def test_an_index_that_is_throttled_throughout_says_so(aws: Sandbox, index: DynamoIndex) -> None:
+def test_a_throttled_index_is_unavailable_after_the_retry_timeout(
+    aws: Sandbox, index: DynamoIndex
+) -> None:
     fault = {"service": "dynamodb", "action": "BatchWriteItem", "error": "ThrottlingException"}
     aws.control("PUT", "faults", {"faults": [fault]})
     with pytest.raises(CloudUnavailable):
@@ -91,7 +94,7 @@ def test_an_index_that_is_throttled_throughout_says_so(aws: Sandbox, index: Dyna
     aws.control("PUT", "faults", {"faults": []})
 
 
-def test_a_hundred_notices_read_the_table_once_each_and_ask_ec2_about_no_instance(
+def test_each_of_a_hundred_notices_takes_one_query_and_no_call_of_ec2(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     storm = [facts(number) for number in range(200, 300)]
@@ -100,29 +103,29 @@ def test_a_hundred_notices_read_the_table_once_each_and_ask_ec2_about_no_instanc
     before = {action: calls(aws, action) for action in counted}
     starts = Starts()
     for one in storm:
-        receipt = reception(aws, starts).receive(interruption(one.instance, id=one.instance))
+        receipt = receive_notice(aws, starts).receive(interruption(one.instance, id=one.instance))
         assert [r.result for r in receipt.instances] == [NoticeResult.STARTED]
     assert [calls(aws, action) - before[action] for action in counted] == [0, 100, 0, 100]
     assert len(starts.started) == 100
 
 
-def test_an_instance_that_the_index_misses_is_looked_up_and_not_taken_for_a_strangers(
+def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
     aws: Sandbox, index: DynamoIndex
 ) -> None:
     instance = launch(aws, TAGS)
     before = calls(aws, "ec2:DescribeInstances")
     starts = Starts()
-    reception(aws, starts).receive(interruption(instance))
+    receive_notice(aws, starts).receive(interruption(instance))
     assert starts.started == [(instance, "prod", 1)]
     assert calls(aws, "ec2:DescribeInstances") - before == 1
 
 
-def test_a_record_and_the_facts_of_its_instance_come_with_one_call(
+def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
     aws: Sandbox, index: DynamoIndex, records: DynamoRecords
 ) -> None:
     instance = launch(aws, TAGS)
     assert records.known(instance) == InstanceState()
-    reception(aws, Starts()).receive(interruption(instance))
+    receive_notice(aws, Starts()).receive(interruption(instance))
     index.update([FACTS.model_copy(update={"instance": instance})], ())
     before = calls(aws, "dynamodb:Query")
     known = records.known(instance)

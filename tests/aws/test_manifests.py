@@ -1,4 +1,4 @@
-"""The table's manifests, against DynamoDB as the sandbox answers it."""
+"""The table's manifests, against the sandbox's DynamoDB."""
 
 from functools import partial
 from typing import ClassVar
@@ -9,6 +9,7 @@ from leeway.clock import SystemClock
 from leeway.manifests.configuration import CAUTIOUS, Configuration
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
+from leeway.reasons import Reason
 
 from tests.aws.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox
@@ -37,7 +38,7 @@ def test_manifests_are_read_as_they_were_written_each_in_its_cluster(
     assert manifests.of("nobodys") == ()
 
 
-def test_of_two_writers_one_learns_that_the_manifest_changed(
+def test_the_second_of_two_writers_gets_a_conflict_for_a_manifest(
     manifests: DynamoManifests, writing: DynamoManifestWriting
 ) -> None:
     first, second = manifest("two", spec={"paused": True}), manifest("two", spec={"dryRun": True})
@@ -53,7 +54,7 @@ def test_of_two_writers_one_learns_that_the_manifest_changed(
         writing.write("two", manifest("two", 3), 2)
 
 
-def test_more_than_a_page_is_read_as_one(
+def test_manifests_of_several_pages_are_read_completely(
     manifests: DynamoManifests, writing: DynamoManifestWriting
 ) -> None:
     large = [manifest(f"n{i}", body="x" * 340 * 1024, resource="big.leeway.sh") for i in range(5)]
@@ -62,7 +63,7 @@ def test_more_than_a_page_is_read_as_one(
     assert [one.name for one in manifests.of("large")] == ["n0", "n1", "n2", "n3", "n4"]
 
 
-def test_a_throttled_table_is_worth_another_try_and_a_missing_one_is_not(
+def test_a_throttled_table_is_unavailable_and_a_missing_one_is_refused(
     aws: Sandbox, manifests: DynamoManifests
 ) -> None:
     throttled = {"error": "ProvisionedThroughputExceededException", "service": "dynamodb"}
@@ -74,22 +75,22 @@ def test_a_throttled_table_is_worth_another_try_and_a_missing_one_is_not(
         DynamoManifests(partial(aws.client, "dynamodb"), "no-such-table").of("prod")
 
 
-def test_an_item_that_somebody_wrote_by_hand_hides_no_other_and_makes_a_policy_cautious(
+def test_an_item_written_by_hand_does_not_hide_others_and_makes_a_policy_cautious(
     aws: Sandbox, manifests: DynamoManifests, writing: DynamoManifestWriting
 ) -> None:
     class Reported:
         lines: ClassVar[list[str]] = []
 
-        def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-            self.lines.append(f"{manifest}: {problem}")
+        def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+            self.lines.append(f"{manifest}: {reason}")
 
     key = {"pk": {"S": "MANIFESTS#by-hand"}, "sk": {"S": "cluster.leeway.sh#/by-hand"}}
-    for told in (
+    for attributes in (
         {},
         {"body": {"N": "1"}, "version": {"S": "first"}, "written_at": {"S": "yesterday"}},
         {"body": {"S": "{"}, "version": {"N": "1.5"}},
     ):
-        aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, **told})
+        aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, **attributes})
         scaled = manifest("web", resource="scaledobject.keda.sh", namespace="shop")
         if len(manifests.of("by-hand")) == 1:
             writing.write("by-hand", scaled, 0)

@@ -9,7 +9,7 @@ from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.aws.surveys import LARGEST, DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.ports import Market
-from leeway.catalog.refresh import NothingSurveyed, RefreshCatalog, Surveyed, Surveyor
+from leeway.catalog.refresh import CatalogReader, CatalogRefresh, CatalogUnavailable, RefreshCatalog
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.selection.offers.compressed import opened, unpacked
@@ -17,12 +17,12 @@ from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import Unavailable
-from leeway.wiring.clients import patient_client
+from leeway.wiring.clients import background_client
 
-from cli.catalogs import sandbox_survey
+from cli.selection.catalogs import sandbox_survey
 from tests.aws.stored import TABLE
+from tests.fakes.offerings import OfferingsInMemory
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import OfferingsInMemory
 
 REGION = "us-east-1"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -45,18 +45,18 @@ def surveys(aws: Sandbox) -> DynamoSurveys:
 
 
 @dataclass
-class Told:
+class RecordedTelemetry:
     """The Telemetry Protocol."""
 
-    outcomes: list[Surveyed] = field(default_factory=list)
+    refreshes: list[CatalogRefresh] = field(default_factory=list)
 
-    def surveyed(self, outcome: Surveyed) -> None:
-        self.outcomes.append(outcome)
+    def catalog_refreshed(self, refresh: CatalogRefresh) -> None:
+        self.refreshes.append(refresh)
 
 
 @dataclass
 class Known:
-    """The Market and PriceList Protocols, told by a survey; Spot prices by another market's."""
+    """The Market and PriceList Protocols with the values of a survey."""
 
     survey: Survey
     spot_of: Market | None = None
@@ -109,13 +109,15 @@ def test_a_region_is_read_over_http_as_its_data_has_it(
     assert price_list.on_demand(REGION) == expected.on_demand
 
 
-def test_what_was_read_is_kept_and_opened_as_a_catalog(
+def test_a_refresh_stores_what_it_read_and_the_catalog_opens(
     market: Ec2Market, price_list: PricingPriceList, surveys: DynamoSurveys
 ) -> None:
-    told = Told()
-    outcome = RefreshCatalog(Surveyor(market, price_list), surveys, told, At(NOW)).refresh(REGION)
-    assert told.outcomes == [outcome]
-    assert outcome.kept == ()
+    telemetry = RecordedTelemetry()
+    outcome = RefreshCatalog(
+        CatalogReader(market, price_list), surveys, telemetry, At(NOW)
+    ).refresh(REGION)
+    assert telemetry.refreshes == [outcome]
+    assert outcome.stale == ()
     packed = surveys.packed(REGION)
     assert packed is not None
     assert len(packed) == outcome.size < LARGEST
@@ -128,30 +130,40 @@ def test_what_was_read_is_kept_and_opened_as_a_catalog(
     assert {offering.zone for offering in offerings} <= set(table.catalog.zones)
 
 
-def test_a_part_that_fails_stays_as_it_was_and_that_is_told(
+def test_a_part_that_cannot_be_read_keeps_its_last_state_and_is_reported(
     aws: Sandbox, market: Ec2Market, surveys: DynamoSurveys
 ) -> None:
     known = Known(sandbox_survey(REGION))
-    RefreshCatalog(Surveyor(known, known), surveys, Told(), At(NOW)).refresh(REGION)
+    RefreshCatalog(CatalogReader(known, known), surveys, RecordedTelemetry(), At(NOW)).refresh(
+        REGION
+    )
     refused = {"service": "ec2", "action": "DescribeSpotPriceHistory"}
     aws.control("PUT", "faults", {"faults": [{**refused, "error": "UnauthorizedOperation"}]})
     failing = Known(known.survey, spot_of=market)
-    outcome = RefreshCatalog(Surveyor(failing, known), surveys, Told(), At(LATER)).refresh(REGION)
-    (kept,) = outcome.kept
-    assert (kept.part, kept.read_at) == (Part.SPOT_PRICES, NOW)
-    assert "UnauthorizedOperation" in kept.problem
-    assert outcome.to_dict()["kept"] == {"spot prices": kept.problem}
+    outcome = RefreshCatalog(
+        CatalogReader(failing, known), surveys, RecordedTelemetry(), At(LATER)
+    ).refresh(REGION)
+    (stale,) = outcome.stale
+    assert (stale.part, stale.read_at) == (Part.SPOT_PRICES, NOW)
+    assert stale.problem is not None
+    assert "UnauthorizedOperation" in stale.problem.message
+    rendered = outcome.to_dict()
+    assert rendered["code"] == "CatalogPartlyRefreshed"
+    assert rendered["stale"]["spot prices"] == {
+        "code": "CatalogPartNotRead",
+        "message": stale.problem.message,
+    }
     survey = unpacked(surveys.packed(REGION) or b"")
     assert survey.spot == sandbox_survey(REGION).spot
     assert survey.read_at[Part.SPOT_PRICES] == NOW
     assert survey.read_at[Part.TYPES] == LATER
 
 
-def test_a_throttled_call_is_tried_again(aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_throttled_call_is_retried(aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    market = Ec2Market(partial(patient_client.__wrapped__, "ec2", REGION))
+    market = Ec2Market(partial(background_client.__wrapped__, "ec2", REGION))
     throttled = {"service": "ec2", "action": "DescribeInstanceTypeOfferings", "count": 2}
     aws.control("PUT", "faults", {"faults": [{**throttled, "error": "RequestLimitExceeded"}]})
     assert market.offered() == sandbox_survey(REGION).offered
@@ -183,22 +195,24 @@ class Failing:
         return self.prices
 
 
-def test_a_first_survey_without_types_is_none() -> None:
+def test_a_first_refresh_without_types_fails() -> None:
     nothing = Failing(zones={"a": frozenset({"m5.large"})})
-    with pytest.raises(NothingSurveyed, match="types: the answer was empty; on-demand prices: no"):
-        Surveyor(nothing, nothing).survey(REGION, NOW, Survey(REGION))
+    with pytest.raises(
+        CatalogUnavailable, match=r"types, zones \(the answer is empty\); on-demand prices \(no"
+    ):
+        CatalogReader(nothing, nothing).read(REGION, NOW, Survey(REGION))
 
 
-def test_where_everything_fails_what_was_kept_is_not_written_again() -> None:
+def test_a_refresh_fails_if_no_part_can_be_read() -> None:
     former = sandbox_survey(REGION)
-    with pytest.raises(NothingSurveyed):
-        Surveyor(Failing(), Failing()).survey(REGION, NOW, former)
+    with pytest.raises(CatalogUnavailable):
+        CatalogReader(Failing(), Failing()).read(REGION, NOW, former)
 
 
-def test_prices_that_are_unknown_do_not_keep_a_region_from_being_surveyed() -> None:
+def test_a_region_without_readable_prices_is_still_refreshed() -> None:
     former = sandbox_survey(REGION)
     known = Failing(tuple(former.machines), dict(former.offered))
-    survey, parts = Surveyor(known, known).survey(REGION, NOW, Survey(REGION))
+    survey, parts = CatalogReader(known, known).read(REGION, NOW, Survey(REGION))
     assert survey.complete
     assert [part.part for part in parts if part.problem] == [
         Part.ON_DEMAND_PRICES,
@@ -207,17 +221,19 @@ def test_prices_that_are_unknown_do_not_keep_a_region_from_being_surveyed() -> N
     ]
 
 
-def test_a_survey_that_no_item_holds_is_refused(surveys: DynamoSurveys) -> None:
+def test_a_survey_that_is_larger_than_an_item_is_refused(surveys: DynamoSurveys) -> None:
     with pytest.raises(CloudRefused, match="has 390001 bytes"):
         surveys.write("eu-west-1", bytes(LARGEST + 1))
     assert surveys.packed("eu-west-1") is None
 
 
-def test_another_versions_survey_is_replaced(surveys: DynamoSurveys) -> None:
+def test_an_unreadable_survey_is_replaced(surveys: DynamoSurveys) -> None:
     surveys.write(REGION, b"of another time")
     known = Known(sandbox_survey(REGION))
-    outcome = RefreshCatalog(Surveyor(known, known), surveys, Told(), At(NOW)).refresh(REGION)
-    assert outcome.kept == ()
+    outcome = RefreshCatalog(
+        CatalogReader(known, known), surveys, RecordedTelemetry(), At(NOW)
+    ).refresh(REGION)
+    assert outcome.stale == ()
 
 
 @pytest.mark.parametrize(

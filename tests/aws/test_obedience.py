@@ -1,4 +1,4 @@
-"""Notices are received by what users wrote: the whole way from `leeway apply` to the record."""
+"""Notices are received by the applied manifests: from `leeway apply` to the record."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -10,31 +10,31 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, NoticeResult, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import Configuration
+from leeway.reasons import Reason
 
 from cli import main
-from tests.aws.receiving import TAGS, interruption, launch, maker
+from tests.aws.receive_notice import TAGS, client_factory, interruption, launch
 from tests.aws.stored import TABLE
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import CleanUps, Starts
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.schedules import SchedulesInMemory
+from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
-from tests.stand_ins import (
-    HERE,
-    ClaimsInMemory,
-    CleanUps,
-    OfferingsInMemory,
-    SchedulesInMemory,
-    Starts,
-)
 
 
 class Reported:
-    """What people were told."""
+    """The recorded log lines and metrics."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        self.lines.append(problem)
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        self.lines.append(reason.message)
 
 
 class Deployed:
@@ -43,25 +43,25 @@ class Deployed:
     def __init__(self, aws: Sandbox) -> None:
         self.starts = Starts()
         self.reported = Reported()
-        self.records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+        self.records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
         manifests = DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
         self.configuration = Configuration(manifests, SystemClock(), self.reported)
         self._reception = ReceiveNotice(
             Dependencies(
                 records=self.records,
-                place=HERE,
-                instances=Ec2Instances(maker(aws, "ec2")),
-                current=Ec2Instances(maker(aws, "ec2")),
-                changes=Ec2Instances(maker(aws, "ec2")),
+                origin=HERE,
+                instances=Ec2Instances(client_factory(aws, "ec2")),
+                current=Ec2Instances(client_factory(aws, "ec2")),
+                changes=Ec2Instances(client_factory(aws, "ec2")),
                 policies=self.configuration,
                 retire_node=self.starts,
                 schedules=SchedulesInMemory(),
                 offerings=OfferingsInMemory(),
                 clusters=frozenset({"prod"}),
                 clock=SystemClock(),
-                arrivals=self.records,
+                admissions=self.records,
                 admit_node=Starts(),
-                cleaning=CleanUps(),
+                clean_up=CleanUps(),
                 claims=ClaimsInMemory(),
             )
         )
@@ -73,8 +73,8 @@ class Deployed:
 
 @pytest.fixture
 def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Apply a spec of cluster prod by the command line; taken away at the end."""
-    from tests.cli.conftest import forget_clients
+    """Apply a spec of cluster prod by the command line; delete it after the test."""
+    from tests.cli.conftest import drop_clients
 
     environment = {
         "AWS_ENDPOINT_URL": aws.url,
@@ -85,7 +85,7 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    forget_clients()
+    drop_clients()
 
     def apply(spec: str) -> None:
         file = tmp_path / "cluster.yaml"
@@ -96,17 +96,17 @@ def apply(aws: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     yield apply
     main.run(["delete", "cluster", "prod", "--cluster", "prod"])
-    forget_clients()
+    drop_clients()
 
 
-def test_a_notice_that_is_to_be_ignored_leads_to_nothing(aws: Sandbox, apply: Any) -> None:
+def test_an_ignored_notice_starts_nothing(aws: Sandbox, apply: Any) -> None:
     apply("{notices: {spot-interruption: {action: ignore}}}")
     deployed = Deployed(aws)
     assert deployed.receive(interruption(launch(aws, TAGS))) is NoticeResult.IGNORED
     assert deployed.starts.started == []
 
 
-def test_the_retirement_is_written_down_as_the_policy_says(aws: Sandbox, apply: Any) -> None:
+def test_a_retirement_is_recorded_with_the_values_of_the_policy(aws: Sandbox, apply: Any) -> None:
     apply("{notices: {spot-interruption: {deadline: 30s, replacement: none, onBlocked: wait}}}")
     deployed, instance = Deployed(aws), launch(aws, TAGS)
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"  # a deadline that has passed would be moved
@@ -119,7 +119,7 @@ def test_the_retirement_is_written_down_as_the_policy_says(aws: Sandbox, apply: 
 
 
 @pytest.mark.parametrize("owner", ["eks:nodegroup-name", "karpenter.sh/nodepool"])
-def test_nodes_of_others_are_retired_only_where_the_policy_takes_them(
+def test_nodes_of_other_owners_are_retired_only_if_the_policy_includes_them(
     aws: Sandbox, apply: Any, owner: str
 ) -> None:
     event = interruption(launch(aws, TAGS | {owner: "x"}))
@@ -131,7 +131,7 @@ def test_nodes_of_others_are_retired_only_where_the_policy_takes_them(
 @pytest.mark.parametrize(
     "error", ["ProvisionedThroughputExceededException", "AccessDeniedException"]
 )
-def test_an_interruption_is_received_by_the_defaults_while_manifests_cannot_be_read(
+def test_an_interruption_is_received_with_the_defaults_while_manifests_cannot_be_read(
     aws: Sandbox, apply: Any, error: str
 ) -> None:
     apply("{notices: {spot-interruption: {action: ignore}}}")

@@ -1,15 +1,19 @@
-"""How far drains are, against DynamoDB as the sandbox answers it."""
+"""The progress of drains in DynamoDB, on the sandbox."""
 
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
-from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesRead
+from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesReader
+from leeway.clock import SystemClock
 from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED, PODS_NOT_LISTED, STATIC_POD
 from leeway.drain.summary import PodState, summarise
 
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox
 
+BLOCKED = BUDGET_BLOCKS(answer="budget web")
 AT = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
 
@@ -17,33 +21,64 @@ def drain(*pods: PodProgress) -> Drain:
     return Drain(listed=True, pods={pod.uid: pod for pod in pods})
 
 
-def test_a_summary_tells_of_pods_that_have_to_go_and_how_they_were_asked() -> None:
+def test_a_summary_lists_the_pods_to_remove_and_the_method_of_their_removal() -> None:
     state = summarise(
         "i-1",
         2,
         "n1",
         drain(
-            PodProgress("a/stays", "1", "", Stage.LEFT, "a DaemonSet's"),
+            PodProgress("a/stays", "1", "", Stage.LEFT, STATIC_POD()),
             PodProgress(
-                "a/asked", "2", "", Stage.GONE, "evicted", way=RemovalMethod.EVICT, asked_at=AT
+                "a/evicted",
+                "2",
+                "",
+                Stage.GONE,
+                POD_EVICTED(),
+                method=RemovalMethod.EVICT,
+                requested_at=AT,
             ),
-            PodProgress("a/blocked", "3", "", Stage.BLOCKED, "a budget", way=RemovalMethod.EVICT),
+            PodProgress("a/blocked", "3", "", Stage.BLOCKED, BLOCKED, method=RemovalMethod.EVICT),
         ),
         AT,
     )
     assert state.pods == (
-        PodState("a/asked", Stage.GONE, RemovalMethod.EVICT, "evicted"),
-        PodState("a/blocked", Stage.BLOCKED, None, "a budget"),
+        PodState("a/evicted", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
+        PodState("a/blocked", Stage.BLOCKED, None, BLOCKED),
     )
 
 
 def test_the_latest_state_of_each_drain_is_read(aws: Sandbox) -> None:
     client = partial(aws.client, "dynamodb")
-    shown, read = DynamoDrainStates(client, TABLE), DynamoDrainStatesRead(client, TABLE)
+    writer, reader = (
+        DynamoDrainStates(client, TABLE),
+        DynamoDrainStatesReader(client, TABLE, SystemClock()),
+    )
     names = [f"i-{n:017x}" for n in range(120)]
     states = {name: summarise(name, 1, "n", drain(), AT) for name in names}
     for state in states.values():
-        shown.show(state)
-    newer = summarise(names[0], 2, "n", Drain(problem="throttled"), AT)
-    shown.show(newer)
-    assert read.of([*names, names[0], "i-0ffffffffffffffff"]) == states | {names[0]: newer}
+        writer.put(state)
+    newer = summarise(names[0], 2, "n", Drain(problem=PODS_NOT_LISTED(error="503")), AT)
+    writer.put(newer)
+    assert reader.of([*names, names[0], "i-0ffffffffffffffff"]) == states | {names[0]: newer}
+
+
+def test_keys_that_a_throttled_table_left_unprocessed_are_retried(aws: Sandbox) -> None:
+    def leave_half(params: dict[str, Any], **_: Any) -> None:
+        keys = params["RequestItems"][TABLE]["Keys"]
+        unprocessed.append(keys[len(keys) // 2 + 1 :])
+        params["RequestItems"] = {TABLE: {"Keys": keys[: len(keys) // 2 + 1]}}
+
+    def return_unprocessed(parsed: dict[str, Any], **_: Any) -> None:
+        if keys := unprocessed.pop():
+            parsed["UnprocessedKeys"] = {TABLE: {"Keys": keys}}
+
+    names = [f"i-1{n:016x}" for n in range(8)]
+    states = {name: summarise(name, 1, "n", drain(), AT) for name in names}
+    for state in states.values():
+        DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).put(state)
+    unprocessed: list[list[Any]] = []
+    client = aws._build("dynamodb")
+    client.meta.events.register("provide-client-params.dynamodb.BatchGetItem", leave_half)
+    client.meta.events.register("after-call.dynamodb.BatchGetItem", return_unprocessed)
+    assert DynamoDrainStatesReader(lambda: client, TABLE, SystemClock()).of(names) == states
+    client.close()

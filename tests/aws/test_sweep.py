@@ -1,4 +1,4 @@
-"""What reconciling reads of AWS all at once, as the sandbox answers it."""
+"""The lists that reconcile reads from AWS, against the sandbox."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,16 +12,18 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
 from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.clock import SystemClock
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.reconciliation.ports import UnderWay
+from leeway.reconciliation.ports import OpenRecords
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.replacement_intent import ReplacementIntent
 
-from tests.admission.admissions import ask
-from tests.aws.receiving import launch, maker
+from tests.admission.admission_records import request
+from tests.aws.receive_notice import client_factory, launch
 from tests.aws.stored import TABLE
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
@@ -31,7 +33,7 @@ EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 
 @pytest.fixture
 def sweep(aws: Sandbox) -> Ec2Sweep:
-    return Ec2Sweep(maker(aws, "ec2"))
+    return Ec2Sweep(client_factory(aws, "ec2"))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def sweep(aws: Sandbox) -> Ec2Sweep:
         {"eks:eks-cluster-name": "swept"},
     ],
 )
-def test_a_clusters_instances_are_found_by_any_of_its_tags(
+def test_instances_are_found_by_any_tag_of_the_cluster(
     aws: Sandbox, sweep: Ec2Sweep, tags: dict[str, str]
 ) -> None:
     instance = launch(aws, tags)
@@ -55,10 +57,10 @@ def test_a_clusters_instances_are_found_by_any_of_its_tags(
     assert {one.facts.cluster for one in found.values()} == {"swept"}
     assert found[instance].state in {"pending", "running"}
     assert found[instance].launched_at.tzinfo is not None
-    assert found[instance].facts == Ec2Instances(maker(aws, "ec2")).describe(instance)
+    assert found[instance].facts == Ec2Instances(client_factory(aws, "ec2")).describe(instance)
 
 
-def test_all_instances_come_with_one_call_and_none_without_clusters(
+def test_one_call_lists_all_instances_and_no_clusters_take_no_call(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     def calls() -> int:
@@ -73,17 +75,17 @@ def test_all_instances_come_with_one_call_and_none_without_clusters(
     assert calls() - before == 1
 
 
-def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
+def test_more_clusters_than_a_filter_accepts_are_listed_in_batches(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     names = [f"many-{number:03}" for number in range(250)]
     tags = {f"{OWNED_PREFIX}{names[0]}": "owned", f"{OWNED_PREFIX}{names[-1]}": "shared"}
     instance = launch(aws, tags)
-    asked: list[int] = []
+    batches: list[int] = []
     client = aws.client("ec2")
 
     def note(params: dict[str, Any], **_: Any) -> None:
-        asked.append(len(params["Filters"][0]["Values"]))
+        batches.append(len(params["Filters"][0]["Values"]))
 
     client.meta.events.register("before-parameter-build.ec2.DescribeInstances", note)
     try:
@@ -91,15 +93,15 @@ def test_more_clusters_than_a_filter_takes_are_asked_about_in_batches(
     finally:
         client.meta.events.unregister("before-parameter-build.ec2.DescribeInstances", note)
     assert [one.facts.instance for one in found] == [instance]
-    assert len(asked) == 2
-    assert max(asked) <= 200
+    assert len(batches) == 2
+    assert max(batches) <= 200
 
 
-def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_terminated(
+def test_states_are_current_and_unknown_instances_count_as_terminated(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     living, ended = launch(aws, {"Name": "living"}), launch(aws, {"Name": "ended"})
-    Ec2Instances(maker(aws, "ec2")).terminate(ended)
+    Ec2Instances(client_factory(aws, "ec2")).terminate(ended)
     aws.wait(lambda: sweep.states([ended]) == {ended: "terminated"})
     aws.wait(lambda: sweep.states([living]) == {living: "running"})
     unknown = ["i-0ffffffffffffffff", "i-0eeeeeeeeeeeeeeee"]
@@ -113,7 +115,7 @@ def test_the_states_of_instances_are_those_of_now_and_unknown_ones_are_terminate
 
 
 class Partial:
-    """EC2's client, whose filtered answers lack an instance, and which knows some by id only."""
+    """A client of EC2 whose filtered answers lack some instances."""
 
     def __init__(self, client: Any, lacks: str, names: bool = True) -> None:
         self._client = client
@@ -123,8 +125,8 @@ class Partial:
     def get_paginator(self, name: str) -> "Partial":
         return self
 
-    def paginate(self, **asked: Any) -> list[Any]:
-        pages = list(self._client.get_paginator("describe_instances").paginate(**asked))
+    def paginate(self, **parameters: Any) -> list[Any]:
+        pages = list(self._client.get_paginator("describe_instances").paginate(**parameters))
         for page in pages:
             for reservation in page["Reservations"]:
                 reservation["Instances"] = [
@@ -134,12 +136,12 @@ class Partial:
 
     def describe_instances(self, InstanceIds: list[str]) -> Any:  # noqa: N803 (boto3's name)
         if not self._names:
-            said = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
-            raise ClientError({"Error": said}, "DescribeInstances")
+            error = {"Code": "InvalidInstanceID.NotFound", "Message": "some do not exist"}
+            raise ClientError({"Error": error}, "DescribeInstances")
         return self._client.describe_instances(InstanceIds=InstanceIds)
 
 
-def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
+def test_an_instance_that_is_missing_from_one_filtered_answer_is_not_terminated(
     aws: Sandbox,
 ) -> None:
     living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
@@ -151,7 +153,7 @@ def test_an_instance_that_one_filtered_answer_lacks_is_not_taken_for_terminated(
     assert found == running | {unknown: "terminated"}
 
 
-def test_where_ec2_does_not_name_whom_it_does_not_know_nothing_is_said_of_them(
+def test_unknown_instances_that_ec2_does_not_name_have_no_state(
     aws: Sandbox,
 ) -> None:
     living, other = launch(aws, {"Name": "lacking"}), launch(aws, {"Name": "there"})
@@ -162,7 +164,7 @@ def test_where_ec2_does_not_name_whom_it_does_not_know_nothing_is_said_of_them(
 def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2Sweep) -> None:
     instance = launch(aws, {"eks:cluster-name": "named"})
     launch(aws, {"eks:cluster-name": "named"})
-    facts = Ec2Instances(maker(aws, "ec2")).describe(instance)
+    facts = Ec2Instances(client_factory(aws, "ec2")).describe(instance)
     assert facts is not None
     (found,) = sweep.named({facts.private_dns_name, "ip-10-99-99-99.ec2.internal"})
     assert found.facts == facts
@@ -170,7 +172,7 @@ def test_instances_are_found_by_their_private_dns_name(aws: Sandbox, sweep: Ec2S
     assert sweep.named(set()) == []
 
 
-def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: Ec2Sweep) -> None:
+def test_an_incomplete_list_is_an_error(aws: Sandbox, sweep: Ec2Sweep) -> None:
     fault = {"service": "ec2", "error": "RequestLimitExceeded", "status": 503}
     aws.control("PUT", "faults", {"faults": [fault]})
     with pytest.raises(CloudUnavailable):
@@ -179,9 +181,7 @@ def test_a_list_that_breaks_off_is_not_taken_for_the_whole(aws: Sandbox, sweep: 
         sweep.states(["i-0ffffffffffffffff"])
 
 
-def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent(
-    aws: Sandbox, sweep: Ec2Sweep
-) -> None:
+def test_spot_interruptions_are_found_without_a_warning(aws: Sandbox, sweep: Ec2Sweep) -> None:
     market = {"InstanceMarketOptions": {"MarketType": "spot"}}
     (member, other) = aws.group("taken-back", 2, template=market)
     assert sweep.interruptions() == []
@@ -192,12 +192,12 @@ def test_spot_instances_that_ec2_takes_back_are_found_though_no_warning_was_sent
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
     assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
-    instances = Ec2Instances(maker(aws, "ec2"))
+    instances = Ec2Instances(client_factory(aws, "ec2"))
     now = [instances.current_instance(one) for one in (member, other)]
     assert [one.interrupted for one in now if one is not None] == [True, False]
 
 
-def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
+def test_the_interruption_of_a_stopped_spot_instance_has_the_action_stop(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     market = {"InstanceMarketOptions": {"MarketType": "spot"}}
@@ -207,9 +207,7 @@ def test_a_spot_instance_that_is_only_stopped_is_found_with_that(
     assert found[member] is InterruptionAction.STOP
 
 
-def test_instances_whose_status_checks_fail_are_found_with_the_time(
-    aws: Sandbox, sweep: Ec2Sweep
-) -> None:
+def test_failed_status_checks_are_found_with_their_start(aws: Sandbox, sweep: Ec2Sweep) -> None:
     first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
     all_of_them = dict.fromkeys((first, second, third), "running")
     aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
@@ -230,10 +228,10 @@ def test_instances_whose_status_checks_fail_are_found_with_the_time(
     assert sweep.impairments() == []
 
 
-def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
+def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
     aws: Sandbox, records: DynamoRecords
 ) -> None:
-    """Whoever may write under MANIFESTS#prod may give an item there any attribute."""
+    """A user who may write under MANIFESTS# may give an item any attribute."""
     record = interrupted(Phase.NOTICED)
     forged = record.facts.model_copy(update={"cluster": "posing"})
     posing = record.model_copy(update={"facts": forged})
@@ -242,45 +240,53 @@ def test_a_manifests_item_that_poses_as_a_record_in_the_index_is_none(
             "pk": {"S": "MANIFESTS#posing"},
             "sk": {"S": sort},
             "cluster": {"S": "posing"},
-            "open": {"S": "posing"},
+            "open": {"S": "posing#0"},
             "record": {"S": body.model_dump_json()},
         }
         aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-    under_way = records.unfinished("posing")
-    assert under_way.records == ()
-    assert "MANIFESTS#posing RETIREMENT: no record of Leeway's own" in under_way.unread
-    assert DynamoIndex(maker(aws, "dynamodb"), TABLE).of_cluster("posing") == {}
+    found = records.open_records("posing")
+    assert found.records == ()
+    assert (
+        f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
+        in found.unreadable
+    )
+    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
+    assert index.of_cluster("posing") == {}
 
 
 @pytest.mark.parametrize("body", [{}, {"record": {"N": "1"}}, {"record": {"S": ""}}])
-def test_an_item_without_a_record_hides_no_record_from_an_index(
+def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
     aws: Sandbox, records: DynamoRecords, body: dict[str, Any]
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
-    index = DynamoIndex(maker(aws, "dynamodb"), TABLE)
+    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
     index.update([ours], [])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
-        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden"}}
+        shown = {"cluster": {"S": "hidden"}, "open": {"S": "hidden#0"}}
         aws.client("dynamodb").put_item(TableName=TABLE, Item=key | shown | body)
-    under_way = records.unfinished("hidden")
-    assert under_way.records == ()
-    assert [one for one in under_way.unread if one.startswith("MANIFESTS#other RETIREMENT: ")]
+    found = records.open_records("hidden")
+    assert found.records == ()
+    assert [one for one in found.unreadable if one.startswith("MANIFESTS#other RETIREMENT: ")]
     assert index.of_cluster("hidden") == {ours.instance: ours}
 
 
-def test_the_group_of_an_instance_is_told_whoever_made_it(aws: Sandbox, sweep: Ec2Sweep) -> None:
+def test_an_instance_has_the_name_of_its_group_for_any_creator(
+    aws: Sandbox, sweep: Ec2Sweep
+) -> None:
     tags = {"eks:cluster-name": "grouped", "eks:nodegroup-name": "general"}
-    told = [{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()]
-    (member,) = aws.group(EKS_GROUP, 1, Tags=told)
+    group_tags = [
+        {"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()
+    ]
+    (member,) = aws.group(EKS_GROUP, 1, Tags=group_tags)
     alone = launch(aws, {"eks:cluster-name": "grouped"})
     found = {one.facts.instance: one for one in sweep.instances(["grouped"])}
     assert (found[member].group, found[alone].group) == (EKS_GROUP, "")
     assert found[member].facts.owner == Owner(OwnerKind.MANAGED_NODE_GROUP, "general")
 
 
-def test_what_ec2_has_scheduled_for_instances_is_found_and_when_it_is_done_or_called_off(
+def test_scheduled_events_are_found_with_completed_and_canceled_ones(
     aws: Sandbox, sweep: Ec2Sweep
 ) -> None:
     degraded, quiet = launch(aws, {"Name": "degraded"}), launch(aws, {"Name": "quiet"})
@@ -297,7 +303,7 @@ def test_what_ec2_has_scheduled_for_instances_is_found_and_when_it_is_done_or_ca
     assert timedelta(minutes=115) < found.starts_at - datetime.now(UTC) <= timedelta(hours=2)
     assert event.startswith(CHANGE_PREFIX)
     assert not found.over
-    one = Ec2Instances(maker(aws, "ec2"))
+    one = Ec2Instances(client_factory(aws, "ec2"))
     assert (one.changes_of(degraded), one.changes_of(quiet)) == ([found], [])
     for over in ("[Completed]", "[Canceled]"):
         aws.control("POST", "maintenance", {**command, "event": event, "over": over})
@@ -310,7 +316,7 @@ def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Swee
     aws.wait(lambda: set(sweep.states(members).values()) == {"running"})
     for member in members:
         aws.control("POST", "maintenance", {"instance": member})
-    asked = (
+    pages = (
         aws.client("ec2")
         .get_paginator("describe_instance_status")
         .paginate(
@@ -318,15 +324,15 @@ def test_scheduled_events_are_read_to_the_last_page(aws: Sandbox, sweep: Ec2Swee
             PaginationConfig={"PageSize": 2},
         )
     )
-    assert len(list(asked)) >= 2
+    assert len(list(pages)) >= 2
     assert members <= {change.instance for change in sweep.changes()}
 
 
 def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -> None:
     hooks = [hook("drain"), hook("admit", "LAUNCHING")]
     aws.group("quiet", 1)
-    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    waiting = AutoScalingWaitingActions(client_factory(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     (member,) = aws.group("waits", 1, LifecycleHookSpecificationList=hooks[:1])
     assert waiting.of_groups(["waits", "quiet"]) == Waiting(())
     aws.client("autoscaling").put_lifecycle_hook(AutoScalingGroupName="waits", **hooks[1])
@@ -343,9 +349,11 @@ def test_instances_that_wait_for_hooks_are_found_in_their_groups(aws: Sandbox) -
 
 
 @pytest.mark.parametrize("call", ["DescribeLifecycleHooks", "DescribeAutoScalingGroups"])
-def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call: str) -> None:
-    waiting = AutoScalingWaitingActions(maker(aws, "autoscaling"))
-    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+def test_a_throttled_group_is_reported_and_does_not_hide_other_groups(
+    aws: Sandbox, call: str
+) -> None:
+    waiting = AutoScalingWaitingActions(client_factory(aws, "autoscaling"))
+    groups = AutoScalingGroups(client_factory(aws, "autoscaling"))
     names = [f"one-{call.lower()}", f"two-{call.lower()}"]
     for name in names:
         (member,) = aws.group(name, 1, LifecycleHookSpecificationList=[hook("drain")])
@@ -358,16 +366,16 @@ def test_a_group_that_is_throttled_hides_no_other_and_is_said(aws: Sandbox, call
     whole = call == "DescribeAutoScalingGroups"
     assert [one.hook.group for one in found.seen] == (names if whole else names[1:])
     (unread,) = found.unread
-    assert unread.startswith("100 groups from a000 on: " if whole else f"{names[0]}: ")
+    assert unread.startswith("groups a000 to a099: " if whole else f"{names[0]}: ")
     assert "Throttling" in unread
 
 
-def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termination(
+def test_hooks_with_a_target_are_left_out_except_the_hooks_of_eks(
     aws: Sandbox,
 ) -> None:
-    hooks = [hook("somebody-elses"), hook("Terminate-LC-Hook")]
+    hooks = [hook("other-target"), hook("Terminate-LC-Hook")]
     (member,) = aws.group("eks-general", 1, LifecycleHookSpecificationList=hooks)
-    AutoScalingGroups(maker(aws, "autoscaling")).terminate_in_group(member)
+    AutoScalingGroups(client_factory(aws, "autoscaling")).terminate_in_group(member)
     client = aws.client("autoscaling")
 
     def with_their_target(parsed: dict[str, Any], **_: Any) -> None:
@@ -386,16 +394,16 @@ def test_a_hook_that_notifies_somebody_is_theirs_but_ekss_own_tells_of_a_termina
         assert waiting.of_groups(["eks-general"]) == Waiting((expected,))
         rules = AutoScalingGroups(lambda: client).rules("eks-general")
         assert rules.terminate_hooks == ("Terminate-LC-Hook",)
-        assert rules.others_hooks == ("somebody-elses",)
-        assert rules.with_target == {"somebody-elses", "Terminate-LC-Hook"}
+        assert rules.foreign_terminate_hooks == ("other-target",)
+        assert rules.with_target == {"other-target", "Terminate-LC-Hook"}
         settings = AutoScalingGroups(lambda: client).hook_settings(own)
         assert settings == HookSettings(60, has_target=True)
     finally:
         client.meta.events.unregister(answered, with_their_target)
 
 
-def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> None:
-    types = Ec2Instances(maker(aws, "ec2"))
+def test_the_manufacturers_of_accelerators_are_read_from_ec2(aws: Sandbox) -> None:
+    types = Ec2Instances(client_factory(aws, "ec2"))
     assert types.accelerators("g4dn.xlarge") == ("NVIDIA",)
     assert "AWS" in types.accelerators("inf1.xlarge")
     assert types.accelerators("m5.large") == ()
@@ -403,10 +411,10 @@ def test_the_makers_of_a_types_accelerators_are_told_by_ec2(aws: Sandbox) -> Non
         types.accelerators("m5.no-such-size")
 
 
-def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_being_read(
+def test_an_unreadable_record_is_reported_and_does_not_hide_other_records(
     aws: Sandbox,
 ) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     facts = interrupted().facts.model_copy(update={"cluster": "two-versions"})
     good = interrupted().model_copy(
         update={"facts": facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee2"})}
@@ -417,75 +425,61 @@ def test_a_record_that_another_version_wrote_is_told_of_and_keeps_no_other_from_
     records.write(good)
     records.write(odd)
     key = item_key(odd.instance, RETIREMENT)
-    told = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
+    body = odd.model_dump_json().replace("spot-interruption", "moon-eclipse")
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key=key,
-        UpdateExpression="SET #record = :told",
+        UpdateExpression="SET #record = :body",
         ExpressionAttributeNames={"#record": "record"},
-        ExpressionAttributeValues={":told": {"S": told}},
+        ExpressionAttributeValues={":body": {"S": body}},
     )
-    found = records.unfinished("two-versions")
+    found = records.open_records("two-versions")
     assert found.records == (good,)
-    (wrong,) = found.unread
+    (wrong,) = found.unreadable
     assert wrong.startswith(f"INSTANCE#{odd.instance} RETIREMENT: kind: Input should be")
 
 
-def test_only_work_that_is_under_way_is_read_by_cluster(aws: Sandbox) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     place = {"cluster": "under-way"}
     facts = interrupted().facts.model_copy(update={"instance": "i-0eeeeeeeeeeeeeee1", **place})
     retirement = interrupted().model_copy(update={"facts": facts})
-    arrival: Admission = ask(None, "n-1").record.model_copy(update={"facts": facts})
+    arrival: Admission = request(None, "n-1").record.model_copy(update={"facts": facts})
     records.write(retirement)
     records.write(arrival)
-    both = records.unfinished("under-way").records
+    both = records.open_records("under-way").records
     assert sorted(both, key=repr) == [arrival, retirement]
     ended = {"phase": Phase.FINISHED, "version": 2}
     records.write(retirement.model_copy(update=ended))
-    assert records.unfinished("under-way") == UnderWay((arrival,))
+    assert records.open_records("under-way") == OpenRecords((arrival,))
     raised = ReplacementIntent(
-        method="launch-successor", reason="", asked_at=retirement.noticed_at, owed=True
+        method="launch-successor",
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=retirement.noticed_at,
+        to_restore=True,
     )
-    owing = retirement.model_copy(update={**ended, "version": 3, "replaced": raised})
+    owing = retirement.model_copy(update={**ended, "version": 3, "replacement_intent": raised})
     records.write(owing)
-    assert owing in records.unfinished("under-way").records, "its group is one larger still"
+    assert owing in records.open_records("under-way").records, "its group is one larger still"
     records.write(retirement.model_copy(update={**ended, "version": 4}))
-    assert records.unfinished("under-way") == UnderWay((arrival,))
+    assert records.open_records("under-way") == OpenRecords((arrival,))
     known = records.known(facts.instance)
-    assert (known.retirement and known.retirement.phase, known.arrival) == ("finished", arrival)
-    assert records.arrival(facts.instance) == arrival
+    assert (known.retirement and known.retirement.phase, known.admission) == ("finished", arrival)
+    assert records.admission(facts.instance) == arrival
     assert arrival.deadline - arrival.noticed_at == timedelta(minutes=15)
 
 
-def test_a_storms_records_feed_many_keys_of_the_index_and_all_are_found(aws: Sandbox) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
+def test_the_records_of_a_storm_are_spread_over_all_shards_of_the_index(aws: Sandbox) -> None:
+    records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     written = set()
     for number in range(40):
         place = {"cluster": "stormy", "instance": f"i-0dddddddddddd{number:04x}"}
         facts = interrupted().facts.model_copy(update=place)
         records.write(interrupted().model_copy(update={"facts": facts}))
         written.add(facts.instance)
-    assert {record.facts.instance for record in records.unfinished("stormy").records} == written
+    assert {record.facts.instance for record in records.open_records("stormy").records} == written
     keys = [{"pk": {"S": f"INSTANCE#{one}"}, "sk": {"S": "RETIREMENT"}} for one in written]
-    asked = {TABLE: {"Keys": keys}}
-    stored = aws.client("dynamodb").batch_get_item(RequestItems=asked)["Responses"][TABLE]
+    request = {TABLE: {"Keys": keys}}
+    stored = aws.client("dynamodb").batch_get_item(RequestItems=request)["Responses"][TABLE]
     assert len({item["open"]["S"] for item in stored}) == SHARDS
     assert all("cluster" not in item for item in stored), "the index of facts is for facts"
-
-
-def test_a_record_that_was_written_before_the_index_was_split_is_found(aws: Sandbox) -> None:
-    records = DynamoRecords(maker(aws, "dynamodb"), TABLE)
-    place = {"cluster": "split", "instance": "i-0cccccccccccccccc"}
-    record = interrupted().model_copy(
-        update={"facts": interrupted().facts.model_copy(update=place)}
-    )
-    records.write(record)
-    aws.client("dynamodb").update_item(
-        TableName=TABLE,
-        Key={"pk": {"S": f"INSTANCE#{record.instance}"}, "sk": {"S": "RETIREMENT"}},
-        UpdateExpression="SET #open = :cluster",
-        ExpressionAttributeNames={"#open": "open"},
-        ExpressionAttributeValues={":cluster": {"S": "split"}},
-    )
-    assert records.unfinished("split").records == (record,)

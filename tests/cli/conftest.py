@@ -1,4 +1,4 @@
-"""The command line against an AWS of the sandbox, with Leeway's table in it."""
+"""Fixtures: the AWS of a sandbox with Leeway's table."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def embedded_aws() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    """AWS as the environment names it, without faults and with an empty table."""
+    """The AWS that the environment variables select, without faults and with an empty table."""
     environment = {
         "AWS_ENDPOINT_URL": embedded_aws.url,
         "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
@@ -35,16 +35,16 @@ def aws(embedded_aws: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sand
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "LEEWAY_CLUSTER", "LEEWAY_CLUSTERS"):
         monkeypatch.delenv(name, raising=False)
-    forget_clients()
+    drop_clients()
     yield embedded_aws
     embedded_aws.control("PUT", "faults", {"faults": []})
     table = embedded_aws.client("dynamodb")
     for item in table.scan(TableName=TABLE)["Items"]:
         table.delete_item(TableName=TABLE, Key={name: item[name] for name in ("pk", "sk")})
-    forget_clients()
+    drop_clients()
 
 
-def forget_clients() -> None:
-    """Have clients built anew, from the environment as it is then."""
+def drop_clients() -> None:
+    """Drop the cached clients, so that new ones use the current environment."""
     clients.client.cache_clear()
     clients.session.cache_clear()

@@ -1,4 +1,4 @@
-"""docs/command-line-policy.json grants what the command line calls, and writes manifests alone."""
+"""docs/command-line-policy.json grants the calls of the command line, and writes only manifests."""
 
 import json
 from fnmatch import fnmatchcase
@@ -11,12 +11,12 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
-from cli.catalogs import sandbox_survey
-from cli.situation import read_situation
+from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
+from cli.status.read import read_cluster_status
 from tests.aws.stored import TABLE
-from tests.cli.conftest import forget_clients
-from tests.cli.test_status import retire, show
+from tests.cli.conftest import drop_clients
+from tests.cli.test_status import retire, store_drain
 from tests.sandbox.aws.started import Sandbox
 from tests.template.granted import actions_of, keys_of
 
@@ -48,13 +48,13 @@ def granted() -> set[Right]:
 def used(
     aws: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> tuple[set[str], set[Right]]:
-    """The actions that the commands call, and what they reach in the table."""
+    """The actions that the commands call, and the keys of the table that they use."""
     record = retire(aws)
-    show(aws, record)
+    store_drain(aws, record)
     survey = compressed(sandbox_survey())
     DynamoSurveys(partial(aws.client, "dynamodb"), TABLE).write("us-east-1", survey)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    forget_clients()
+    drop_clients()
     file = tmp_path / "prod.yaml"
     file.write_text("apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n")
     of_prod = ["--cluster", "prod"]
@@ -68,12 +68,12 @@ def used(
         ["delete", "-f", str(file), *of_prod],
     ):
         assert main.run(command) == 0
-    read_situation(Stack(TABLE, ("prod",)), "prod", watched=["i-0123456789abcdef0"])
+    read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
-    assert main.run(["get", *of_prod]) == 1  # the stack is not there, and is looked for
-    said = aws.control("GET", "status")
-    reached = said["records_by_access_key"][KEY]
-    return set(said["calls_by_access_key"][KEY]), {
+    assert main.run(["get", *of_prod]) == 1  # the stack does not exist
+    printed = aws.control("GET", "status")
+    reached = printed["records_by_access_key"][KEY]
+    return set(printed["calls_by_access_key"][KEY]), {
         (action, kind) for action, kinds in reached.items() for kind in kinds
     }
 
@@ -88,10 +88,10 @@ def test_the_policy_grants_what_the_commands_use_and_no_more(
     assert granted() - shared == reached
 
 
-def test_whoever_applies_manifests_can_write_nothing_but_manifests() -> None:
+def test_the_right_to_apply_manifests_writes_only_manifests() -> None:
     writes = [s for s in statements() if any(verb in str(s["Action"]) for verb in ("Put", "Del"))]
     assert [keys_of(statement) for statement in writes] == [("MANIFESTS#CLUSTER",)]
-    own = ("ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "RECALLED#x", "HEADROOM#CLUSTER")
+    own = ("ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "CACHE#x", "HEADROOM#CLUSTER")
     assert not [key for key in own for s in writes for p in keys_of(s) if fnmatchcase(key, p)]
 
 

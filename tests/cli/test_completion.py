@@ -1,4 +1,4 @@
-"""A shell completes commands, options, what options may be, kinds and nodes."""
+"""A shell completes commands, options, values of options, kinds and nodes."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.sandbox.kubernetes.live import Live, running_cluster
 
 
 def completed(line: str, kubeconfig: Path | None = None) -> list[str]:
-    """What bash is told that the last word of a line may become."""
+    """Return the completions of the last word of a line in bash."""
     words = line.split(" ")
     environment = {
         **os.environ,
@@ -31,8 +31,8 @@ def completed(line: str, kubeconfig: Path | None = None) -> list[str]:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_for_a_shell_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["completion", shell]) == 0
-    said = capsys.readouterr().out
-    assert f"_LEEWAY_COMPLETE=complete_{shell}" in said
+    printed = capsys.readouterr().out
+    assert f"_LEEWAY_COMPLETE=complete_{shell}" in printed
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_word_is_completed(line: str, words: list[str]) -> None:
     assert completed(line) == words
 
 
-def test_nodes_are_those_of_the_cluster_and_none_where_it_is_away(tmp_path: Path) -> None:
+def test_nodes_are_completed_from_the_cluster_and_not_without_an_answer(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as live:
         names = two_nodes(live)
         assert completed("leeway drain ip-", live.kubeconfig()) == names

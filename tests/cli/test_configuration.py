@@ -1,4 +1,4 @@
-"""`leeway apply|get|diff|delete|pause|resume`: configuration as people change it."""
+"""`leeway apply|get|diff|delete|pause|resume` against the table of a sandbox."""
 
 import io
 import json
@@ -13,7 +13,7 @@ import yaml
 
 from cli import main
 from tests.aws.stored import TABLE
-from tests.cli.conftest import forget_clients
+from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox
 
 CLUSTER = """\
@@ -45,8 +45,8 @@ def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str, cluster: str = "prod") -> tuple[int, str, str]:
         extra = ["--cluster", cluster] if cluster else []
         code = main.run([*arguments, *extra])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
 
@@ -83,7 +83,7 @@ def test_a_manifest_is_created_then_unchanged_then_configured(run: Run, write: A
     }
 
 
-def test_what_is_got_can_be_applied_again(run: Run, write: Any) -> None:
+def test_the_output_of_get_can_be_applied(run: Run, write: Any) -> None:
     run("apply", "-f", write(CLUSTER))
     code, out, _ = run("get", "clusters", "prod", "-o", "yaml")
     assert code == 0
@@ -113,7 +113,7 @@ def test_a_diff_shows_the_lines_that_applying_would_change(run: Run, write: Any)
     assert changed == ["-      action: ignore", "+      action: cordon"]
 
 
-def test_a_diff_that_cannot_be_made_is_not_one_that_differs(
+def test_a_failed_diff_has_another_exit_code_than_a_difference(
     run: Run, write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEEWAY_TABLE", "no-such-table")
@@ -131,7 +131,7 @@ def test_folders_several_files_and_stdin_are_read(
     assert run("apply", "-f", "-")[1] == "cluster.leeway.sh/prod unchanged\n"
 
 
-def test_a_file_that_is_named_twice_is_read_once(run: Run, write: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_given_twice_is_read_once(run: Run, write: Any, tmp_path: Path) -> None:
     file = write(CLUSTER, "folder/a.yaml")
     code, out, _ = run("apply", "-f", file, "-f", str(tmp_path / "folder"), "-f", file)
     assert (code, out) == (0, "cluster.leeway.sh/prod created\n")
@@ -139,23 +139,26 @@ def test_a_file_that_is_named_twice_is_read_once(run: Run, write: Any, tmp_path:
 
 @pytest.mark.parametrize("name", ["", "a#b", "a b", "x" * 101])
 @pytest.mark.parametrize("command", [["get", "--cluster"], ["pause"]])
-def test_what_no_cluster_is_called_is_refused(run: Run, command: list[str], name: str) -> None:
+def test_an_invalid_cluster_name_is_refused(run: Run, command: list[str], name: str) -> None:
     code, out, err = run(*command, name, cluster="")
     assert (code, out) == (2, "")
-    assert "expected a cluster's name" in err
+    assert "expected the name of a cluster" in err
 
 
-def test_deleting_is_by_file_or_by_name(run: Run, write: Any) -> None:
+def test_manifests_are_deleted_by_file_or_by_name(run: Run, write: Any) -> None:
     file = write(CLUSTER)
     run("apply", "-f", file)
     assert run("delete", "cluster", "prod", "--dry-run")[1].endswith("deleted (dry run)\n")
     assert run("delete", "cluster", "prod") == (0, "cluster.leeway.sh/prod deleted\n", "")
     code, _, err = run("delete", "-f", file)
-    assert (code, err) == (1, "leeway: not found in cluster prod: cluster.leeway.sh/prod\n")
+    assert (code, err) == (
+        1,
+        "leeway: ManifestNotFound: Cluster prod has no manifest cluster.leeway.sh/prod.\n",
+    )
     assert run("delete", "-f", file, "--ignore-not-found") == (0, "", "")
 
 
-def test_what_is_printed_can_be_asked_for_and_several_kinds_at_once(run: Run, write: Any) -> None:
+def test_printed_names_and_several_kinds_are_accepted(run: Run, write: Any) -> None:
     run("apply", "-f", write(CLUSTER), "-f", write(ROOM, "room.yaml"))
     assert got(run, "cluster.leeway.sh/prod")["metadata"]["name"] == "prod"
     assert [one["kind"] for one in got(run, "clusters,headroom")["items"]] == [
@@ -172,48 +175,44 @@ def test_what_is_printed_can_be_asked_for_and_several_kinds_at_once(run: Run, wr
     assert [one["kind"] for one in got(run)["items"]] == ["Cluster"]
 
 
-def test_a_manifest_that_somebody_else_has_changed_is_not_written_over(
-    run: Run, write: Any
-) -> None:
+def test_a_manifest_that_another_writer_changed_is_not_overwritten(run: Run, write: Any) -> None:
     run("apply", "-f", write(CLUSTER))
     mine = run("get", "cluster", "prod", "-o", "yaml")[1]
     run("apply", "-f", write(CLUSTER + "  paused: true\n"))
     code, out, err = run("apply", "-f", write(mine.replace("ignore", "retire"), "mine.yaml"))
     assert (code, out) == (1, "")
-    assert "cluster.leeway.sh/prod: conflict: it has changed since resourceVersion" in err
+    assert "cluster.leeway.sh/prod: conflict: resourceVersion " in err
     assert got(run, "cluster", "prod")["spec"]["paused"] is True
     run("delete", "cluster", "prod")
-    assert "has been deleted since" in run("apply", "-f", write(mine))[2]
-    # A manifest that is made anew is not the one that was read.
+    assert "was deleted" in run("apply", "-f", write(mine))[2]
+    # A manifest that was created again is another one than the deleted one.
     run("apply", "-f", write(CLUSTER + "  paused: true\n"))
     assert run("apply", "-f", write(mine.replace("ignore", "retire"), "mine.yaml"))[0] == 1
 
 
-def test_of_two_writers_at_once_neither_is_lost_in_silence(
+def test_a_concurrent_change_by_another_writer_is_a_conflict(
     run: Run, write: Any, monkeypatch: pytest.MonkeyPatch, aws: Sandbox
 ) -> None:
-    from cli import changing
+    from cli.manifests import apply_changes
 
     run("apply", "-f", write(CLUSTER))
     file = write(CLUSTER.replace("ignore", "cordon"))
-    read = changing.stored_of
+    read = apply_changes.stored_manifests
 
     def read_before_another_writes(*arguments: Any) -> Any:
         found = read(*arguments)
-        monkeypatch.setattr(changing, "stored_of", read)
+        monkeypatch.setattr(apply_changes, "stored_manifests", read)
         assert main.run(["pause", "prod"]) == 0
         return found
 
-    monkeypatch.setattr(changing, "stored_of", read_before_another_writes)
+    monkeypatch.setattr(apply_changes, "stored_manifests", read_before_another_writes)
     code, _, err = run("apply", "-f", file)
     assert code == 1
-    assert "conflict: somebody else changed it at this very moment" in err
+    assert "conflict: another writer changed it at the same time" in err
     assert got(run, "cluster", "prod")["spec"]["paused"] is True
 
 
-def test_a_cluster_is_paused_and_resumed_and_the_rest_of_its_manifest_stays(
-    run: Run, write: Any, aws: Sandbox
-) -> None:
+def test_pause_and_resume_change_only_one_field(run: Run, write: Any, aws: Sandbox) -> None:
     assert run("pause", "prod", cluster="") == (0, "cluster.leeway.sh/prod created\n", "")
     assert run("pause", "prod", cluster="")[1] == "cluster.leeway.sh/prod unchanged\n"
     assert run("get", "cluster", "prod")[1].splitlines()[1].split()[:3] == [
@@ -234,7 +233,7 @@ def test_a_cluster_is_paused_and_resumed_and_the_rest_of_its_manifest_stays(
 
 
 def put_body(aws: Sandbox, spec: Any) -> None:
-    """Store what a newer version of Leeway might."""
+    """Store a manifest as a newer version of Leeway could write it."""
     document = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
     aws.client("dynamodb").update_item(
         TableName=TABLE,
@@ -247,7 +246,7 @@ def put_body(aws: Sandbox, spec: Any) -> None:
     )
 
 
-def test_a_newer_versions_document_is_shown_with_what_is_not_understood(
+def test_a_manifest_of_a_newer_version_is_shown_with_its_unknown_fields(
     run: Run, write: Any, aws: Sandbox
 ) -> None:
     run("apply", "-f", write(CLUSTER))
@@ -259,13 +258,29 @@ def test_a_newer_versions_document_is_shown_with_what_is_not_understood(
     assert status["problems"]
 
 
-def test_json_is_one_document_and_nothing_else(run: Run, write: Any) -> None:
+def test_json_output_is_one_document(run: Run, write: Any) -> None:
     code, out, err = run("apply", "-f", write(CLUSTER), "-o", "json")
     assert (code, err) == (0, "")
-    (told,) = json.loads(out)["manifests"]
-    assert (told["manifest"], told["result"]) == ("cluster.leeway.sh/prod", "created")
-    assert int(told["resourceVersion"]) > 1
+    (shown,) = json.loads(out)["manifests"]
+    assert (shown["manifest"], shown["result"]) == ("cluster.leeway.sh/prod", "created")
+    assert int(shown["resourceVersion"]) > 1
     assert json.loads(run("pause", "prod", "-o", "json", cluster="")[1])["cluster"] == "prod"
+
+
+def test_json_output_of_a_failed_change_has_the_results_and_the_error(run: Run, write: Any) -> None:
+    run("apply", "-f", write(CLUSTER))
+    changed = CLUSTER.replace("ignore", "cordon")
+    file = write(changed.replace("name: prod", "name: prod\n  resourceVersion: '1'"))
+    code, out, _ = run("apply", "-f", file, "-o", "json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["manifests"][0]["result"] == "conflict"
+    assert document["error"]["code"] == "ManifestConflict"
+    code, out, _ = run("delete", "cluster", "prod", "qa", "-o", "json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["manifests"][0]["result"] == "deleted"
+    assert document["error"]["code"] == "ManifestNotFound"
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -275,7 +290,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     [
         (
             CLUSTER + f"  x: {'y' * 1024 * 1024}\n",
@@ -297,17 +312,17 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
             "prod.yaml:8: spec.pausd: unknown field; did you mean paused",
         ),
         (CLUSTER.replace("prod", "dev"), "prod.yaml:1: metadata.name: expected prod"),
-        (CLUSTER + "---\n" + CLUSTER, "prod.yaml:9: cluster.leeway.sh/prod stands at"),
+        (CLUSTER + "---\n" + CLUSTER, "prod.yaml:9: cluster.leeway.sh/prod is already defined at"),
         (b"a: \xff\xfe\n", "prod.yaml:1: expected text in UTF-8"),
         ("", "prod.yaml: expected at least one manifest, found none"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
-    run: Run, write: Any, content: str | bytes, said: str
+    run: Run, write: Any, content: str | bytes, printed: str
 ) -> None:
     code, out, err = run("apply", "-f", write(content))
     assert (code, out) == (2, "")
-    assert said in err
+    assert printed in err
     assert err.count("\n") == 1
     assert got(run)["items"] == []
 
@@ -321,21 +336,21 @@ def test_every_problem_has_its_own_line(run: Run, write: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["apply"], "--filename: expected at least one file"),
         (["apply", "-f", "no-such.yaml"], "no-such.yaml: No such file or directory"),
-        (["apply", "-f", "https://example.com/a.yaml"], "expected a file or a folder; of an"),
+        (["apply", "-f", "https://example.com/a.yaml"], "expected a file or a folder; for a URL"),
         (["get", "nodes", "x"], "KIND: unknown kind nodes"),
         (["get", "clutser"], "did you mean cluster?"),
         (["delete"], "expected KIND and NAMEs, or --filename"),
         (["delete", "cluster", "x", "-f", "y"], "either KIND [NAME] or --filename"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(run: Run, arguments: list[str], said: str) -> None:
+def test_an_invalid_command_line_is_one_line(run: Run, arguments: list[str], printed: str) -> None:
     code, _, err = run(*arguments)
     assert (code, err.count("\n")) == (2, 1)
-    assert said in err
+    assert printed in err
 
 
 DENIED = (
@@ -346,47 +361,65 @@ DENIED = (
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "printed"),
     [
         (
             {"error": "AccessDeniedException", "message": DENIED},
-            "no right to dynamodb:Query on arn:aws:dynamodb:us-east-1:123456789012:table/leeway",
+            "may not call dynamodb:Query on arn:aws:dynamodb:us-east-1:123456789012:table/leeway.",
         ),
-        ({"error": "ExpiredTokenException"}, "AWS does not take the credentials"),
-        ({"error": "ThrottlingException", "count": 99}, "AWS throttles Query of table leeway"),
+        (
+            {"error": "ExpiredTokenException"},
+            "AwsCredentialsRejected: AWS rejected the credentials",
+        ),
+        (
+            {"error": "ThrottlingException", "count": 99},
+            "AwsThrottled: AWS throttled Query on table leeway",
+        ),
     ],
 )
-def test_what_aws_refuses_is_told_with_the_action(
-    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], said: str
+def test_a_refusal_of_aws_is_reported_with_the_action(
+    run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any], printed: str
 ) -> None:
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     aws.control("PUT", "faults", {"faults": [{"service": "dynamodb", **fault}]})
     code, out, err = run("get")
     assert (code, out) == (1, "")
-    assert said in err
+    assert printed in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "printed"),
     [
         (
             {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
-            "no AWS credentials: set AWS_PROF",
+            "AwsCredentialsMissing: No AWS credentials",
         ),
-        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "no AWS region: set AWS_REGION"),
-        ({"AWS_PROFILE": "nobody"}, "AWS_PROFILE: The config profile (nobody) could not be found"),
-        ({"LEEWAY_TABLE": "gone"}, "table gone is not there: check the region and --stack"),
-        ({"LEEWAY_TABLE": ""}, "no stack leeway in us-east-1: check AWS_REGION and --stack"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "AWS is not reached for table leeway"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "AwsRegionMissing: No AWS region is set"),
+        (
+            {"AWS_PROFILE": "nobody"},
+            "AwsProfileNotFound: AWS_PROFILE is invalid: The config profile (nobody)",
+        ),
+        (
+            {"LEEWAY_TABLE": "gone"},
+            "AwsResourceNotFound: AWS found no table gone. Check the region",
+        ),
+        (
+            {"LEEWAY_TABLE": ""},
+            "StackNotFound: Region us-east-1 has no stack leeway. Check AWS_REGION",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+            "AwsUnreachable: AWS did not answer a request for table leeway",
+        ),
     ],
 )
-def test_an_environment_that_leads_nowhere_is_told_in_one_line(
+def test_an_invalid_aws_environment_is_one_line(
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     environment: dict[str, str],
-    said: str,
+    printed: str,
 ) -> None:
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
@@ -395,15 +428,15 @@ def test_an_environment_that_leads_nowhere_is_told_in_one_line(
             monkeypatch.setenv(name, value)
         else:
             monkeypatch.delenv(name)
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
-    forget_clients()
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
+    drop_clients()
     code, out, err = run("get")
     assert (code, out) == (1, "")
-    assert said in err
+    assert printed in err
     assert err.count("\n") == 1
 
 
-def test_the_table_is_found_by_the_stacks_outputs_and_strangers_are_warned_of(
+def test_the_table_is_found_in_the_stacks_outputs_and_an_unmanaged_cluster_is_a_warning(
     run: Run, write: Any, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LEEWAY_TABLE")
@@ -421,4 +454,4 @@ def test_the_table_is_found_by_the_stacks_outputs_and_strangers_are_warned_of(
     other = CLUSTER.replace("prod", "qa")
     code, _, err = run("apply", "-f", write(other), "--stack", "nodes", cluster="qa")
     assert code == 0
-    assert err == "warning: cluster qa is not under Leeway's care (ClusterNames: dev, prod)\n"
+    assert err == "warning: Leeway does not manage cluster qa (ClusterNames: dev, prod)\n"

@@ -1,4 +1,4 @@
-"""A whole demo, small: the functions, the template and the sandbox together."""
+"""A small demo with the functions, the template and the sandbox."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from cli import main
 
 
-def test_a_small_storm_ends_well_and_is_reported(
+def test_a_small_storm_has_no_faults_and_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "report.html"
@@ -16,11 +16,11 @@ def test_a_small_storm_ends_well_and_is_reported(
 
     code = main.run(["demo", *size, "--report", str(page), "-o", "json"])
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["faults"] == []
+    report = json.loads(capsys.readouterr().out)
+    assert report["faults"] == []
     assert code == 0
-    (node,) = told["nodes"]
+    (node,) = report["nodes"]
     assert node["drained"]
-    assert [claim["result"] for claim in node["leewaySaid"]] == ["drained"]
+    assert [event["result"] for event in node["leewayEvents"]] == ["drained"]
     assert len(node["notices"]) == 2
     assert page.read_text().startswith("<!doctype html>")

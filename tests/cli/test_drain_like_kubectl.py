@@ -1,4 +1,4 @@
-"""`leeway drain` offers what `kubectl drain` offers: held against kubectl where there is one."""
+"""`leeway drain` has the options of `kubectl drain`, compared with kubectl if it is installed."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from cli import main
+from cli.drain.run import ANSWERS_WITHIN
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
 
 NUMBERS = count(1)
@@ -32,7 +34,7 @@ needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no k
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster for all of these tests; each has a node of its own in it."""
+    """One cluster for these tests; each test has its own node."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.kubeconfig()
         yield cluster
@@ -88,11 +90,11 @@ def exists(live: Live, pod: str) -> bool:
 def named(text: str) -> dict[str, set[str]]:
     """The pods that a refusal names, by the flag that would allow them."""
     found = re.findall(r"\(use (--[a-z-]+) to (?:override|ignore)\): ((?:[\w./-]+(?:, )?)+)", text)
-    return {flag: set(pods.rstrip(", ").split(", ")) for flag, pods in found}
+    return {flag: set(pods.rstrip("., ").split(", ")) for flag, pods in found}
 
 
 @needs_kubectl
-def test_every_option_of_kubectl_drain_is_an_option_here(
+def test_every_option_of_kubectl_drain_is_supported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = subprocess.run(
@@ -108,7 +110,7 @@ def test_every_option_of_kubectl_drain_is_an_option_here(
 
 @needs_kubectl
 @pytest.mark.parametrize("flags", [(), ("--delete-emptydir-data",), ("--ignore-daemonsets",)])
-def test_the_same_pods_are_refused_for_the_want_of_the_same_flags(
+def test_the_same_pods_are_refused_without_the_same_flags(
     live: Live, node: str, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffix = node.partition(".")[0]
@@ -126,7 +128,7 @@ def test_the_same_pods_are_refused_for_the_want_of_the_same_flags(
 
 
 @needs_kubectl
-def test_the_same_pods_are_warned_of_and_evicted(
+def test_the_same_pods_have_a_warning_and_are_evicted(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffix = node.partition(".")[0]
@@ -142,24 +144,22 @@ def test_the_same_pods_are_warned_of_and_evicted(
     assert set(evicted.findall(ours)) == set(evicted.findall(theirs.stdout))
 
 
-def test_a_node_that_is_refused_does_not_keep_the_others(
+def test_a_refused_node_does_not_block_the_other_nodes(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused, first, second = live.add_nodes(*(next(NUMBERS) for _ in range(3)))
     run(live, refused, "keeper")
     assert drain(live, first, refused, second) == 1
-    said = capsys.readouterr()
-    assert said.out == f"node/{first} drained\nnode/{second} drained\n"
+    printed = capsys.readouterr()
+    assert printed.out == f"node/{first} drained\nnode/{second} drained\n"
     assert (
         f"node {refused} is not drained: cannot delete Pods that declare no controller"
-        in (said.err.splitlines()[-1])
+        in (printed.err.splitlines()[-1])
     )
     assert [is_cordoned(live, name) for name in (first, refused, second)] == [True, False, True]
 
 
-def test_nodes_can_be_selected_by_their_labels(
-    live: Live, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_are_selected_by_labels(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
     names = live.add_nodes(next(NUMBERS), next(NUMBERS), pool="old")
     (other,) = live.add_nodes(next(NUMBERS), pool="new")
     assert drain(live, "-l", "pool=old", "-o", "json") == 0
@@ -169,7 +169,7 @@ def test_nodes_can_be_selected_by_their_labels(
     assert drain(live, "-l", "pool=none") == 0
 
 
-def test_pods_can_be_selected_by_their_labels(live: Live, node: str) -> None:
+def test_pods_are_selected_by_labels(live: Live, node: str) -> None:
     run(live, node, "chosen", labels={"app": "chosen"})
     run(live, node, "not-chosen")
     assert drain(live, node, "--force", "--pod-selector", "app=chosen") == 0
@@ -177,7 +177,7 @@ def test_pods_can_be_selected_by_their_labels(live: Live, node: str) -> None:
     assert exists(live, "not-chosen")
 
 
-def test_deletion_instead_of_eviction_heeds_no_budget(live: Live, node: str) -> None:
+def test_disable_eviction_deletes_pods_past_their_budgets(live: Live, node: str) -> None:
     run(live, node, "guarded", labels={"app": "guarded"})
     live.create(BUDGETS, budget("guarded", "guarded", maxUnavailable=0))
     assert drain(live, node, "--force", "--timeout", "2s") == 1
@@ -188,7 +188,7 @@ def test_deletion_instead_of_eviction_heeds_no_budget(live: Live, node: str) -> 
     assert deletions == ["delete"]
 
 
-def test_a_drain_gives_up_after_its_timeout_and_says_what_it_waited_for(
+def test_a_drain_stops_after_its_timeout_and_names_the_remaining_pods(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(live, node, "stuck", finalizers=["example.com/never"])
@@ -198,16 +198,28 @@ def test_a_drain_gives_up_after_its_timeout_and_says_what_it_waited_for(
     assert "default/stuck" in last
 
 
-def test_a_pod_whose_deletion_is_overdue_is_not_waited_for_if_told_so(
-    live: Live, node: str
+def test_a_drain_waits_for_an_eviction_that_the_api_server_holds_at_its_timeout(
+    live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    run(live, node, "held")
+    live.fail_with({"verb": "create", "resource": "pods/eviction", "hold": 3})
+    started = time.monotonic()
+    assert drain(live, node, "--force", "--timeout", "1s", "-o", "json") == 1
+    lasted = time.monotonic() - started
+    live.fail_with()
+    (pod,) = json.loads(capsys.readouterr().out)["pods"]
+    assert (pod["stage"], pod["attempts"]) == ("terminating", 1)
+    assert 3 <= lasted < ANSWERS_WITHIN.total_seconds()
+
+
+def test_a_pod_with_an_overdue_deletion_is_skipped_with_the_option(live: Live, node: str) -> None:
     run(live, node, "overdue", finalizers=["example.com/never"])
     assert live.api.delete(f"{PODS}/overdue").status_code == 200
     assert drain(live, node, "--force", "--timeout", "3s") == 1
     assert drain(live, node, "--force", "--skip-wait-for-delete-timeout", "1") == 0
 
 
-def test_lists_come_in_pages_of_any_size(live: Live, node: str) -> None:
+def test_lists_are_read_in_pages_of_any_size(live: Live, node: str) -> None:
     names = [f"paged-{number}" for number in range(5)]
     for name in names:
         run(live, node, name)
@@ -215,7 +227,7 @@ def test_lists_come_in_pages_of_any_size(live: Live, node: str) -> None:
     assert not any(exists(live, name) for name in names)
 
 
-def test_a_grace_period_for_all_pods_replaces_their_own(live: Live, node: str) -> None:
+def test_the_option_grace_period_replaces_the_grace_periods_of_pods(live: Live, node: str) -> None:
     run(live, node, "graceful")
     assert drain(live, node, "--force", "--grace-period", "2") == 0
     (deletion,) = [e for e in live.journal("pod-deletion") if e["pod"] == "default/graceful"]
@@ -223,7 +235,7 @@ def test_a_grace_period_for_all_pods_replaces_their_own(live: Live, node: str) -
 
 
 @pytest.mark.parametrize("how", [("--dry-run",), ("--dry-run=client",), ("--dry-run=server",)])
-def test_a_dry_run_of_any_kind_changes_nothing(
+def test_every_dry_run_mode_changes_nothing(
     live: Live, node: str, how: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"dry-{node.partition('.')[0]}"
@@ -248,16 +260,16 @@ def test_a_dry_run_of_any_kind_changes_nothing(
         (("some-node", "--timeout", "soon"), "--timeout"),
     ],
 )
-def test_what_can_not_be_meant_is_bad_input(
+def test_contradictory_or_invalid_options_are_bad_input(
     live: Live, arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert drain(live, *arguments) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert printed.count("\n") == 1
 
 
-def test_a_node_is_named_and_flags_are_given_as_kubectl_takes_them(
+def test_names_and_flags_in_the_forms_of_kubectl_are_accepted(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(live, node, "kept")
@@ -266,10 +278,10 @@ def test_a_node_is_named_and_flags_are_given_as_kubectl_takes_them(
     assert drain(live, f"nodes/{node}", node, "--force=true", "--timeout=30s") == 0
     assert capsys.readouterr().out == f"node/{node} drained\n"
     assert drain(live, "pod/kept") == 2
-    assert "NODE: expected a node's name, got pod/kept" in capsys.readouterr().err
+    assert "NODE: expected the name of a node, got pod/kept" in capsys.readouterr().err
 
 
-def test_a_drain_that_is_interrupted_says_what_it_leaves_behind(live: Live, node: str) -> None:
+def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, node: str) -> None:
     run(live, node, "lasting", finalizers=["example.com/never"])
     command = [sys.executable, "-m", "cli", "drain", node, "--force"]
     with subprocess.Popen(
@@ -284,11 +296,11 @@ def test_a_drain_that_is_interrupted_says_what_it_leaves_behind(live: Live, node
     assert (draining.returncode, out) == (130, "")
     assert err.splitlines()[-2:] == [
         f"node/{node} stays cordoned: kubectl uncordon {node}",
-        "leeway: interrupted",
+        "leeway: Interrupted: The command was interrupted.",
     ]
 
 
-def test_what_a_pipe_gets_has_a_line_for_each_pod(
+def test_a_pipe_gets_one_line_for_each_pod(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "a-pod-of-a-name-that-is-longer-than-half-a-terminal-is-wide"
@@ -298,7 +310,7 @@ def test_what_a_pipe_gets_has_a_line_for_each_pod(
     assert "evict" in line
 
 
-def test_labels_that_no_node_has_are_no_error_and_are_told(
+def test_labels_that_no_node_has_are_a_message_and_no_error(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert drain(live, "-l", "pool=none") == 0
@@ -306,9 +318,9 @@ def test_labels_that_no_node_has_are_no_error_and_are_told(
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "printed"),
     [
-        (("users", "user", "token"), "expired", "does not take the kubeconfig's credentials (401"),
+        (("users", "user", "token"), "expired", "rejected the credentials of the kubeconfig (401"),
         (
             ("clusters", "cluster", "server"),
             "https://127.0.0.1:9",
@@ -316,11 +328,11 @@ def test_labels_that_no_node_has_are_no_error_and_are_told(
         ),
     ],
 )
-def test_an_api_server_that_does_not_answer_or_knows_nobody_is_told_in_one_line(
+def test_an_unavailable_api_server_and_rejected_credentials_are_one_line(
     live: Live,
     place: tuple[str, str, str],
     value: str,
-    said: str,
+    printed: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -333,11 +345,11 @@ def test_an_api_server_that_does_not_answer_or_knows_nobody_is_told_in_one_line(
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert err.count("ConnectError") <= 1
-    assert said in err
+    assert printed in err
 
 
 @needs_kubectl
-def test_a_pod_of_two_budgets_ends_the_drain_at_once(
+def test_a_pod_with_two_budgets_ends_the_drain_immediately(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(live, node, "twice", labels={"app": "twice"})
@@ -346,12 +358,15 @@ def test_a_pod_of_two_budgets_ends_the_drain_at_once(
     theirs = kubectl(live, "drain", node, "--force")
     assert theirs.returncode == 1
     assert drain(live, node, "--force") == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "default/twice: it has more than one PodDisruptionBudget: first, second" in said
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert (
+        "default/twice: More than one PodDisruptionBudget selects the pod (first, second)"
+        in printed
+    )
     assert exists(live, "twice")
 
 
-def test_a_node_that_is_refused_is_in_the_json_of_several(
+def test_a_refused_node_is_in_the_json_result(
     live: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, refused = live.add_nodes(next(NUMBERS), next(NUMBERS))
@@ -365,3 +380,5 @@ def test_a_node_that_is_refused_is_in_the_json_of_several(
         assert not nodes[refused].get("drained")
         assert "refused" not in nodes.get(first, {})
         assert nodes.keys() == {one for one in arguments if not one.startswith("-")}
+        assert report["error"]["code"] == "NodeNotDrained"
+        assert "default/kept-of-two" in report["error"]["message"]

@@ -1,4 +1,4 @@
-"""What changes on the node, or behind its name, while `leeway drain` works."""
+"""Changes on the node, or of the machine with its name, during `leeway drain`."""
 
 import threading
 import uuid
@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from leeway.drain.reasons import NODE_NAME_REUSED
 
 from cli import main
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
@@ -19,7 +20,7 @@ LOCAL = [{"name": "tmp", "emptyDir": {}}]
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """One cluster for all of these tests; each has a node of its own in it."""
+    """One cluster for these tests; each test has its own node."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.kubeconfig()
         yield cluster
@@ -72,7 +73,7 @@ def patches(live: Live) -> int:
         (("--ignore-daemonsets",), {"owned": True, "volumes": LOCAL}, "--delete-emptydir-data"),
     ],
 )
-def test_a_pod_that_appears_during_the_cordon_is_held_to_the_same_flags(
+def test_the_flags_apply_to_a_pod_that_appears_during_the_cordon(
     live: Live,
     node: str,
     flags: tuple[str, ...],
@@ -93,13 +94,13 @@ def test_a_pod_that_appears_during_the_cordon_is_held_to_the_same_flags(
     assert drain(live, node, *flags, "--timeout", "20s") == 1
     appearing.join()
     last = capsys.readouterr().err.splitlines()[-1]
-    assert f"default/late-{suffix}: it appeared after the drain was decided" in last
+    assert f"default/late-{suffix}: The pod appeared during the drain" in last
     assert f"needs {lacks}" in last
     assert exists(live, f"late-{suffix}")
     assert not exists(live, f"usual-{suffix}"), "the other pods are evicted"
 
 
-def test_a_pod_that_appears_while_a_budget_blocks_is_held_to_the_same_flags(
+def test_the_flags_apply_to_a_pod_that_appears_while_a_budget_blocks(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(live, node, "guarded", owned=True)
@@ -112,14 +113,14 @@ def test_a_pod_that_appears_while_a_budget_blocks_is_held_to_the_same_flags(
     appearing = meanwhile(appear)
     assert drain(live, node, "--timeout", "4s") == 1
     appearing.join()
-    assert "default/late: it appeared after the drain was decided, and needs --force" in (
+    assert "default/late: The pod appeared during the drain, and evicting it needs --force" in (
         capsys.readouterr().err
     )
     assert exists(live, "late")
     assert not [e for e in live.journal("eviction") if e["pod"] == "default/late"]
 
 
-def test_with_the_flags_what_appears_later_is_evicted_too(live: Live, node: str) -> None:
+def test_with_the_flags_a_pod_that_appears_later_is_evicted_too(live: Live, node: str) -> None:
     run(live, node, "allowed-guarded")
     live.create(BUDGETS, budget("allowed", "allowed-guarded", maxUnavailable=0))
 
@@ -136,7 +137,7 @@ def test_with_the_flags_what_appears_later_is_evicted_too(live: Live, node: str)
 
 
 @pytest.mark.parametrize("more", [(), ("--deadline", "20s", "--on-blocked", "wait")])
-def test_the_pods_of_another_machine_that_gets_the_nodes_name_are_left_alone(
+def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     live: Live, node: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     suffix = f"{node.partition('.')[0]}-{len(more)}"
@@ -163,15 +164,15 @@ def test_the_pods_of_another_machine_that_gets_the_nodes_name_are_left_alone(
     replacing = meanwhile(replace_machine)
     assert drain(live, node, "--force", "--timeout", "25s", *more) == 1
     replacing.join()
-    said = capsys.readouterr().err
-    assert f"default/stuck-{suffix}: another machine has its node's name by now" in said
-    asked = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
-    assert not asked & {f"default/{name}" for name in theirs}
+    printed = capsys.readouterr().err
+    assert f"default/stuck-{suffix}: Another machine has the name of the node now" in printed
+    requested = {e["pod"] for kind in ("eviction", "pod-deletion") for e in live.journal(kind)}
+    assert not requested & {f"default/{name}" for name in theirs}
     assert all(exists(live, name) for name in theirs)
     assert not live.api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
 
-def test_another_machine_that_gets_the_name_before_the_first_list_is_left_alone(
+def test_another_machine_with_the_name_before_the_first_list_is_not_drained(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert live.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}}).status_code == 200
@@ -190,11 +191,9 @@ def test_another_machine_that_gets_the_name_before_the_first_list_is_left_alone(
     replacing = meanwhile(replace_machine)
     assert drain(live, node, "--force", "--timeout", "20s") == 1
     replacing.join()
-    said = capsys.readouterr()
-    assert said.out == f"node/{node} not drained\n"
-    assert said.err.splitlines()[-1].endswith(
-        "is not drained: another machine has its node's name by now, and its pods are left alone"
-    )
+    printed = capsys.readouterr()
+    assert printed.out == f"node/{node} not drained\n"
+    assert printed.err.splitlines()[-1].endswith(f"is not drained: {NODE_NAME_REUSED()}")
     assert exists(live, name)
     assert not [e for e in live.journal("eviction") if e["pod"] == f"default/{name}"]
 
@@ -204,7 +203,7 @@ def lists(live: Live) -> int:
     return sum(counts.get("list pods", 0) for counts in calls.values())
 
 
-def test_another_machine_that_gets_the_name_before_the_cordon_is_not_cordoned(
+def test_another_machine_with_the_name_before_the_cordon_is_not_cordoned(
     live: Live, node: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live.fail_with({"verb": "patch", "resource": "nodes", "latency": 1.0, "count": 1})

@@ -1,7 +1,8 @@
-"""`leeway explain`: the plan for a notice, and what is said of an event that is none."""
+"""`leeway explain`: the plan for a notice, and the errors of invalid events."""
 
 import io
 import json
+import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,13 +19,13 @@ EVENTS = Path(__file__).parents[2] / "events"
 
 @pytest.fixture(autouse=True)
 def without_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No AWS account to ask, whatever the machine's own settings are."""
+    """Remove the AWS settings of this machine from the environment."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
 
 
-def test_an_interruption_is_explained_without_asking_anybody(
+def test_an_interruption_is_explained_without_aws_or_a_cluster(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main.run(["explain", str(EVENTS / "spot-interruption.json"), "-o", "json"]) == 0
@@ -32,10 +33,10 @@ def test_an_interruption_is_explained_without_asking_anybody(
     assert plan["notice"]["kind"] == "spot-interruption"
     assert plan["policy"]["action"] == "retire"
     assert plan["policy"]["deadline"] == "2026-11-20T09:47:07+00:00"
-    assert plan["instances"][0]["replacementReason"] == "EC2 was not asked"
+    assert plan["instances"][0]["replacementReason"]["code"] == "Ec2NotRead"
 
 
-def test_with_a_cluster_every_pod_has_its_decision_and_latest_moment(
+def test_with_a_cluster_every_pod_has_a_decision_and_a_latest_time(
     live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (node,) = live.add_nodes(1)
@@ -52,13 +53,13 @@ def test_with_a_cluster_every_pod_has_its_decision_and_latest_moment(
     (pod,) = instance["pods"]
     assert (pod["pod"], pod["decision"]) == ("default/web", "evict")
     assert pod["latestMoment"] == "2026-11-20T09:46:37+00:00"
-    assert pod["warning"] == "no controller brings it back"
+    assert pod["warning"] == "no controller creates it again"
 
 
-def test_the_table_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_the_same_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["explain", str(EVENTS / "state-change-running.json")]) == 0
-    said = capsys.readouterr().out
-    assert "an instance that is running is not on its way out" in said
+    printed = capsys.readouterr().out
+    assert "The instance is running: the marks of an earlier retirement" in printed
 
 
 def explained(event: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def explained(event: Path, capsys: pytest.CaptureFixture[str], *more: str) -> di
         ("launch-lifecycle-action.json", "admit"),
     ],
 )
-def test_every_kind_of_notice_has_a_decision_with_its_reason(
+def test_every_kind_of_notice_has_a_decision_with_a_reason(
     event: str, decision: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = explained(EVENTS / event, capsys)
@@ -105,7 +106,7 @@ def test_a_health_event_is_explained_for_each_of_its_instances(
         assert datetime.fromisoformat(instance["policy"]["deadline"]) > begins
 
 
-def test_a_test_notification_asks_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_test_notification_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     plan = explained(EVENTS / "lifecycle-test-notification.json", capsys)
     assert plan["policy"]["action"] == "ignore"
     assert plan["instances"] == []
@@ -132,9 +133,9 @@ def test_a_cluster_manifest_changes_what_is_planned(
     (instance,) = plan["instances"]
     assert instance["policy"]["source"] == str(manifest)
     assert instance["policy"]["onBlocked"] == "delete"
-    told = datetime.fromisoformat(plan["notice"]["time"])
-    assert datetime.fromisoformat(instance["policy"]["deadline"]) - told == timedelta(minutes=10)
-    assert any("paused" in remark for remark in instance["remarks"])
+    shown = datetime.fromisoformat(plan["notice"]["time"])
+    assert datetime.fromisoformat(instance["policy"]["deadline"]) - shown == timedelta(minutes=10)
+    assert "RetirementPaused" in [remark["code"] for remark in instance["remarks"]]
     ignored = explained(EVENTS / "spot-interruption.json", capsys, "-f", str(manifest))
     assert ignored["instances"][0]["decision"] == "ignore"
 
@@ -149,7 +150,7 @@ def test_a_file_without_a_cluster_manifest_is_bad_input(
     assert str(manifest) in capsys.readouterr().err
 
 
-def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
+def test_a_node_whose_owner_drains_it_is_left_to_the_owner(
     live: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live.add_nodes(9, **{"eks.amazonaws.com/compute-type": "auto"})
@@ -159,7 +160,7 @@ def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
     path.write_text(json.dumps(event))
     plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
     assert plan["instances"][0]["decision"] == "leave-to-owner"
-    assert "auto-mode" in plan["instances"][0]["reason"]
+    assert "auto-mode" in plan["instances"][0]["reason"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -169,24 +170,24 @@ def test_a_node_of_an_owner_that_sees_to_it_is_left_alone(
         ("[]", "expected a JSON object, got list"),
         ('{"source": "aws.ec2", "detail-type": "any"}', "field required"),
         ('{"instance": "i-0b662ef9931388ba0"}', "expected an EventBridge event"),
-        ("", "is empty"),
+        ("", "the file is empty"),
         (b"\xff\xfe", "UTF-8"),
     ],
 )
-def test_an_event_that_is_none_is_one_line_that_names_the_file(
+def test_an_invalid_event_is_one_line_that_names_the_file(
     content: str | bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "event.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     assert main.run(["explain", str(path)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"leeway: {path}")
-    assert words in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.match(rf"leeway: Invalid(Event|File): {re.escape(str(path))}", printed.err)
+    assert words in printed.err
+    assert printed.err.count("\n") == 1
 
 
-def test_an_event_may_come_through_a_pipe(
+def test_an_event_is_read_from_stdin(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = (EVENTS / "spot-interruption.json").read_bytes()

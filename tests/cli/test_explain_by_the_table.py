@@ -1,4 +1,4 @@
-"""`leeway explain` by the policies of Leeway's table, over HTTP: what is stored is what is told."""
+"""`leeway explain` with the policies of Leeway's table."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.sandbox.aws.started import Sandbox
 EVENT = Path(__file__).parents[2] / "events" / "rebalance-recommendation.json"
 
 type Explain = Callable[..., tuple[dict[str, Any], str]]
-"""Explains a rebalance recommendation; the plan of its instance, and what stderr says."""
+"""Explains a rebalance recommendation. Returns the plan of its instance, and stderr."""
 
 
 @pytest.fixture
@@ -41,21 +41,21 @@ def explain(aws: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     def explain(*more: str) -> tuple[dict[str, Any], str]:
         assert main.run(["explain", str(path), "-o", "json", *more]) == 0
-        said = capsys.readouterr()
-        (plan,) = json.loads(said.out)["instances"]
+        printed = capsys.readouterr()
+        (plan,) = json.loads(printed.out)["instances"]
         assert plan["cluster"] == "prod"
-        return plan, said.err
+        return plan, printed.err
 
     return explain
 
 
 @pytest.fixture
 def store(aws: Sandbox) -> Callable[..., None]:
-    """Writes a Cluster manifest about prod into the table."""
+    """Writes a Cluster manifest of prod to the table."""
 
-    def store(**told: Any) -> None:
+    def store(**fields: Any) -> None:
         writing = DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
-        writing.write("prod", manifest(**told), replaces=0)
+        writing.write("prod", manifest(**fields), replaces=0)
 
     return store
 
@@ -63,7 +63,7 @@ def store(aws: Sandbox) -> Callable[..., None]:
 CORDONS = {"notices": {"rebalance": {"action": "cordon", "onBlocked": "delete"}}}
 
 
-def test_the_policy_of_the_table_holds_and_is_named(
+def test_the_policy_of_the_table_is_used_and_named(
     explain: Explain, store: Callable[..., None]
 ) -> None:
     store(spec=CORDONS)
@@ -74,7 +74,7 @@ def test_the_policy_of_the_table_holds_and_is_named(
     assert warned == ""
 
 
-def test_without_a_word_about_the_cluster_in_the_table_the_defaults_hold(
+def test_without_a_manifest_of_the_cluster_in_the_table_the_defaults_are_used(
     explain: Explain,
 ) -> None:
     plan, warned = explain()
@@ -82,7 +82,7 @@ def test_without_a_word_about_the_cluster_in_the_table_the_defaults_hold(
     assert warned == ""
 
 
-def test_a_file_about_the_cluster_wins_over_the_table(
+def test_a_manifest_file_has_precedence_over_the_table(
     explain: Explain, store: Callable[..., None], tmp_path: Path
 ) -> None:
     store(spec=CORDONS)
@@ -92,7 +92,7 @@ def test_a_file_about_the_cluster_wins_over_the_table(
     assert (plan["policy"]["source"], plan["decision"]) == (str(file), "ignore")
 
 
-def test_a_stored_policy_that_is_not_understood_is_warned_of_and_the_rest_of_it_holds(
+def test_an_unknown_field_of_a_stored_policy_is_a_warning_and_the_rest_is_used(
     explain: Explain, store: Callable[..., None]
 ) -> None:
     store(spec={**CORDONS, "surge": 2}, written_by="9.0.0")
@@ -103,31 +103,33 @@ def test_a_stored_policy_that_is_not_understood_is_warned_of_and_the_rest_of_it_
     assert "(written by Leeway 9.0.0, read by " in warned
 
 
-def test_a_table_that_does_not_answer_is_explained_as_the_functions_would_act(
+def test_without_an_answer_of_the_table_explain_uses_the_same_policy_as_the_functions(
     explain: Explain, aws: Sandbox, store: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(spec=CORDONS)
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
     throttled = {"service": "dynamodb", "error": "ThrottlingException", "count": 99}
     aws.control("PUT", "faults", {"faults": [throttled]})
     plan, warned = explain()
-    assert any("paused" in remark for remark in plan["remarks"]), "what is voluntary waits"
+    assert "RetirementPaused" in [remark["code"] for remark in plan["remarks"]]
     assert warned.startswith("warning: prod: the manifests cannot be read: ")
 
 
-def test_where_leeway_is_not_deployed_the_defaults_hold_and_it_is_said(
+def test_without_a_deployment_the_defaults_are_used_with_a_warning(
     explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LEEWAY_TABLE")
     plan, warned = explain("--stack", "nowhere")
     assert plan["policy"]["source"] == "defaults"
-    assert warned.startswith("policies are the defaults: no stack nowhere in us-east-1")
+    assert warned.startswith(
+        "warning: the default policies are used: Region us-east-1 has no stack nowhere"
+    )
 
 
 @pytest.mark.usefixtures("aws")
-def test_an_instance_that_ec2_does_not_know_is_told_from_one_that_nobody_asked_about(
+def test_an_instance_that_ec2_does_not_have_differs_from_one_that_was_not_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main.run(["explain", str(EVENT), "-o", "json"]) == 0
     (plan,) = json.loads(capsys.readouterr().out)["instances"]
-    assert plan["replacementReason"] == "EC2 knows no such instance"
+    assert plan["replacementReason"]["code"] == "InstanceNotFound"

@@ -1,4 +1,4 @@
-"""Faults in a few words become what each part of the sandbox takes."""
+"""The faults of `leeway sandbox`, from their short forms."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cli.errors import BadInputError
-from cli.faults import read_faults
+from cli.sandbox.faults import read_faults
 from sandbox.aws.faults import Fault as AwsFault
 from sandbox.kubernetes.faults import Fault as KubernetesFault
 from sandbox.lambda_service.faults import Fault as LambdaFault
@@ -85,7 +85,7 @@ UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
         ),
     ],
 )
-def test_a_fault_is_what_its_part_of_the_sandbox_takes(
+def test_a_fault_has_the_form_of_its_part_of_the_sandbox(
     word: str, part: str, fault: dict[str, Any]
 ) -> None:
     wanted = read_faults([word])
@@ -99,7 +99,7 @@ def test_a_fault_is_what_its_part_of_the_sandbox_takes(
             msgspec.convert(fault, KubernetesFault)
 
 
-def test_what_befalls_deliveries_befalls_each_of_them_together() -> None:
+def test_the_faults_of_deliveries_are_merged() -> None:
     words = ["events:copies=2", "events:late=5", "events:lost=0.1", "events:shuffled=3"]
     delivery = {"service": "events", "action": "Deliver"}
     assert read_faults(words).parts["aws"] == [
@@ -108,7 +108,7 @@ def test_what_befalls_deliveries_befalls_each_of_them_together() -> None:
     ]
 
 
-def test_throttling_is_a_switch_and_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_throttle_is_a_switch_and_a_file_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "faults.json"
     path.write_text(json.dumps([{"verb": "get", "status": 429}]))
     wanted = read_faults(["throttle", f"kubernetes={path}"])
@@ -117,7 +117,7 @@ def test_throttling_is_a_switch_and_a_file_is_taken_as_it_is(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "printed"),
     [
         ("azure", "expected a form that"),
         ("aws:ec2:error=0.3", "expected a form that"),
@@ -126,7 +126,7 @@ def test_throttling_is_a_switch_and_a_file_is_taken_as_it_is(tmp_path: Path) -> 
         ("aws=nowhere.json", "nowhere.json: No such file or directory"),
     ],
 )
-def test_what_is_no_fault_is_refused_in_one_line(word: str, said: str) -> None:
-    with pytest.raises(BadInputError, match=said) as refused:
+def test_an_invalid_fault_is_one_line(word: str, printed: str) -> None:
+    with pytest.raises(BadInputError, match=printed) as refused:
         read_faults([word])
     assert "\n" not in str(refused.value)

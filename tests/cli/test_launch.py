@@ -11,7 +11,7 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
-from cli.catalogs import sandbox_survey
+from cli.selection.catalogs import sandbox_survey
 from tests.aws.stored import TABLE
 from tests.launch.pools import document, node_class, pool
 from tests.sandbox.aws.fleet_calls import profile, subnets
@@ -122,7 +122,7 @@ def test_a_pod_without_a_node_is_one_line_with_its_reason(
 
 BAD: dict[str, tuple[list[str], str]] = {
     "no cluster": (["--cluster", ""], "--cluster: expected a name"),
-    "a wrong name": (["--cluster", "a b"], "expected a cluster's name"),
+    "a wrong name": (["--cluster", "a b"], "expected the name of a cluster"),
     "no such file": (["--pods", "never-was.yaml"], "never-was.yaml: No such file"),
 }
 

@@ -1,24 +1,28 @@
-"""What every command has in common: exit codes, and one clear line when something is wrong."""
+"""The common behaviour of all commands: exit codes, and one line for an error."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from leeway.reasons import ReasonCode
 
-from cli import main
+from cli import main, reasons
 
 EVENT = {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was said on stderr, which is one line; stdout stays empty."""
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("leeway: ")
-    assert said.err.count("\n") == 1
-    return said.err
+    """Return stderr, which is one line with a code; stdout is empty."""
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert re.match(r"leeway: [A-Z]\w+: ", output.err)
+    assert output.err.endswith((".\n", "?\n"))
+    assert "?." not in output.err
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,19 +31,19 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [*main.COMMANDS, "sandbox up", "sandbox faults"])
-def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([*command.split(), "-h"]) == 0
     assert f"Usage: leeway {command} " in capsys.readouterr().out
 
 
-def test_help_breaks_its_lines_where_the_terminal_ends_and_leaves_examples_alone(
+def test_help_wraps_paragraphs_at_the_width_of_the_terminal_and_keeps_examples(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     assert main.run(["drain", "--help"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    (refuses,) = [line for line in lines if line.startswith("Refuses what `kubectl drain`")]
-    assert refuses.endswith("is not even cordoned.")
+    (refuses,) = [line for line in lines if line.startswith("Refuses the same pods as")]
+    assert refuses.endswith("A refused node is not cordoned.")
     assert "leeway drain -l pool=old --ignore-daemonsets --timeout 1h" in lines
 
 
@@ -65,7 +69,7 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["sandbox", "send"], "EVENT.json"),
         (["sandbox", "send", "no-such.json"], "no-such.json: No such file or directory"),
         (["sandbox", "interrupt", "i-1", "--late", "-3"], "--late"),
-        (["sandbox", "faults", "azure"], "fault 'azure': expected a form that"),
+        (["sandbox", "faults", "azure"], "The fault 'azure' is invalid: expected a form that"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_place(
@@ -85,7 +89,7 @@ def test_bad_input_is_one_line_that_names_the_place(
         (json.dumps({key: EVENT[key] for key in ("source", "detail")}), "detail-type: missing"),
     ],
 )
-def test_an_event_that_is_none_is_refused_with_file_and_field(
+def test_an_invalid_event_is_refused_with_file_and_field(
     content: str, names: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     event = tmp_path / "event.json"
@@ -94,7 +98,7 @@ def test_an_event_that_is_none_is_refused_with_file_and_field(
 
     line = one_line(capsys)
     if names is None:
-        # It is an event; that no sandbox runs is another matter.
+        # The event is valid, but no sandbox runs.
         assert code == 1
     else:
         assert code == 2
@@ -102,33 +106,70 @@ def test_an_event_that_is_none_is_refused_with_file_and_field(
 
 
 @pytest.mark.parametrize("command", [["status"], ["down"], ["interrupt", "i-1"]])
-def test_without_a_sandbox_its_commands_cannot_be_done(
+def test_the_commands_of_a_sandbox_fail_without_one(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(["sandbox", *command, "--state-dir", str(tmp_path)]) == 1
-    assert f"no sandbox runs with its state in {tmp_path}" in one_line(capsys)
+    assert f"No sandbox runs with its state in {tmp_path}" in one_line(capsys)
 
 
 def breaks() -> None:
     """A command with a bug."""
-    raise RuntimeError("the wheel\ncame off")
+    raise RuntimeError("the file\nis locked")
 
 
-def test_a_bug_is_one_line_that_says_how_to_see_more(
+def test_an_unexpected_error_is_one_line_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(main.COMMANDS, "breaks", f"{__name__}:breaks")
 
     assert main.run(["breaks"]) == 1
     assert one_line(capsys) == (
-        "leeway: RuntimeError: the wheel came off (LEEWAY_DEBUG=1 shows where it came from)\n"
+        "leeway: UnexpectedError: RuntimeError: the file is locked."
+        " Set LEEWAY_DEBUG=1 to see the traceback.\n"
     )
     monkeypatch.setenv("LEEWAY_DEBUG", "1")
     assert main.run(["breaks"]) == 1
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_starting_the_command_line_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "error_code"),
+    [
+        (["demo", "--nodes", "2", "-o", "json"], 2, "InvalidOption"),
+        (["demo", "--nodes", "many", "--output=json"], 2, "UsageError"),
+        (["drain", "-ojson"], 2, "InvalidOption"),
+        (["explain", "no-such.json", "--output", "json"], 2, "UnreadableFile"),
+        (["sandbox", "status", "--state-dir", "no-such", "-o", "json"], 1, "SandboxFailed"),
+    ],
+)
+def test_an_error_with_json_output_is_one_json_document_with_its_code(
+    arguments: list[str], exit_code: int, error_code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == exit_code
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert document.keys() == {"error"}
+    assert document["error"]["code"] == error_code
+    assert output.err == f"leeway: {error_code}: {document['error']['message']}\n"
+
+
+def test_the_codes_of_errors_are_unique_and_used() -> None:
+    codes = {name: one for name, one in vars(reasons).items() if isinstance(one, ReasonCode)}
+    assert len(codes) > 20
+    assert len({one.name for one in codes.values()}) == len(codes)
+    sources = [
+        path.read_text()
+        for path in Path(main.__file__).parent.rglob("*.py")
+        if path != Path(reasons.__file__)
+    ]
+    unused = [
+        name for name in codes if not any(re.search(rf"\b{name}\(", text) for text in sources)
+    ]
+    assert unused == []
+
+
+def test_the_start_of_the_command_line_imports_no_large_library() -> None:
     program = (
         "import sys; from cli.main import run; run(['demo', '--nodes', '0']);"
         "print([m for m in ('boto3', 'lightkube', 'jinja2', 'urllib3') if m in sys.modules])"

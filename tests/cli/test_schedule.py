@@ -1,4 +1,4 @@
-"""`leeway schedule`: change points, as a table, JSON and a picture, and what it refuses."""
+"""`leeway schedule`: change points as a table, as JSON and as a calendar, and its errors."""
 
 import json
 from pathlib import Path
@@ -51,13 +51,13 @@ def points(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert run(["schedule", *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
     return line
 
 
-def test_a_users_scaled_object_gives_its_change_points_the_first_at_from(
+def test_the_first_change_point_of_a_scaled_object_is_at_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     span = ["--from", "2026-11-20T12:03:00+09:00", "--to", "2026-11-20T12:20:00+09:00"]
@@ -68,7 +68,7 @@ def test_a_users_scaled_object_gives_its_change_points_the_first_at_from(
     ]
 
 
-def test_a_buffer_has_its_windows_on_top_of_what_it_always_has(
+def test_a_buffer_has_its_minimum_outside_of_its_windows(
     office: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     span = ["--from", "2026-11-20", "--to", "2026-11-23T12:00:00Z"]
@@ -88,36 +88,37 @@ def test_the_table_has_every_schedule_with_its_reasons(
     out = capsys.readouterr().out
     assert "office/day" in out
     assert "inflate-cron-scaled" in out
-    assert "no window is open" in out
+    assert "No window is open" in out
 
 
-def test_several_schedules_are_told_apart_by_name(
+def test_one_of_several_schedules_is_selected_by_name(
     office: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both = ["-f", str(office), "-f", str(SCALED)]
     named = "expected one of office/day, inflate-cron-scaled"
-    assert named in refusal([*both, "-o", "json"], capsys)
+    assert run(["schedule", *both, "-o", "json"]) == 2
+    assert named in json.loads(capsys.readouterr().out)["error"]["message"]
     assert named in refusal([*both, "--name", "nobody"], capsys)
     assert points([*both, "--name", "office/day", "--from", "2026-11-21"], capsys)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (["--from", "yesterday"], "--from: expected a time such as"),
         (["--from", "9999-12-31"], "--from: expected a time from 1970"),
         (["--from", "0001-01-01"], "--from: expected a time from 1970"),
         (["--from", "2026-11-21", "--to", "2026-11-20"], "--to: expected a time after --from"),
-        (["--from", "2026-11-21", "--to", "2036-11-20"], "a year later at the most"),
+        (["--from", "2026-11-21", "--to", "2036-11-20"], "at most a year later"),
     ],
 )
-def test_times_that_make_no_sense_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_times_are_refused(
+    arguments: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in refusal(["-f", str(SCALED), *arguments], capsys)
+    assert printed in refusal(["-f", str(SCALED), *arguments], capsys)
 
 
-def test_what_has_no_schedule_is_refused(
+def test_a_manifest_without_a_schedule_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "cluster.yaml"
@@ -125,7 +126,9 @@ def test_what_has_no_schedule_is_refused(
     assert "expected a ScaledObject or a Headroom" in refusal(["-f", str(path)], capsys)
 
 
-def test_a_week_is_drawn_with_a_row_a_day_and_a_bar_a_window(office: Path, tmp_path: Path) -> None:
+def test_the_calendar_has_a_row_for_each_day_and_a_bar_for_each_window(
+    office: Path, tmp_path: Path
+) -> None:
     page = tmp_path / "week.html"
     assert (
         run(["schedule", "-f", str(office), "--from", "2026-11-16", "--calendar", str(page)]) == 0

@@ -1,4 +1,4 @@
-"""`leeway select`: manifests and pods in, nodes out, and a reason for every pod without one."""
+"""`leeway select`: the nodes for pods, and a reason for every pod that fits nowhere."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli import main
-from cli.catalogs import sandbox_catalog
+from cli.selection.catalogs import sandbox_catalog
 
 SPOT = """
 apiVersion: karpenter.sh/v1alpha5
@@ -105,9 +105,7 @@ def cheapest_spot(cpu: int, names: set[str] | None = None, families: str = "cmr"
 
 
 @pytest.mark.parametrize("types", [OLD_GPUS, "g4dn.xlarge, g5.xlarge, g5.2xlarge"])
-def test_a_notebook_gets_the_cheapest_of_its_gpu_types_that_is_offered_on_spot(
-    types: str, select: Any
-) -> None:
+def test_a_gpu_pod_gets_the_cheapest_spot_type_of_its_pool(types: str, select: Any) -> None:
     plan = select(GPU.replace("TYPES", types), NOTEBOOK)
     (launch,) = plan["launches"]
     assert launch["capacityType"] == "spot"
@@ -118,7 +116,7 @@ def test_a_notebook_gets_the_cheapest_of_its_gpu_types_that_is_offered_on_spot(
     assert plan["unschedulable"] == []
 
 
-def test_where_none_of_them_is_offered_select_says_so(select: Any) -> None:
+def test_a_pool_without_offerings_is_reported(select: Any) -> None:
     plan = select(GPU.replace("TYPES", OLD_GPUS), NOTEBOOK, "", "--region", "eu-north-1")
     assert plan["launches"] == []
     (miss,) = plan["unschedulable"]
@@ -126,7 +124,7 @@ def test_where_none_of_them_is_offered_select_says_so(select: Any) -> None:
     assert "eu-north-1 offers none of them" in miss["reason"]
 
 
-def test_inflate_at_five_replicas_gets_the_cheapest_spot_that_holds_it(select: Any) -> None:
+def test_five_replicas_get_the_cheapest_spot_type_that_fits_them(select: Any) -> None:
     plan = select(SPOT, INFLATE, "", "--replicas", "inflate=5")
     (launch,) = plan["launches"]
     assert launch["pods"] == [f"default/inflate-{i}" for i in range(5)]
@@ -176,7 +174,7 @@ def test_the_nodes_that_kubectl_lists_are_filled_first(select: Any) -> None:
     assert [launch["pods"] for launch in plan["launches"]] == [["default/waits-2"]]
 
 
-def test_a_claims_volume_says_which_zone(select: Any) -> None:
+def test_the_volume_of_a_claim_determines_the_zone(select: Any) -> None:
     volume = """
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -204,17 +202,17 @@ spec:
     assert launch["zones"] == ["us-east-1d"]
 
 
-def test_the_table_says_what_is_launched_and_what_is_not(
+def test_the_table_shows_launches_and_pods_that_fit_nowhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = written(tmp_path, "pool.yaml", SPOT)
     pods = written(tmp_path, "pods.yaml", INFLATE + "---" + NOTEBOOK)
     arguments = ["--sandbox", "--replicas", "inflate=1"]
     assert main.run(["select", "-f", str(pool), "--pods", str(pods), *arguments]) == 0
-    said = capsys.readouterr().out
-    assert "default/inflate-0" in said
-    assert "kubeflow-user/test-0 fits nowhere" in said
-    assert "1 node to launch" in said
+    printed = capsys.readouterr().out
+    assert "default/inflate-0" in printed
+    assert "kubeflow-user/test-0 fits nowhere" in printed
+    assert "1 node to launch" in printed
 
 
 @pytest.mark.parametrize(
@@ -242,7 +240,11 @@ def test_the_table_says_what_is_launched_and_what_is_not(
         ),
         ("[1, 2]\n", [], "pods.yaml:1: expected a Kubernetes object"),
         (INFLATE, ["--replicas", "inflate=many"], "--replicas: expected NAME=N"),
-        (INFLATE, ["--replicas", "deflate=1"], "--replicas: there is no workload deflate"),
+        (
+            INFLATE,
+            ["--replicas", "deflate=1"],
+            "--replicas: expected a workload of the files, got deflate",
+        ),
         (INFLATE.replace("replicas: 0", "replicas: -1"), [], "spec.replicas: expected 0 to"),
         (INFLATE, ["--region", "mars-1"], "--region: expected one of"),
     ],
@@ -264,7 +266,7 @@ def test_bad_input_is_one_line_that_names_the_place(
     assert captured.out == ""
 
 
-def test_a_node_that_is_wrong_is_named_with_its_own_file(
+def test_an_invalid_node_is_reported_with_its_own_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = written(tmp_path, "pool.yaml", SPOT.partition("---")[0])
@@ -279,12 +281,12 @@ def test_a_node_that_is_wrong_is_named_with_its_own_file(
     )
 
 
-def test_a_request_beyond_all_measure_is_told_like_any_other(select: Any) -> None:
+def test_a_very_large_request_is_reported_as_unschedulable(select: Any) -> None:
     (miss,) = select(SPOT, NOTEBOOK.replace("cpu: 665m", "cpu: 9E"))["unschedulable"]
     assert "it asks for 9E of cpu" in miss["reason"]
 
 
-def test_without_pods_there_is_nothing_to_select_for(
+def test_select_without_pods_is_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = written(tmp_path, "pool.yaml", SPOT)
@@ -293,24 +295,27 @@ def test_without_pods_there_is_nothing_to_select_for(
 
 
 @pytest.mark.parametrize(
-    ("pods", "said"),
+    ("pods", "printed"),
     [
-        (INFLATE, "warning: no pod waits for a node; --replicas inflate=N gives inflate some\n"),
-        (NOTEBOOK + "status: {phase: Succeeded}\n", "warning: no pod waits for a node\n"),
+        (
+            INFLATE,
+            "warning: no pod is pending; set the replicas of inflate with --replicas inflate=N\n",
+        ),
+        (NOTEBOOK + "status: {phase: Succeeded}\n", "warning: no pod is pending\n"),
     ],
 )
-def test_where_no_pod_waits_that_is_said(
-    pods: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_select_without_pending_pods_prints_a_warning(
+    pods: str, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ["-f", str(written(tmp_path, "pool.yaml", SPOT))]
     files += ["--pods", str(written(tmp_path, "pods.yaml", pods))]
     assert main.run(["select", "--sandbox", *files, "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert err.endswith(said)
+    assert err.endswith(printed)
     assert json.loads(out)["launches"] == []
 
 
-def test_what_kubectl_says_of_a_whole_cluster_is_taken_as_it_is(select: Any) -> None:
+def test_the_output_of_kubectl_get_for_a_whole_cluster_is_accepted(select: Any) -> None:
     others = ("CronJob", "Service", "EndpointSlice", "Lease", "Event", "CSIDriver")
     items = [{"kind": kind, "metadata": {"name": "x"}} for kind in others]
     room = {"cpu": "4", "memory": "8Gi", "pods": "20"}
@@ -363,18 +368,18 @@ metadata: {name: other}
 """
 
 
-def test_what_stands_beside_pods_is_passed_over_and_what_is_not_known_is_a_warning(
+def test_other_objects_are_ignored_and_unknown_kinds_are_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ["-f", str(written(tmp_path, "pool.yaml", SPOT.partition("---")[0]))]
     pods = written(tmp_path, "pods.yaml", BESIDE)
     assert main.run(["select", "--sandbox", *files, "--pods", str(pods), "-o", "json"]) == 0
     out, err = capsys.readouterr()
-    assert (
-        f"warning: {pods}:30: kind: Rollout is passed over: Leeway reads no pods from it\n" in err
-    )
+    assert f"warning: {pods}:30: kind: Rollout is ignored: Leeway reads no pods from it\n" in err
     field = "spec.template.spec.volumes[0].persistentVolumeClaim.claimName"
-    said = f"warning: {pods}:11: Deployment web: {field}: PersistentVolumeClaim shop/data is in no"
-    assert said in err
+    printed = (
+        f"warning: {pods}:11: Deployment web: {field}: PersistentVolumeClaim shop/data is in no"
+    )
+    assert printed in err
     (miss,) = json.loads(out)["unschedulable"]
     assert "did you mean topology.kubernetes.io/zone?" in miss["reason"]

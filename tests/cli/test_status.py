@@ -1,4 +1,4 @@
-"""`leeway status`: what is under way, from what functions wrote to the table."""
+"""`leeway status`: retirements, admissions and headroom from the table."""
 
 import json
 from collections.abc import Callable
@@ -11,15 +11,18 @@ from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.drain.progress import RemovalMethod, Stage
+from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
 from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
+from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 from cli import main
 from cli.stack import Stack
-from cli.status import Watched
+from cli.status.command import RecentRetirements
 from tests.aws.stored import TABLE, manifest
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
@@ -31,10 +34,13 @@ type Run = Callable[..., tuple[int, str, str]]
 def run(aws: Sandbox, capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main.run(["status", *arguments])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     return run
+
+
+BLOCKED = BUDGET_BLOCKS(answer="budget web allows none")
 
 
 def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Retirement:
@@ -45,17 +51,17 @@ def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Reti
     return record
 
 
-def show(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
+def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
     pods = (
-        PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, "evicted"),
-        PodState("shop/web-2", Stage.BLOCKED, None, "budget web allows none"),
+        PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
+        PodState("shop/web-2", Stage.BLOCKED, None, BLOCKED),
     )
-    state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), "", pods)
-    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).show(state)
+    state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), None, pods)
+    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).put(state)
 
 
 def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
-    show(aws, retire(aws))
+    store_drain(aws, retire(aws))
     code, out, err = run("--cluster", "prod", "-o", "json")
     assert (code, err) == (0, "")
     (cluster,) = json.loads(out)["clusters"]
@@ -64,61 +70,68 @@ def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
     assert retirement["pods"][1] == {
         "pod": "shop/web-2",
         "stage": "blocked",
-        "way": None,
-        "reason": "budget web allows none",
+        "method": None,
+        "reason": {"code": BLOCKED.code, "message": BLOCKED.message},
     }
     table = run("--cluster", "prod")[1]
     assert "1/2 pods gone, 1 blocked" in table
-    assert "shop/web-2 blocked: budget web allows none" in " ".join(table.split())
+    assert f"shop/web-2 blocked: {BLOCKED}" in " ".join(table.split())
 
 
-def test_what_was_told_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:
-    show(aws, retire(aws), attempt=7)
+def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:
+    store_drain(aws, retire(aws), attempt=7)
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     assert cluster["retirements"][0]["pods"] == []
 
 
-def test_what_is_paused_and_what_cannot_be_read_is_said(run: Run, aws: Sandbox) -> None:
+def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws: Sandbox) -> None:
     writing = DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
     writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
         "prod",
-        HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, "window is open"),
+        HeadroomStatus(
+            "Deployment shop/web",
+            "scaledobject.keda.sh shop/web",
+            5,
+            WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *"),
+        ),
     )
     DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod", HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, "always", running=1)
+        "prod",
+        HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, FIXED_SIZE(), ready=1),
     )
     code, out, _ = run("--cluster", "prod")
-    told = " ".join(out.split())
+    shown = " ".join(out.split())
     assert code == 0
-    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: always" in told
+    assert "buffer warm/web headroom.leeway.sh web 3 replicas, 2 of them Pending: The" in shown
     (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
     pending = {one["subject"]: one["pending"] for one in cluster["headroom"]}
     assert pending == {"buffer warm/web": 2, "Deployment shop/web": None}
-    assert told.startswith("prod paused")
-    assert "spec.surge: unknown field (written by leeway 9.0.0)" in told
-    assert "teapot.leeway.sh/x: apiVersion: expected text" in told
-    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: window is open" in told
+    assert shown.startswith("prod paused")
+    assert "spec.surge: unknown field (written by leeway 9.0.0)" in shown
+    assert "teapot.leeway.sh/x: apiVersion: expected text" in shown
+    assert "Deployment shop/web scaledobject.keda.sh shop/web 5 replicas: The window" in shown
 
 
-def test_a_detached_instance_that_still_runs_is_shown_until_it_is_seen_to(
-    run: Run, aws: Sandbox
-) -> None:
+def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sandbox) -> None:
     intent = ReplacementIntent(
-        method=Method.DETACH, reason="no hook", asked_at=datetime.now(UTC), detached=True
+        method=Method.DETACH,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=datetime.now(UTC),
+        detached=True,
     )
-    left = interrupted(Phase.FINISHED).model_copy(update={"replaced": intent})
+    left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
     records.write(left)
-    told = " ".join(run("--cluster", "prod")[1].split())
-    assert "detached from its group, and not terminated yet" in told
-    settled = {"replaced": intent.model_copy(update={"settled": True}), "version": 2}
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert "detached from its group, not terminated yet" in shown
+    settled = {"replacement_intent": intent.model_copy(update={"settled": True}), "version": 2}
     records.write(left.model_copy(update=settled))
-    assert "nothing under way" in run("--cluster", "prod")[1]
+    assert "no retirement, admission or headroom" in run("--cluster", "prod")[1]
 
 
-def test_every_cluster_under_care_is_told_and_none_is_made_up(
+def test_the_status_of_every_configured_cluster_is_shown(
     run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, _, err = run()
@@ -127,38 +140,38 @@ def test_every_cluster_under_care_is_told_and_none_is_made_up(
     monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
     found = json.loads(run("-o", "json")[1])["clusters"]
     assert [one["cluster"] for one in found] == ["dev", "prod"]
-    assert "nothing under way" in run()[1]
+    assert "no retirement, admission or headroom" in run()[1]
     assert run("--watch", "-o", "json")[0] == 2
 
 
-def test_whoever_watches_sees_a_retirement_end(aws: Sandbox) -> None:
-    watched, stack = Watched(), Stack(TABLE, ("prod",))
+def test_watch_shows_the_end_of_a_retirement(aws: Sandbox) -> None:
+    recent, stack = RecentRetirements(), Stack(TABLE, ("prod",))
     retire(aws)
-    first = watched.look(stack, ["prod"])[0].retirements
+    first = recent.read(stack, ["prod"])[0].retirements
     assert [one.record.phase for one in first] == [Phase.RUNNING]
     retire(aws, Phase.FINISHED, version=2)
-    then = watched.look(stack, ["prod"])[0].retirements
+    then = recent.read(stack, ["prod"])[0].retirements
     assert [one.record.phase for one in then] == [Phase.FINISHED]
-    assert Watched().look(stack, ["prod"])[0].retirements == ()
+    assert RecentRetirements().read(stack, ["prod"])[0].retirements == ()
 
 
-def test_watching_goes_on_through_trouble_until_ctrl_c(
+def test_watch_continues_after_an_error_until_ctrl_c(
     run: Run, aws: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.wiring.clients.TRIES", 1)
-    looks: list[float] = []
+    monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
+    waits: list[float] = []
 
     def sleep(seconds: float) -> None:
-        looks.append(seconds)
+        waits.append(seconds)
         faults = [{"service": "dynamodb", "error": "ThrottlingException"}]
-        aws.control("PUT", "faults", {"faults": faults if len(looks) == 1 else []})
-        if len(looks) == 3:
+        aws.control("PUT", "faults", {"faults": faults if len(waits) == 1 else []})
+        if len(waits) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.status.time.sleep", sleep)
-    show(aws, retire(aws))
+    monkeypatch.setattr("cli.status.command.time.sleep", sleep)
+    store_drain(aws, retire(aws))
     code, out, _ = run("--cluster", "prod", "--watch")
     assert code == 0
-    assert looks == [2.0, 2.0, 2.0]
-    assert "AWS throttles Query of table leeway" in out.splitlines()[3]
-    assert out.count("1/2 pods gone, 1 blocked") == 2, "before the trouble, and after it"
+    assert waits == [2.0, 2.0, 2.0]
+    assert "AWS throttled Query on table leeway" in out.splitlines()[3]
+    assert out.count("1/2 pods gone, 1 blocked") == 2, "before and after the error"

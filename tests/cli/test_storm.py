@@ -1,18 +1,19 @@
-"""Whom a storm hits."""
+"""The choice of the nodes that a storm interrupts."""
 
-from cli.storm import Place, choose_targets, places, workloads_of
-from sandbox.world import demo_world
+from cli.demo.storm import CandidateNode, candidate_nodes, choose_targets, workloads_of
+from sandbox.scenario import demo_scenario
 from tests.cli.journals import BY_HAND, NODE, WEB, Journal
 
-WORKLOADS = workloads_of(demo_world())
+WORKLOADS = workloads_of(demo_scenario())
 EVERYWHERE = frozenset({"Deployment/shop/web", "DaemonSet/kube-system/node-agent"})
 
 
-def candidates(rare: str = "Deployment/shop/ledger") -> list[Place]:
+def candidates(rare: str = "Deployment/shop/ledger") -> list[CandidateNode]:
     found = [
-        Place(f"node-{at}", f"i-{at}", ("hooked", "plain")[at % 2], EVERYWHERE) for at in range(10)
+        CandidateNode(f"node-{at}", f"i-{at}", ("hooked", "plain")[at % 2], EVERYWHERE)
+        for at in range(10)
     ]
-    found[7] = Place("node-7", "i-7", "plain", EVERYWHERE | {rare})
+    found[7] = CandidateNode("node-7", "i-7", "plain", EVERYWHERE | {rare})
     return found
 
 
@@ -23,34 +24,34 @@ def test_the_same_seed_chooses_the_same_nodes() -> None:
     assert first != other
 
 
-def test_a_node_with_a_rare_workload_is_hit_first() -> None:
+def test_a_node_with_a_rare_workload_is_chosen_first() -> None:
     chosen = choose_targets(candidates(), 2, WORKLOADS, seed=3)
 
     assert "node-7" in {target.node for target in chosen}
 
 
-def test_both_groups_are_hit_in_turn() -> None:
+def test_nodes_are_chosen_from_both_groups() -> None:
     chosen = choose_targets(candidates(), 4, WORKLOADS, seed=3)
 
     assert sorted(target.group for target in chosen) == ["hooked", "hooked", "plain", "plain"]
 
 
-def test_some_are_told_twice() -> None:
+def test_some_targets_get_their_notice_twice() -> None:
     chosen = choose_targets(candidates(), 5, WORKLOADS, seed=3)
 
     assert sorted(target.copies for target in chosen) == [1, 1, 1, 2, 2]
 
 
-def test_places_are_read_from_the_journals() -> None:
+def test_candidate_nodes_are_read_from_the_journals() -> None:
     journal = Journal().add(-50, "instance-state", instance="i-1", state="running", group="g")
     journal.node(NODE, "i-1", -49, -48).runs("shop/web-1", WEB).runs("staging/by-hand", BY_HAND)
     journal.runs("shop/web-0", WEB).ended(-1, "shop/web-0", WEB)
 
-    (place,) = places(journal.entries)
-    assert place == Place(NODE, "i-1", "g", frozenset({WEB.owner, BY_HAND.owner}))
+    (node,) = candidate_nodes(journal.entries)
+    assert node == CandidateNode(NODE, "i-1", "g", frozenset({WEB.owner, BY_HAND.owner}))
 
 
-def test_the_demos_workloads_are_known_by_owner() -> None:
+def test_the_workloads_of_the_demo_are_read_by_owner() -> None:
     assert WORKLOADS["Deployment/media/transcode"].grace == 300
     assert WORKLOADS["Deployment/kube-system/coredns"].critical
     assert WORKLOADS["DaemonSet/kube-system/node-agent"].daemon

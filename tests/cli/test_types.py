@@ -1,4 +1,4 @@
-"""`leeway types`: what matches, as JSON and as tables, and what is said where nothing does."""
+"""`leeway types`: matching instance types as JSON and as tables, and the reasons if none match."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_another_region_offers_other_types(capsys: pytest.CaptureFixture[str]) -
     assert len(found) < 1379
 
 
-def test_a_gpu_provisioner_gets_its_four_types_on_spot_cheapest_first(
+def test_a_gpu_provisioner_lists_its_four_spot_types_cheapest_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["types", "--sandbox", "-f", str(USERS / "provisioner-gpu.yaml"), "-o", "json"]) == 0
@@ -73,7 +73,7 @@ def test_a_gpu_provisioner_gets_its_four_types_on_spot_cheapest_first(
     assert "no instance type has nvidia; did you mean amd64?" in err
 
 
-def test_a_region_without_them_says_that_it_does_not_offer_them(
+def test_types_that_a_region_does_not_offer_are_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     arguments = ["--region", "eu-north-1", "-f", str(USERS / "provisioner-gpu.yaml")]
@@ -83,7 +83,7 @@ def test_a_region_without_them_says_that_it_does_not_offer_them(
     assert err.endswith(": eu-north-1 offers none of them\n")
 
 
-def test_a_pool_whose_requirements_exclude_everything_is_told_why(
+def test_a_pool_without_a_matching_type_gets_a_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "pool.yaml"
@@ -91,11 +91,11 @@ def test_a_pool_whose_requirements_exclude_everything_is_told_why(
     assert run(["types", "--sandbox", "-f", str(path), "-o", "json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == []
-    said = "arch In [nvidia]: no instance type has it; did you mean amd64?"
-    assert f"warning: web: {said}\n" == err
+    printed = "arch In [nvidia]: no instance type has it; did you mean amd64?"
+    assert f"warning: web: {printed}\n" == err
 
 
-def test_a_node_class_decides_what_is_allocatable(
+def test_a_node_class_determines_allocatable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "pool.yaml"

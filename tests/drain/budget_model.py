@@ -1,4 +1,4 @@
-"""A node among budgets, as the API server and the controllers behind it show it, in any time.
+"""A model of a node, its workloads and their budgets, in simulated time.
 
 The arithmetic is the disruption controller's: what may be disrupted is what is healthy beyond what
 has to be, and an eviction takes one of it until a successor is healthy somewhere else.
@@ -13,7 +13,7 @@ from leeway.drain.deadline import Terms
 from leeway.drain.observe import observe, observe_volumes
 from leeway.drain.plan import PodRequest, give_up, next_moment, plan
 from leeway.drain.progress import Drain, RemovalMethod, expire, is_expired
-from leeway.drain.record_answers import record
+from leeway.drain.record_answers import record_answer
 from leeway.ports.kubernetes_objects import Controller, Pod, Response
 
 TOLERATION = "(operator Exists for every key)"
@@ -63,7 +63,7 @@ class Workload:
 
 
 @dataclass
-class Asked:
+class Requested:
     """A request that was made. `beside` are the pods that were on the node at that time."""
 
     at: datetime
@@ -87,7 +87,7 @@ class BudgetedNode:
     healthy: dict[str, int] = field(default_factory=dict)
     starting: list[tuple[datetime, Workload]] = field(default_factory=list)
     attached: dict[str, datetime | None] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[Requested] = field(default_factory=list)
     born: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class BudgetedNode:
         """Answer a request as the API server does."""
         beside = tuple(self.pods.values())
         response = self._answer(ask)
-        self.asked.append(Asked(self.now, ask, response.status in (200, 201), beside))
+        self.asked.append(Requested(self.now, ask, response.status in (200, 201), beside))
         return response
 
     def _answer(self, ask: PodRequest) -> Response:
@@ -120,19 +120,21 @@ class BudgetedNode:
         if pod is None:
             return Response(404, "not found")
         workload = self.of[pod.uid]
-        if ask.way is RemovalMethod.EVICT and pod.deletion is None:
+        if ask.method is RemovalMethod.EVICT and pod.deletion is None:
             if workload.budgets > 1:
                 return Response(500, "This pod has more than one PodDisruptionBudget, which the")
             if workload.budgets and self.healthy[workload.name] <= workload.needs:
-                said = f"The disruption budget {workload.name} needs {workload.needs} healthy pods"
-                return Response(429, causes=(("DisruptionBudget", said),))
+                message = (
+                    f"The disruption budget {workload.name} needs {workload.needs} healthy pods"
+                )
+                return Response(429, causes=(("DisruptionBudget", message),))
         if pod.deletion is None:
             self._disrupt(workload)
         grace = pod.grace if ask.grace is None else ask.grace
         ends = self.now + timedelta(seconds=grace)
         if pod.deletion is None or ends < pod.deletion:
             self.pods[pod.uid] = replace(pod, deletion=ends)
-        return Response(201 if ask.way is RemovalMethod.EVICT else 200)
+        return Response(201 if ask.method is RemovalMethod.EVICT else 200)
 
     def _disrupt(self, workload: Workload) -> None:
         self.healthy[workload.name] -= 1
@@ -162,7 +164,7 @@ class BudgetedNode:
         return used | {c for c, until in self.attached.items() if until is None or until > self.now}
 
     def drain(self, terms: Terms, most: int = 2_000) -> Drain:
-        """Drain it to the end, looking when the drain itself would."""
+        """Drain it to the end; poll whenever the drain itself would."""
         drain = Drain()
         for _ in range(most):
             pods = list(self.pods.values())
@@ -173,10 +175,10 @@ class BudgetedNode:
                 drain = give_up(drain, pods, terms, self.now)
                 for ask in plan(drain, pods, terms, self.now):
                     answer = read_answer(self.answer(ask))
-                    drain = record(drain, ask, answer, terms, self.now)
+                    drain = record_answer(drain, ask, answer, terms, self.now)
             if expired:
                 return expire(drain)
             if drain.over:
                 return drain
             self.pass_time(next_moment(drain, pods, terms, self.now))
-        raise AssertionError(f"not over after {most} looks")
+        raise AssertionError(f"not over after {most} polls")

@@ -1,4 +1,4 @@
-"""What a real API server's answers mean for a drain."""
+"""The classification of a real API server's answers."""
 
 import pytest
 from leeway.drain.answers import Meaning, read_answer
@@ -35,15 +35,15 @@ LEAVING = (("NamespaceTerminating", "namespace leaving is being terminated"),)
         (Response(0, "connection reset"), Meaning.TRANSIENT),
     ],
 )
-def test_each_answer_has_its_meaning(response: Response, meaning: Meaning) -> None:
+def test_each_answer_is_classified(response: Response, meaning: Meaning) -> None:
     assert read_answer(response).meaning is meaning
 
 
-def test_a_budget_is_named_in_the_servers_own_words() -> None:
+def test_a_blocked_eviction_is_reported_with_the_budget_and_the_servers_message() -> None:
     answer = read_answer(Response(429, causes=BUDGET))
-    assert "budget web needs 3" in answer.detail
+    assert "budget web needs 3" in answer.reason.message
     assert answer.budgets == ("web",)
 
 
-def test_retry_after_is_kept() -> None:
+def test_the_retry_after_of_a_throttled_request_is_kept() -> None:
     assert read_answer(Response(429, retry_after=7)).retry_after == 7

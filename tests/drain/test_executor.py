@@ -1,4 +1,4 @@
-"""The drain at work on a cluster that hangs, fails, comes late, and is not what it was."""
+"""DrainExecutor on a cluster that hangs, fails, and changes during the drain."""
 
 import threading
 from dataclasses import replace
@@ -9,72 +9,78 @@ from leeway.clock import SystemClock
 from leeway.drain.deadline import Terms
 from leeway.drain.executor import DrainExecutor, NodeIdentity
 from leeway.drain.progress import Drain, Stage
-from leeway.drain.requests import AT_ONCE
+from leeway.drain.reasons import (
+    EVICTION_UNANSWERED,
+    LISTED_AFTER_DEADLINE,
+    LISTED_AFTER_NODE,
+    LOAD_BALANCERS_EXCLUDE_NODE,
+    NODE_NAME_REUSED,
+    PODS_NOT_LISTED,
+)
+from leeway.drain.requests import MOST_CONCURRENT
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod, Response
 
-from tests.drain.stand_in import GRANTED, drain, pod, standing
+from tests.drain.fake_node import GRANTED, drain, node_with, pod
 
 
-def test_evictions_that_hang_hold_up_no_other_pod() -> None:
+def test_hanging_evictions_do_not_delay_other_pods() -> None:
     hanging = [pod(f"hangs-{number}") for number in range(20)]
-    cluster = standing(*hanging, *(pod(f"web-{number}") for number in range(40)))
+    cluster = node_with(*hanging, *(pod(f"web-{number}") for number in range(40)))
     cluster.hangs = frozenset(p.name for p in hanging)
     assert drain(cluster).drained
     assert len(cluster.evicted) == 60
     assert set(cluster.evicted[:40]).isdisjoint(cluster.hangs)
 
 
-def test_a_pod_is_not_asked_again_while_its_answer_is_awaited() -> None:
-    cluster = standing(pod("slow"), pod("quick"))
+def test_a_pod_is_not_evicted_again_while_its_eviction_is_unanswered() -> None:
+    cluster = node_with(pod("slow"), pod("quick"))
     cluster.hangs = frozenset({"slow"})
     assert drain(cluster).drained
     assert sorted(cluster.evicted) == ["quick", "slow"]
 
 
-def test_what_is_seen_only_by_a_fresh_list_keeps_a_node_from_being_drained() -> None:
-    cluster = standing(pod("web"))
-    cluster.latecomer = pod("late", cordon_toleration=None)
+def test_a_pod_that_only_a_fresh_list_shows_is_evicted_before_the_drain_is_over() -> None:
+    cluster = node_with(pod("web"))
+    cluster.late_pod = pod("late", cordon_toleration=None)
     result = drain(cluster)
     assert result.drained
     assert cluster.evicted == ["web", "late"]
 
 
-def test_a_list_that_fails_is_tried_again_and_never_taken_for_an_empty_node() -> None:
-    cluster = standing(pod("web"))
+def test_a_failed_list_is_repeated_and_does_not_count_as_an_empty_node() -> None:
+    cluster = node_with(pod("web"))
     cluster.lists = [ClusterUnavailable("503"), ClusterUnavailable("503")]
     result = drain(cluster)
     assert result.drained
     assert cluster.evicted == ["web"]
 
 
-def test_where_the_time_is_up_from_the_first_a_list_that_fails_is_tried_again_all_the_same() -> (
-    None
-):
-    cluster = standing(pod("web"))
+def test_a_drain_after_its_deadline_repeats_a_failed_first_list() -> None:
+    cluster = node_with(pod("web"))
     cluster.lists = [ClusterUnavailable("503"), ClusterUnavailable("503")]
     drain(cluster, -1)
     assert cluster.evicted == ["web"]
 
 
-def test_who_does_not_get_to_see_the_pods_again_has_not_drained_the_node() -> None:
-    cluster = standing()
+def test_a_node_whose_pods_cannot_be_listed_is_not_drained() -> None:
+    cluster = node_with()
     cluster.lists = [ClusterUnavailable("503")] * 10_000
     result = drain(cluster, 0.2)
     assert not result.drained
-    assert result.problem == "503"
+    assert result.problem == PODS_NOT_LISTED(error="503")
 
 
-def test_once_it_is_not_wanted_any_more_nothing_is_asked_for() -> None:
-    cluster = standing(pod("web"))
-    result = drain(cluster, wanted=lambda: False)
+def test_a_superseded_drain_makes_no_requests() -> None:
+    cluster = node_with(pod("web"))
+    result = drain(cluster, is_current=lambda: False)
     assert cluster.evicted == []
     assert result.at(Stage.PENDING)
 
 
-def test_volumes_are_waited_for_after_their_pod_is_gone() -> None:
-    cluster = standing(pod("db", claims=("shop/data",)))
+def test_a_drain_waits_for_the_volumes_of_a_pod_that_is_gone() -> None:
+    cluster = node_with(pod("db", claims=("shop/data",)))
     cluster.attached = ["shop/data"]
     result = drain(cluster)
     (progress,) = result.pods.values()
@@ -84,84 +90,94 @@ def test_volumes_are_waited_for_after_their_pod_is_gone() -> None:
     assert progress.detached_at > progress.gone_at
 
 
-def test_an_unclean_detach_is_said() -> None:
-    cluster = standing(pod("db", claims=("shop/data",)))
+def test_a_volume_that_stays_attached_is_reported() -> None:
+    cluster = node_with(pod("db", claims=("shop/data",)))
     cluster.attached = ["shop/data"] * 100
     result = drain(cluster, 1)
     assert result.drained, "the pod itself is gone"
-    (unclean,) = result.unclean
-    assert "at the deadline its volume of shop/data was still attached" in unclean.reason
+    (db,) = result.with_attached_volumes
+    assert db.reason.code == "VolumeStillAttached"
+    assert "the volume of shop/data was still attached" in db.reason.message
 
 
-def test_volumes_that_nobody_may_see_are_not_waited_for() -> None:
-    cluster = standing(pod("db", claims=("shop/data",)))
+def test_a_drain_does_not_wait_for_volumes_that_it_may_not_list() -> None:
+    cluster = node_with(pod("db", claims=("shop/data",)))
     cluster.volumes = ClusterRefused("403: may not list volumeattachments")
     result = drain(cluster)
     assert result.drained
-    assert "can't be seen: 403" in next(iter(result.pods.values())).reason
+    (db,) = result.pods.values()
+    assert "cannot read which volumes are attached to the node: 403" in db.reason.message
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "code"),
     [
-        ([True], "leave it out"),
-        ([False], "keep it"),
-        ([ClusterRefused("403: may not patch nodes")], "not told: 403"),
+        ([True], "LoadBalancersExcludeNode"),
+        ([False], "LoadBalancersKeepNode"),
+        ([ClusterRefused("403: may not patch nodes")], "LoadBalancersNotChanged"),
     ],
 )
-def test_load_balancers_are_told_once(answers: list[bool | Exception], said: str) -> None:
-    cluster = standing(pod("one"), pod("two"))
+def test_a_node_is_excluded_from_load_balancers_once(
+    answers: list[bool | Exception], code: str
+) -> None:
+    cluster = node_with(pod("one"), pod("two"))
     cluster.hangs = frozenset({"two"})
     cluster.balancers = answers
     result = drain(cluster)
-    assert result.load_balancers.startswith(said)
-    assert cluster.told_balancers == 1
+    assert result.load_balancers is not None
+    assert result.load_balancers.code == code
+    assert cluster.exclusions == 1
 
 
-def test_load_balancers_are_told_when_every_pod_has_been_asked_to_go() -> None:
-    cluster = standing(*(pod(f"web-{number}") for number in range(40)))
+def test_a_node_is_excluded_from_load_balancers_after_all_evictions_were_requested() -> None:
+    cluster = node_with(*(pod(f"web-{number}") for number in range(40)))
     begun: list[str] = []
-    at_once, granted = cluster.leave_load_balancers, cluster.evict
-    told: list[int] = []
+    exclude, granted = cluster.exclude_from_load_balancers, cluster.evict
+    begun_before_exclusion: list[int] = []
 
     def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         begun.append(pod.name)
         SystemClock().sleep(0.05)
         return granted(pod, grace)
 
-    def leave_load_balancers(node: str) -> bool:
-        told.append(len(begun))
-        return at_once(node)
+    def exclude_from_load_balancers(node: str) -> bool:
+        begun_before_exclusion.append(len(begun))
+        return exclude(node)
 
-    cluster.evict, cluster.leave_load_balancers = evict, leave_load_balancers  # type: ignore[method-assign]
+    cluster.evict, cluster.exclude_from_load_balancers = evict, exclude_from_load_balancers  # type: ignore[method-assign]
     assert drain(cluster).drained
-    (asked,) = told
-    assert asked >= 40 - AT_ONCE, "none waits in the queue; the last may be on their way"
+    (requested,) = begun_before_exclusion
+    assert requested >= 40 - MOST_CONCURRENT, "no request is queued; the last may be in progress"
 
 
-def test_load_balancers_are_told_though_evictions_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leeway.drain.executor.BALANCERS_EVERY", timedelta(milliseconds=100))
+def test_hanging_evictions_do_not_delay_the_exclusion_from_load_balancers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "leeway.drain.executor.RETRY_LOAD_BALANCERS_EVERY", timedelta(milliseconds=100)
+    )
     names = [f"web-{number}" for number in range(40)]
-    cluster = standing(*map(pod, names))
+    cluster = node_with(*map(pod, names))
     cluster.hangs = frozenset(names)
-    assert drain(cluster, 0.5).load_balancers == "leave it out"
+    assert drain(cluster, 0.5).load_balancers == LOAD_BALANCERS_EXCLUDE_NODE()
     cluster.others_done.set()
 
 
-def test_the_names_of_all_budgets_are_told_of_a_pod_that_has_several() -> None:
-    cluster = standing(pod("torn"))
+def test_a_pod_with_several_budgets_is_reported_with_their_names() -> None:
+    cluster = node_with(pod("torn"))
     several = Response(500, "This pod has more than one PodDisruptionBudget, which the eviction")
     cluster.evict = lambda *_, **__: several  # type: ignore[method-assign]
     result = drain(cluster, 0.5)
     (progress,) = result.pods.values()
     assert progress.budgets == ("one", "two")
-    assert "more than one PodDisruptionBudget: one, two" in progress.reason
+    assert progress.reason.code == "SeveralBudgets"
+    assert "(one, two)" in progress.reason.message
 
 
-def test_a_pod_that_terminates_on_longer_terms_than_are_left_is_hurried() -> None:
+def test_the_grace_period_of_a_terminating_pod_is_shortened_to_the_deadline() -> None:
     now = SystemClock().now()
     lingering = replace(pod("slow"), grace=600, deletion=now + timedelta(minutes=10))
-    cluster = standing(lingering)
+    cluster = node_with(lingering)
     graces: list[int | None] = []
 
     def delete(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
@@ -178,37 +194,35 @@ def test_a_pod_that_terminates_on_longer_terms_than_are_left_is_hurried() -> Non
     assert 15 <= graces[0] <= 20
 
 
-def test_time_that_is_up_abandons_what_hangs_and_says_so() -> None:
-    cluster = standing(pod("hangs"))
+def test_an_eviction_that_hangs_at_the_end_of_a_pass_is_recorded_as_unanswered() -> None:
+    cluster = node_with(pod("hangs"))
     cluster.hangs = frozenset({"hangs"})
     now: datetime = SystemClock().now()
-    result = DrainExecutor(cluster, SystemClock()).work(
+    result = DrainExecutor(cluster, SystemClock()).run(
         "node-1", Drain(), Terms(), now + timedelta(seconds=0.2)
     )
     cluster.others_done.set()
     (progress,) = result.pods.values()
-    assert (progress.stage, progress.reason) == (Stage.PENDING, "no answer yet")
+    assert (progress.stage, progress.reason) == (Stage.PENDING, EVICTION_UNANSWERED())
 
 
-def machine(seconds_ago: float) -> NodeIdentity:
+def identity(seconds_ago: float) -> NodeIdentity:
     return NodeIdentity("machine-1", SystemClock().now() - timedelta(seconds=seconds_ago))
 
 
-def test_pods_of_another_machine_that_has_the_nodes_name_by_now_are_left_alone() -> None:
-    cluster = standing(pod("web"), pod("db", claims=("shop/data",)))
+def test_pods_of_another_machine_with_the_same_node_name_are_not_evicted() -> None:
+    cluster = node_with(pod("web"), pod("db", claims=("shop/data",)))
     cluster.machine = "machine-2"
-    result = drain(cluster, machine=machine(10))
-    assert (cluster.evicted, cluster.told_balancers) == ([], 0)
+    result = drain(cluster, identity=identity(10))
+    assert (cluster.evicted, cluster.exclusions) == ([], 0)
     assert result.over
     assert {p.stage for p in result.pods.values()} == {Stage.LEFT}
-    assert {p.reason for p in result.pods.values()} == {
-        "another machine has its node's name by now"
-    }
+    assert {p.reason for p in result.pods.values()} == {NODE_NAME_REUSED()}
 
 
-def test_a_pod_that_came_after_the_last_look_is_not_asked_to_go_before_another() -> None:
-    cluster = standing(pod("web"))
-    cluster.latecomer = pod("late")
+def test_the_node_is_checked_again_before_a_new_pod_is_evicted() -> None:
+    cluster = node_with(pod("web"))
+    cluster.late_pod = pod("late")
     evict = cluster.evict
 
     def replaced_meanwhile(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
@@ -216,70 +230,71 @@ def test_a_pod_that_came_after_the_last_look_is_not_asked_to_go_before_another()
         return evict(pod, grace)
 
     cluster.evict = replaced_meanwhile  # type: ignore[method-assign]
-    result = drain(cluster, machine=machine(0))
+    result = drain(cluster, identity=identity(0))
     assert cluster.evicted == ["web"]
     assert result.over
     assert result.pods["uid-late"].stage is Stage.LEFT
 
 
 def test_a_blocked_pod_is_not_deleted_on_another_machine() -> None:
-    cluster = standing(pod("web"))
+    cluster = node_with(pod("web"))
     blocked = Response(429, causes=(("DisruptionBudget", "budget"),))
     cluster.evict = lambda *_: blocked  # type: ignore[method-assign]
-    first = drain(cluster, machine=machine(0), wanted=lambda: cluster.told_balancers == 0)
+    first = drain(cluster, identity=identity(0), is_current=lambda: cluster.exclusions == 0)
     (progress,) = first.pods.values()
     assert progress.stage is Stage.BLOCKED
     cluster.machine = "machine-2"
     terms = Terms(SystemClock().now() + timedelta(seconds=1), OnBlocked.DELETE)
     until = SystemClock().now() + timedelta(minutes=1)
-    result = DrainExecutor(cluster, SystemClock()).work(
-        "node-1", first, terms, until, machine=machine(10)
+    result = DrainExecutor(cluster, SystemClock()).run(
+        "node-1", first, terms, until, identity=identity(10)
     )
     assert cluster.evicted == []
     (progress,) = result.pods.values()
     assert progress.stage is Stage.FAILED
-    assert progress.reason.startswith("another machine has its node's name by now: ")
+    assert progress.reason.code == NODE_NAME_REUSED.name
+    assert "A PodDisruptionBudget allows no eviction" in progress.reason.message
 
 
-def test_a_node_object_that_is_gone_keeps_no_pod_from_being_evicted() -> None:
-    cluster = standing(pod("web"))
+def test_pods_are_evicted_although_the_node_object_is_gone() -> None:
+    cluster = node_with(pod("web"))
     cluster.machine = ""
-    result = drain(cluster, machine=machine(10))
+    result = drain(cluster, identity=identity(10))
     assert cluster.evicted == ["web"]
     assert result.over
 
 
-def test_pods_that_are_first_listed_when_the_node_object_is_gone_are_not_drained() -> None:
-    cluster = standing(pod("web"))
+def test_a_node_whose_pods_are_first_listed_after_its_node_object_is_not_drained() -> None:
+    cluster = node_with(pod("web"))
     cluster.machine = ""
-    assert not drain(cluster, machine=machine(10)).drained
-    cluster = standing()
+    assert not drain(cluster, identity=identity(10)).drained
+    cluster = node_with()
     cluster.machine = "machine-2"
-    result = drain(cluster, machine=machine(10))
+    result = drain(cluster, identity=identity(10))
     assert (result.over, result.drained) == (True, False)
-    assert result.unseen == "its pods were first listed when its Node object was gone"
+    assert result.listed_late == LISTED_AFTER_NODE()
 
 
 def test_a_node_whose_pods_are_first_listed_after_the_deadline_is_not_drained() -> None:
     for pods in ([], [pod("web")]):
-        cluster = standing(*pods)
+        cluster = node_with(*pods)
         cluster.lists = [ClusterUnavailable("503")]
-        result = drain(cluster, seconds=0, machine=machine(0))
+        result = drain(cluster, seconds=0, identity=identity(0))
         assert result.listed
         assert not result.drained
-        assert result.unseen.startswith("its pods were first listed after its deadline")
+        assert result.listed_late == LISTED_AFTER_DEADLINE()
 
 
-def test_a_drain_that_follows_its_cordon_looks_at_no_node_again() -> None:
-    cluster = standing(*(pod(f"web-{number}") for number in range(9)))
-    assert drain(cluster, machine=machine(1)).drained
-    assert cluster.looked_up == 0
+def test_a_drain_right_after_its_cordon_does_not_read_the_node() -> None:
+    cluster = node_with(*(pod(f"web-{number}") for number in range(9)))
+    assert drain(cluster, identity=identity(1)).drained
+    assert cluster.node_reads == 0
 
 
-def test_a_pod_that_comes_back_before_its_evictions_answer_is_not_evicted_again() -> None:
+def test_a_pod_that_comes_back_before_the_eviction_is_answered_is_not_evicted_again() -> None:
     first = pod("first", cordon_toleration="(operator Exists for every key)")
     second = pod("second", cordon_toleration="(operator Exists for every key)")
-    cluster = standing(first)
+    cluster = node_with(first)
     answered = threading.Event()
 
     def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:

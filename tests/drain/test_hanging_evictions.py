@@ -1,4 +1,4 @@
-"""Evictions that the API server holds, and those that it granted and did not carry out."""
+"""Evictions that the API server does not answer, or grants without deleting the pod."""
 
 import threading
 from dataclasses import replace
@@ -9,17 +9,22 @@ from leeway.clock import SystemClock
 from leeway.drain.deadline import Terms
 from leeway.drain.executor import DrainExecutor
 from leeway.drain.progress import Drain, RemovalMethod, Stage
+from leeway.drain.reasons import (
+    DELETED_AT_LATEST_MOMENT,
+    EVICTION_UNANSWERED,
+    POD_EVICTED,
+)
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod, Response
 
-from tests.drain.stand_in import GRANTED, drain, pod, standing
+from tests.drain.fake_node import GRANTED, drain, node_with, pod
 
 HANGING = frozenset({"hangs"})
 
 
-def test_an_eviction_that_hangs_at_the_pods_latest_moment_is_not_waited_for() -> None:
-    cluster = standing(pod("hangs"))
+def test_a_pod_whose_eviction_hangs_is_deleted_at_its_latest_moment() -> None:
+    cluster = node_with(pod("hangs"))
     cluster.hangs = HANGING
     deleted: list[str] = []
 
@@ -34,11 +39,11 @@ def test_an_eviction_that_hangs_at_the_pods_latest_moment_is_not_waited_for() ->
     (progress,) = result.pods.values()
     assert deleted == ["hangs"]
     assert result.drained
-    assert progress.reason == "deleted at its latest moment (its eviction was not answered)"
+    assert progress.reason == DELETED_AT_LATEST_MOMENT().and_then(EVICTION_UNANSWERED())
 
 
-def test_an_eviction_that_is_answered_after_the_pods_deletion_changes_nothing() -> None:
-    cluster = standing(pod("late"))
+def test_an_answer_to_an_eviction_after_the_pods_deletion_changes_nothing() -> None:
+    cluster = node_with(pod("late"))
     answered = threading.Event()
 
     def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
@@ -60,19 +65,19 @@ def test_an_eviction_that_is_answered_after_the_pods_deletion_changes_nothing() 
     def watch(so_far: Drain) -> None:
         seen.extend(p.stage for p in so_far.pods.values())
 
-    DrainExecutor(cluster, SystemClock(), watch).work(
+    DrainExecutor(cluster, SystemClock(), watch).run(
         "node-1", Drain(), terms, now + timedelta(minutes=1)
     )
     assert Stage.TERMINATING in seen
     assert Stage.BLOCKED not in seen
 
 
-def test_evictions_under_way_are_followed_past_the_end_of_a_step_for_a_while() -> None:
-    cluster = standing(pod("hangs"))
+def test_a_pass_waits_for_open_evictions_after_its_end() -> None:
+    cluster = node_with(pod("hangs"))
     cluster.hangs = HANGING
     threading.Timer(1.0, cluster.others_done.set).start()
     now = SystemClock().now()
-    result = DrainExecutor(cluster, SystemClock()).work(
+    result = DrainExecutor(cluster, SystemClock()).run(
         "node-1",
         Drain(),
         Terms(),
@@ -80,14 +85,14 @@ def test_evictions_under_way_are_followed_past_the_end_of_a_step_for_a_while() -
         answers_until=now + timedelta(seconds=20),
     )
     (progress,) = result.pods.values()
-    assert (progress.attempts, progress.reason) == (1, "evicted")
+    assert (progress.attempts, progress.reason) == (1, POD_EVICTED())
 
 
-def test_answers_are_waited_for_no_longer_than_they_may_be() -> None:
-    cluster = standing(pod("hangs"))
+def test_a_pass_waits_for_open_evictions_no_longer_than_allowed() -> None:
+    cluster = node_with(pod("hangs"))
     cluster.hangs = HANGING
     now = SystemClock().now()
-    result = DrainExecutor(cluster, SystemClock()).work(
+    result = DrainExecutor(cluster, SystemClock()).run(
         "node-1",
         Drain(),
         Terms(),
@@ -96,14 +101,14 @@ def test_answers_are_waited_for_no_longer_than_they_may_be() -> None:
     )
     cluster.others_done.set()
     (progress,) = result.pods.values()
-    assert progress.reason == "no answer yet"
+    assert progress.reason == EVICTION_UNANSWERED()
 
 
 @pytest.mark.parametrize(
     "answer", [Response(429, causes=(("DisruptionBudget", "b"),)), Response(0)]
 )
 def test_a_pod_whose_eviction_a_budget_has_counted_is_deleted(answer: Response) -> None:
-    cluster = standing(pod("web"))
+    cluster = node_with(pod("web"))
     deleted: list[str] = []
 
     def delete(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
@@ -117,12 +122,16 @@ def test_a_pod_whose_eviction_a_budget_has_counted_is_deleted(answer: Response) 
     result = drain(cluster)
     assert deleted == ["web"]
     (progress,) = result.pods.values()
-    assert (progress.stage, progress.way, progress.attempts) == (Stage.GONE, RemovalMethod.EVICT, 1)
+    assert (progress.stage, progress.method, progress.attempts) == (
+        Stage.GONE,
+        RemovalMethod.EVICT,
+        1,
+    )
 
 
 @pytest.mark.parametrize("error", [ClusterUnavailable("no answer"), ClusterRefused("403")])
-def test_where_budgets_can_not_be_read_the_evictions_answer_holds(error: Exception) -> None:
-    cluster = standing(pod("web"))
+def test_the_answer_to_an_eviction_counts_if_budgets_cannot_be_read(error: Exception) -> None:
+    cluster = node_with(pod("web"))
     blocked = Response(429, causes=(("DisruptionBudget", "budget web"),))
 
     def unreadable(pod: Pod) -> bool:
@@ -131,8 +140,9 @@ def test_where_budgets_can_not_be_read_the_evictions_answer_holds(error: Excepti
     cluster.evict = lambda *_: blocked  # type: ignore[method-assign]
     cluster.eviction_is_granted = unreadable  # type: ignore[method-assign]
     now = SystemClock().now()
-    result = DrainExecutor(cluster, SystemClock()).work(
+    result = DrainExecutor(cluster, SystemClock()).run(
         "node-1", Drain(), Terms(), now + timedelta(seconds=0.3)
     )
     (progress,) = result.pods.values()
-    assert (progress.stage, progress.reason) == (Stage.BLOCKED, "budget web")
+    assert (progress.stage, progress.reason.code) == (Stage.BLOCKED, "BudgetBlocksEviction")
+    assert "budget web" in progress.reason.message

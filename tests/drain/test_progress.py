@@ -1,4 +1,4 @@
-"""A drain as a whole, simulated second by second against budgets and graces of any kind."""
+"""Whole drains, simulated second by second with all kinds of budgets and grace periods."""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,15 @@ from leeway.drain.deadline import Terms, latest_moment
 from leeway.drain.observe import observe, observe_volumes
 from leeway.drain.plan import PodRequest, give_up, plan
 from leeway.drain.progress import Drain, RemovalMethod, Stage, expire, is_expired
-from leeway.drain.record_answers import record
+from leeway.drain.reasons import (
+    BUDGET_BLOCKS,
+    GRACE_SHORTENED,
+    KEPT_BY_FINALIZERS,
+    NAMES_NODE,
+    POD_EVICTED,
+    POD_GONE,
+)
+from leeway.drain.record_answers import record_answer
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Controller, Pod
 from pydantic import TypeAdapter
@@ -32,7 +40,7 @@ def pod(name: str = "web-1", grace: int = 30, workload: str = "web", **more: obj
 
 @dataclass
 class Node:
-    """A node as the API server shows it: pods end when their grace has passed."""
+    """A node as the API server shows it: pods end when their grace period is over."""
 
     pods: dict[str, Pod]
     blocked: frozenset[str] = frozenset()
@@ -43,13 +51,13 @@ class Node:
 
     def answer(self, ask: PodRequest) -> Answer:
         self.asked.append((self.at, ask))
-        if ask.way is RemovalMethod.EVICT and ask.pod.name in self.blocked:
-            return Answer(Meaning.BLOCKED, "budget web")
+        if ask.method is RemovalMethod.EVICT and ask.pod.name in self.blocked:
+            return Answer(Meaning.BLOCKED, BUDGET_BLOCKS(answer="budget web"))
         grace = ask.pod.grace if ask.grace is None else ask.grace
         self.pods[ask.pod.uid] = replace(
             self.pods[ask.pod.uid], deletion=self.at + timedelta(seconds=grace)
         )
-        return Answer(Meaning.ACCEPTED)
+        return Answer(Meaning.ACCEPTED, POD_EVICTED())
 
     def attached(self) -> set[str]:
         return {claim for pod in self.pods.values() for claim in pod.claims} | self.stuck
@@ -72,7 +80,7 @@ class Node:
             for _ in range(2):
                 drain = give_up(drain, listed, terms, self.at)
                 for ask in plan(drain, listed, terms, self.at):
-                    drain = record(drain, ask, self.answer(ask), terms, self.at)
+                    drain = record_answer(drain, ask, self.answer(ask), terms, self.at)
             if is_expired(terms, self.at):
                 drain = expire(drain)
             if drain.over:
@@ -94,157 +102,161 @@ def test_a_node_that_was_never_listed_is_not_drained() -> None:
     assert not Drain().drained
 
 
-def test_pods_are_evicted_at_once_and_waited_for() -> None:
+def test_pods_are_evicted_at_once_and_the_drain_waits_for_them() -> None:
     drain = node(pod("a", grace=3), pod("b", grace=5)).drain(terms(60), 60)
     assert drain.drained
     assert [p.stage for p in drain.pods.values()] == [Stage.GONE, Stage.GONE]
-    assert all(p.asked_at == NOW for p in drain.pods.values())
+    assert all(p.requested_at == NOW for p in drain.pods.values())
 
 
-def test_a_blocked_pod_is_tried_by_the_book_until_its_latest_moment_and_then_deleted() -> None:
-    world = node(pod("a", grace=20), blocked=("a",))
-    drain = world.drain(terms(60), 70)
-    ways = [(at, ask.way) for at, ask in world.asked]
-    deleted = [at for at, way in ways if way is RemovalMethod.DELETE]
+def test_a_blocked_pod_is_retried_until_its_latest_moment_and_then_deleted() -> None:
+    simulated = node(pod("a", grace=20), blocked=("a",))
+    drain = simulated.drain(terms(60), 70)
+    methods = [(at, ask.method) for at, ask in simulated.asked]
+    deleted = [at for at, method in methods if method is RemovalMethod.DELETE]
     assert deleted == [NOW + timedelta(seconds=40)]
-    assert len(ways) > 8
+    assert len(methods) > 8
     assert drain.drained
-    assert "latest moment" in drain.pods["uid-a"].reason
+    assert drain.pods["uid-a"].reason.code == "PodDeletedAtLatestMoment"
 
 
-def test_under_wait_a_blocked_pod_is_never_deleted_and_named_at_the_end() -> None:
-    world = node(pod("a"), blocked=("a",))
-    drain = world.drain(terms(60, OnBlocked.WAIT), 70)
-    assert {ask.way for _, ask in world.asked} == {RemovalMethod.EVICT}
+def test_under_wait_a_blocked_pod_is_never_deleted_and_fails_at_the_deadline() -> None:
+    simulated = node(pod("a"), blocked=("a",))
+    drain = simulated.drain(terms(60, OnBlocked.WAIT), 70)
+    assert {ask.method for _, ask in simulated.asked} == {RemovalMethod.EVICT}
     assert [p.stage for p in drain.pods.values()] == [Stage.FAILED]
-    assert "budget web" in drain.pods["uid-a"].reason
+    assert drain.pods["uid-a"].reason.code == "BudgetBlocksEviction"
+    assert drain.pods["uid-a"].reason.message.endswith("came while the pod was blocked.")
 
 
-def test_under_fail_a_blocked_pod_fails_at_its_latest_moment_and_the_others_go_on() -> None:
-    world = node(pod("a"), pod("b", grace=2), blocked=("a",))
-    drain = world.drain(terms(60, OnBlocked.FAIL), 70)
+def test_under_fail_a_blocked_pod_fails_at_its_latest_moment_and_the_others_continue() -> None:
+    simulated = node(pod("a"), pod("b", grace=2), blocked=("a",))
+    drain = simulated.drain(terms(60, OnBlocked.FAIL), 70)
     assert drain.pods["uid-a"].stage is Stage.FAILED
     assert drain.pods["uid-b"].stage is Stage.GONE
-    assert world.at == NOW + timedelta(seconds=30)
+    assert simulated.at == NOW + timedelta(seconds=30)
 
 
-def test_critical_pods_outlive_the_ordinary_ones() -> None:
+def test_critical_pods_are_evicted_after_the_ordinary_ones() -> None:
     critical = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
-    world = node(critical, pod("a", grace=10))
-    world.drain(terms(100), 60)
-    asked = {ask.pod.name: at for at, ask in world.asked}
+    simulated = node(critical, pod("a", grace=10))
+    simulated.drain(terms(100), 60)
+    asked = {ask.pod.name: at for at, ask in simulated.asked}
     assert asked["dns"] == asked["a"] + timedelta(seconds=10)
 
 
-def test_a_pod_that_only_finalizers_keep_has_ended_and_holds_up_nobody() -> None:
+def test_a_pod_that_only_finalizers_keep_delays_no_critical_pod() -> None:
     critical = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
-    world = node(critical, pod("a", grace=3))
-    world.finalizers = {"a": ("backups.example.com/upload",)}
-    drain = world.drain(terms(100), 110)
-    assert [(at - NOW, ask.pod.name) for at, ask in world.asked] == [
+    simulated = node(critical, pod("a", grace=3))
+    simulated.finalizers = {"a": ("backups.example.com/upload",)}
+    drain = simulated.drain(terms(100), 110)
+    assert [(at - NOW, ask.pod.name) for at, ask in simulated.asked] == [
         (timedelta(0), "a"),
         (timedelta(seconds=3), "dns"),
     ]
-    assert world.at == NOW + timedelta(seconds=8), "nobody needs the machine any more"
+    assert simulated.at == NOW + timedelta(seconds=8), "no pod needs the machine any more"
     assert drain.drained
     kept = drain.pods["uid-a"]
     assert (kept.stage, kept.gone_at) == (Stage.GONE, NOW + timedelta(seconds=3))
     assert kept.kept_by == ("backups.example.com/upload",)
-    assert kept.reason == (
-        "evicted; it has ended, but its finalizers keep it: backups.example.com/upload"
-    )
+    finalizers = KEPT_BY_FINALIZERS(finalizers="backups.example.com/upload")
+    assert kept.reason == POD_EVICTED().and_then(finalizers)
 
 
-def test_one_that_somebody_else_sent_away_and_finalizers_keep_has_ended_too() -> None:
+def test_a_pod_that_another_client_deleted_and_finalizers_keep_has_ended() -> None:
     gone = pod("a", grace=3, deletion=NOW - timedelta(seconds=9), kept_by=("example.com/one",))
     drain = node(gone).drain(terms(100), 5)
     assert (drain.drained, drain.pods["uid-a"].stage) == (True, Stage.GONE)
 
 
-def test_the_volumes_of_a_pod_that_finalizers_keep_are_waited_for() -> None:
-    world = node(pod("a", grace=3, claims=("shop/data",)))
-    world.finalizers = {"a": ("example.com/one",)}
-    drain = world.drain(terms(100), 9)
-    assert drain.pods["uid-a"].stage is Stage.DETACHING, "its object has the volume still"
-    del world.pods["uid-a"]
-    drain = world.drain(terms(100), 9, drain)
+def test_the_drain_waits_for_the_volumes_of_a_pod_that_finalizers_keep() -> None:
+    simulated = node(pod("a", grace=3, claims=("shop/data",)))
+    simulated.finalizers = {"a": ("example.com/one",)}
+    drain = simulated.drain(terms(100), 9)
+    assert drain.pods["uid-a"].stage is Stage.DETACHING, (
+        "the volume is attached while the object exists"
+    )
+    del simulated.pods["uid-a"]
+    drain = simulated.drain(terms(100), 9, drain)
     assert drain.pods["uid-a"].stage is Stage.GONE
     assert drain.drained
 
 
-def test_without_a_deadline_finalizers_are_waited_for_for_a_while_and_named() -> None:
-    world = node(pod("a", grace=3))
-    world.finalizers = {"a": ("example.com/one", "example.com/two")}
-    drain = world.drain(Terms(), 400)
+def test_without_a_deadline_the_drain_waits_five_minutes_for_finalizers_and_reports_them() -> None:
+    simulated = node(pod("a", grace=3))
+    simulated.finalizers = {"a": ("example.com/one", "example.com/two")}
+    drain = simulated.drain(Terms(), 400)
     assert drain.drained
-    assert world.at > NOW + timedelta(minutes=5), "as kubectl does"
+    assert simulated.at > NOW + timedelta(minutes=5), "as kubectl drain does"
     kept = drain.pods["uid-a"]
     assert kept.stage is Stage.LEFT
-    assert "5 minutes ago" in kept.reason
-    assert kept.reason.endswith("its finalizers keep it: example.com/one, example.com/two")
+    assert kept.reason.code == "PodDeletionOverdue"
+    assert "5 minutes ago" in kept.reason.message
+    assert kept.reason.message.endswith(": example.com/one, example.com/two.")
 
 
-def test_a_critical_pod_waits_for_its_tier_only_until_its_own_latest_moment() -> None:
+def test_a_critical_pod_waits_for_ordinary_pods_until_its_latest_moment() -> None:
     critical = pod("dns", grace=30, workload="dns", priority_class="system-node-critical")
-    world = node(critical, pod("a", grace=10), blocked=("a",))
-    world.drain(terms(60), 70)
-    first = next(at for at, ask in world.asked if ask.pod.name == "dns")
+    simulated = node(critical, pod("a", grace=10), blocked=("a",))
+    simulated.drain(terms(60), 70)
+    first = next(at for at, ask in simulated.asked if ask.pod.name == "dns")
     assert first == NOW + timedelta(seconds=30)
 
 
-def test_a_grace_longer_than_the_deadline_is_cut_and_the_report_says_so() -> None:
+def test_a_grace_period_beyond_the_deadline_is_shortened_and_reported() -> None:
     drain = node(pod("a", grace=300)).drain(terms(60), 70)
     assert drain.drained
-    assert drain.pods["uid-a"].reason == "evicted, its grace of 300s cut to 60s"
+    shortened = GRACE_SHORTENED(own=300, granted=60)
+    assert drain.pods["uid-a"].reason == POD_EVICTED().and_then(shortened)
 
 
-def test_a_workload_that_comes_back_is_not_evicted_again_and_again() -> None:
-    stubborn = pod("a", grace=1, cordon_toleration="(operator Exists for every key)")
-    world = node(stubborn, pod("slow", grace=40, workload="slow"))
+def test_a_workload_that_tolerates_the_cordon_is_evicted_once_and_deleted_at_the_end() -> None:
+    tolerant = pod("a", grace=1, cordon_toleration="(operator Exists for every key)")
+    simulated = node(tolerant, pod("slow", grace=40, workload="slow"))
     rules = terms(60)
-    drain = world.drain(rules, 5)
+    drain = simulated.drain(rules, 5)
     for number in range(3):
-        again = replace(stubborn, name=f"a-{number}", uid=f"again-{number}", deletion=None)
-        world.pods[again.uid] = again
-        drain = world.drain(rules, 3, drain)
-    asked = [ask.way for _, ask in world.asked if ask.pod.workload == stubborn.workload]
+        again = replace(tolerant, name=f"a-{number}", uid=f"again-{number}", deletion=None)
+        simulated.pods[again.uid] = again
+        drain = simulated.drain(rules, 3, drain)
+    asked = [ask.method for _, ask in simulated.asked if ask.pod.workload == tolerant.workload]
     assert asked == [RemovalMethod.EVICT]
     assert drain.pods["again-0"].stage is Stage.RETURNED
-    drain = world.drain(rules, 60, drain)
-    deleted = [ask.pod.name for _, ask in world.asked if ask.way is RemovalMethod.DELETE]
+    drain = simulated.drain(rules, 60, drain)
+    deleted = [ask.pod.name for _, ask in simulated.asked if ask.method is RemovalMethod.DELETE]
     assert set(deleted) == {"a-0", "a-1", "a-2"}
     assert drain.drained
 
 
-def test_a_pod_that_is_listed_though_its_eviction_found_it_gone_is_asked_again_in_a_while() -> None:
+def test_a_listed_pod_whose_eviction_found_it_gone_is_evicted_again_after_a_pause() -> None:
     terms, one = Terms(NOW + timedelta(seconds=120)), pod()
     drain = observe(Drain(), [one], terms, NOW)
     (ask,) = plan(drain, [one], terms, NOW)
-    drain = record(drain, ask, Answer(Meaning.GONE, "it is gone"), terms, NOW)
+    drain = record_answer(drain, ask, Answer(Meaning.GONE, POD_GONE()), terms, NOW)
     drain = observe(drain, [one], terms, NOW)
     assert plan(drain, [one], terms, NOW) == ()
     later = NOW + timedelta(seconds=2)
     assert plan(observe(drain, [one], terms, later), [one], terms, later) == (ask,)
 
 
-def test_a_pod_that_vanishes_between_two_looks_is_gone() -> None:
-    world = node(pod("a", grace=500), pod("b", grace=500))
-    drain = world.drain(terms(900), 2)
-    world.pods.clear()
-    drain = world.drain(terms(900), 2, drain)
+def test_a_pod_that_disappears_between_two_lists_is_gone() -> None:
+    simulated = node(pod("a", grace=500), pod("b", grace=500))
+    drain = simulated.drain(terms(900), 2)
+    simulated.pods.clear()
+    drain = simulated.drain(terms(900), 2, drain)
     assert drain.drained
 
 
-def test_a_drain_survives_being_written_down() -> None:
+def test_a_drain_is_restored_from_its_json() -> None:
     drain = node(pod("a"), pod("b"), blocked=("b",)).drain(terms(60), 9)
     adapter = TypeAdapter(Drain)
     assert adapter.validate_json(adapter.dump_json(drain)) == drain
 
 
-def test_when_the_deadline_has_passed_already_every_pod_is_still_asked_once() -> None:
-    world = node(pod("a", grace=30), pod("b", grace=30), blocked=("b",))
-    drain = world.drain(terms(-5), 1)
-    asked = [(ask.pod.name, ask.way, ask.grace) for _, ask in world.asked]
+def test_a_drain_after_its_deadline_still_requests_every_pod_once() -> None:
+    simulated = node(pod("a", grace=30), pod("b", grace=30), blocked=("b",))
+    drain = simulated.drain(terms(-5), 1)
+    asked = [(ask.pod.name, ask.method, ask.grace) for _, ask in simulated.asked]
     assert asked == [
         ("a", RemovalMethod.EVICT, 1),
         ("b", RemovalMethod.EVICT, 1),
@@ -275,21 +287,21 @@ pods = st.lists(
     seconds=st.integers(1, 180),
     on_blocked=st.sampled_from(OnBlocked),
 )
-def test_any_drain_keeps_its_promises(
+def test_every_drain_respects_deadlines_graces_and_budgets(
     pods: list[Pod], blocked: int, seconds: int, on_blocked: OnBlocked
 ) -> None:
     names = tuple(p.name for number, p in enumerate(pods) if blocked >> number & 1)
-    world = node(*pods, blocked=names)
+    simulated = node(*pods, blocked=names)
     rules = terms(seconds, on_blocked)
-    drain = world.drain(rules, 2 * seconds + 10)
+    drain = simulated.drain(rules, 2 * seconds + 10)
     assert drain.over
     assert rules.deadline is not None
-    assert world.at <= rules.deadline + timedelta(seconds=1)
-    for at, ask in world.asked:
+    assert simulated.at <= rules.deadline + timedelta(seconds=1)
+    for at, ask in simulated.asked:
         latest = latest_moment(ask.pod, rules)
         assert latest is not None
         assert not ask.pod.mirror
-        if ask.way is RemovalMethod.DELETE:
+        if ask.method is RemovalMethod.DELETE:
             assert on_blocked is OnBlocked.DELETE
             assert ask.pod.name in names
             assert at >= latest
@@ -301,7 +313,7 @@ def test_any_drain_keeps_its_promises(
             assert drain.pods[p.uid].stage is Stage.GONE
 
 
-def test_who_came_back_before_the_evictions_answer_is_known_for_it() -> None:
+def test_a_pod_that_returns_before_the_eviction_is_answered_counts_as_returned() -> None:
     tolerates = "(operator Exists for every key)"
     first = pod("first", cordon_toleration=tolerates)
     second = pod("second", cordon_toleration=tolerates)
@@ -312,70 +324,68 @@ def test_who_came_back_before_the_evictions_answer_is_known_for_it() -> None:
         awaited = {first.uid, other.uid}
         after = observe(seen, now_listed, terms(60), NOW, awaited)
         assert after.pods[second.uid].stage is Stage.RETURNED
-        assert "which its toleration (operator Exists for every key) ignores" in (
-            after.pods[second.uid].reason
-        )
-    unheeded = observe(seen, [first, other, second], terms(60), NOW, {first.uid})
-    assert unheeded.pods[second.uid].stage is Stage.PENDING, "the first one has not gone yet"
+        assert after.pods[second.uid].reason.code == "PodToleratesCordon"
+    not_gone = observe(seen, [first, other, second], terms(60), NOW, {first.uid})
+    assert not_gone.pods[second.uid].stage is Stage.PENDING, "the first one has not gone yet"
     by_others = observe(seen, [going, other, second], terms(60), NOW)
-    assert by_others.pods[second.uid].stage is Stage.PENDING, "it was not asked to go"
+    assert by_others.pods[second.uid].stage is Stage.PENDING, "the drain did not evict it"
 
 
-def named(number: int) -> Pod:
-    """A pod whose maker writes the node's name into it: no cordon keeps it away."""
+def pinned(number: int) -> Pod:
+    """A pod whose spec names the node, so that the cordon does not keep it away."""
     return pod(f"manager-{number}", grace=1, workload="manager")
 
 
-def test_a_workload_that_names_its_node_is_not_evicted_again_and_again() -> None:
-    world = node(named(0), pod("slow", grace=40, workload="slow"))
+def test_a_workload_that_names_its_node_is_evicted_three_times_and_deleted_at_the_end() -> None:
+    simulated = node(pinned(0), pod("slow", grace=40, workload="slow"))
     rules = terms(60)
-    drain = world.drain(rules, 2)
+    drain = simulated.drain(rules, 2)
     for number in range(1, 6):
-        world.pods[f"uid-manager-{number}"] = named(number)
-        drain = world.drain(rules, 3, drain)
-    evicted = [ask.pod.name for _, ask in world.asked if ask.pod.workload.endswith("/manager")]
+        simulated.pods[f"uid-manager-{number}"] = pinned(number)
+        drain = simulated.drain(rules, 3, drain)
+    evicted = [ask.pod.name for _, ask in simulated.asked if ask.pod.workload.endswith("/manager")]
     assert evicted == ["manager-0", "manager-1", "manager-2"]
     kept = drain.pods["uid-manager-3"]
-    assert (kept.stage, kept.reason) == (
-        Stage.RETURNED,
-        "its like came back again and again: whoever makes it names this node in its spec",
-    )
-    drain = world.drain(rules, 60, drain)
-    deleted = {ask.pod.name for _, ask in world.asked if ask.way is RemovalMethod.DELETE}
+    assert kept.stage is Stage.RETURNED
+    assert kept.reason == NAMES_NODE(workload="shop/ReplicaSet/manager")
+    drain = simulated.drain(rules, 60, drain)
+    deleted = {ask.pod.name for _, ask in simulated.asked if ask.method is RemovalMethod.DELETE}
     assert deleted == {"manager-3", "manager-4", "manager-5"}
 
 
-def test_pods_that_the_scheduler_was_about_to_put_there_are_evicted_by_the_book() -> None:
-    world = node(named(0), pod("slow", grace=40, workload="slow"))
-    drain = world.drain(terms(60), 1)
+def test_pods_that_the_scheduler_was_binding_during_the_cordon_are_evicted() -> None:
+    simulated = node(pinned(0), pod("slow", grace=40, workload="slow"))
+    drain = simulated.drain(terms(60), 1)
     for number in range(1, 5):
-        world.pods[f"uid-manager-{number}"] = named(number)
-        drain = world.drain(terms(60), 1, drain)
-    assert drain.pods["uid-manager-4"].asked_at is not None
+        simulated.pods[f"uid-manager-{number}"] = pinned(number)
+        drain = simulated.drain(terms(60), 1, drain)
+    assert drain.pods["uid-manager-4"].requested_at is not None
     for number in range(5, 7):
         other = pod(f"other-{number}", grace=1, workload="other")
-        world.pods[other.uid] = other
-        drain = world.drain(terms(60), 3, drain)
-    assert drain.pods["uid-other-6"].asked_at is not None, "of this one only one came before"
+        simulated.pods[other.uid] = other
+        drain = simulated.drain(terms(60), 3, drain)
+    assert drain.pods["uid-other-6"].requested_at is not None, (
+        "only one pod of this workload came before"
+    )
 
 
-def test_critical_pods_wait_for_no_pod_that_stays_or_has_come_back() -> None:
+def test_critical_pods_do_not_wait_for_pods_that_stay_or_returned() -> None:
     dns = pod("dns", grace=5, workload="dns", priority_class="system-cluster-critical")
     stays = replace(pod("cni", workload="cni"), controller=Controller("DaemonSet", "cni", True))
     back = pod("a", grace=1, cordon_toleration="(operator Exists for every key)")
-    world = node(dns, stays, back)
-    drain = world.drain(terms(60), 1)
-    world.pods["again"] = replace(back, name="a-again", uid="again", deletion=None)
-    drain = world.drain(terms(60), 9, drain)
+    simulated = node(dns, stays, back)
+    drain = simulated.drain(terms(60), 1)
+    simulated.pods["again"] = replace(back, name="a-again", uid="again", deletion=None)
+    drain = simulated.drain(terms(60), 9, drain)
     assert drain.pods["again"].stage is Stage.RETURNED
     assert drain.pods["uid-cni"].stage is Stage.LEFT
-    assert drain.pods["uid-dns"].asked_at == NOW + timedelta(seconds=1)
+    assert drain.pods["uid-dns"].requested_at == NOW + timedelta(seconds=1)
 
 
-def test_pods_that_a_budget_keeps_here_say_nothing_about_who_put_them_here() -> None:
-    world = node(named(0), blocked=("manager-1", "manager-2"))
-    drain = world.drain(terms(90), 1)
+def test_blocked_pods_do_not_count_as_returned_pods() -> None:
+    simulated = node(pinned(0), blocked=("manager-1", "manager-2"))
+    drain = simulated.drain(terms(90), 1)
     for number in range(1, 4):
-        world.pods[f"uid-manager-{number}"] = named(number)
-        drain = world.drain(terms(90), 3, drain)
-    assert drain.pods["uid-manager-3"].way is RemovalMethod.EVICT
+        simulated.pods[f"uid-manager-{number}"] = pinned(number)
+        drain = simulated.drain(terms(90), 3, drain)
+    assert drain.pods["uid-manager-3"].method is RemovalMethod.EVICT

@@ -1,13 +1,13 @@
-"""One sandbox for all end-to-end tests: enough nodes that each test has its own."""
+"""One sandbox for all end-to-end tests, with enough nodes for each test."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, Manifest, World
-from tests.end_to_end.rehearsal import Rehearsal
-from tests.end_to_end.rights import hold_to_what_is_granted
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Manifest, Scenario
+from tests.end_to_end.environment import Environment
+from tests.end_to_end.rights import check_calls_are_granted
 
 HOOKED, PLAIN = 41, 41
 
@@ -49,30 +49,31 @@ def daemonset(name: str) -> Manifest:
     }
 
 
-WORLD = World(
-    cluster="rehearsal",
+WORLD = Scenario(
+    cluster="end-to-end",
     groups=(
         Group("hooked", HOOKED, terminate_hook=True),
         Group("plain", PLAIN),
     ),
     workloads=(deployment("web", 144, 5), daemonset("cni")),
-    strangers=("somebody-elses",),
+    foreign_clusters=("somebody-elses",),
 )
 
 
 @pytest.fixture(scope="session")
-def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
-    """The sandbox, without faults. What functions did in all of it, their roles must grant."""
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """The sandbox without faults. At the end, every call of a function must be granted to its
+    role."""
     state = tmp_path_factory.mktemp("sandbox")
     options = {"lambda": ["--retry-delay", "1"]}
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
-        yield Rehearsal(sandbox)
-        hold_to_what_is_granted(sandbox)
+        yield Environment(sandbox)
+        check_calls_are_granted(sandbox)
 
 
 @pytest.fixture(autouse=True)
-def without_faults(rehearsal: Rehearsal) -> Iterator[None]:
-    """Every test begins and leaves the sandbox without faults."""
+def without_faults(env: Environment) -> Iterator[None]:
+    """Remove all faults after each test."""
     yield
     for part in ("kubernetes", "aws", "lambda"):
-        rehearsal.sandbox.faults(part, [])
+        env.sandbox.faults(part, [])

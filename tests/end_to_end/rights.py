@@ -1,4 +1,4 @@
-"""What functions' roles grant at AWS and in clusters, and what they were used for so far."""
+"""Compares the calls of functions with the rights of their roles, in AWS and in clusters."""
 
 from pathlib import Path
 from typing import Any
@@ -6,32 +6,32 @@ from typing import Any
 import yaml
 
 from sandbox.access_entries import access_key
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
 from tests.template.granted import granted_to, grants_key, statements
 
 RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
-BY_THE_SANDBOX = {"sqs:GetQueueUrl"}
-"""What its Lambda does in a function's name and the real one does not."""
+SANDBOX_ONLY = {"sqs:GetQueueUrl"}
+"""Calls of the sandbox's Lambda in the name of a function, which AWS Lambda does not make."""
 
 
 def used_at_aws(sandbox: Sandbox) -> dict[str, set[str]]:
-    """Role → the actions that its functions have called so far, as IAM names them."""
+    """Return the AWS actions that the functions of each role have called."""
     assert sandbox.deployed
     calls: dict[str, dict[str, int]] = sandbox.status()["aws"]["calls_by_access_key"]
     used: dict[str, set[str]] = {}
     for function in sandbox.deployed.functions:
-        recorded = set(calls.get(access_key(function.name), {})) - BY_THE_SANDBOX
+        recorded = set(calls.get(access_key(function.name), {})) - SANDBOX_ONLY
         used.setdefault(function.role, set()).update(recorded)
     return used
 
 
-def hold_to_what_is_granted(sandbox: Sandbox) -> None:
-    """See that no function called what its role does not grant; IAM would have refused it."""
+def check_calls_are_granted(sandbox: Sandbox) -> None:
+    """Check that every call of a function is granted to its role."""
     used = used_at_aws(sandbox)
     assert any(used.values()), "no call was recorded for any function"
     ungranted = {role: sorted(actions - granted_to(role)) for role, actions in used.items()}
     assert not {role: actions for role, actions in ungranted.items() if actions}
-    records = records_reached(sandbox)
+    records = table_keys_used(sandbox)
     assert records, "no request for a record was counted for any function"
     beyond = {
         f"{role}: {action} of {key}"
@@ -39,11 +39,11 @@ def hold_to_what_is_granted(sandbox: Sandbox) -> None:
         for action, key in reached
         if not grants_key(statements(role), action, key)
     }
-    assert not beyond, "dynamodb:LeadingKeys of the roles' policies leave these out"
+    assert not beyond, "dynamodb:LeadingKeys of the roles' policies do not contain these"
 
 
-def records_reached(sandbox: Sandbox) -> dict[str, set[tuple[str, str]]]:
-    """Role → the actions on the table, and how the keys began that they reached so far."""
+def table_keys_used(sandbox: Sandbox) -> dict[str, set[tuple[str, str]]]:
+    """Return the table actions of each role with the prefixes of the keys."""
     assert sandbox.deployed
     by_key: dict[str, dict[str, list[str]]] = sandbox.status()["aws"]["records_by_access_key"]
     reached: dict[str, set[tuple[str, str]]] = {}
@@ -54,7 +54,7 @@ def records_reached(sandbox: Sandbox) -> dict[str, set[tuple[str, str]]]:
 
 
 def granted(*names: str) -> set[str]:
-    """The rights that ClusterRoles grant, as in "get daemonsets.apps"."""
+    """Return the rights of ClusterRoles, as in "get daemonsets.apps"."""
     documents: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
     roles = {d["metadata"]["name"]: d for d in documents if d["kind"] == "ClusterRole"}
     return {
@@ -68,6 +68,6 @@ def granted(*names: str) -> set[str]:
 
 
 def used(sandbox: Sandbox, role: str) -> set[str]:
-    """The rights that functions of an IAM role needed for what they asked of the cluster so far."""
+    """Return the rights that the functions of an IAM role have used in the cluster."""
     calls: dict[str, dict[str, int]] = sandbox.status()["kubernetes"]["calls"]
     return {right for user, counts in calls.items() if f"/{role}/" in user for right in counts}

@@ -1,4 +1,4 @@
-"""refresh_catalog deployed: what it reads is what `leeway types` chooses from."""
+"""refresh_catalog deployed: `leeway types` uses the catalog that it stores."""
 
 import json
 import os
@@ -12,18 +12,18 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.ports.table import Offering
 
-from cli.catalogs import sandbox_catalog
 from cli.main import run
-from tests.end_to_end.rehearsal import Rehearsal
+from cli.selection.catalogs import sandbox_catalog
+from tests.end_to_end.environment import Environment
 
 REGION = "us-east-1"
 ITS_OWN = "m5.large"
 
 
-def test_a_scheduled_run_keeps_a_catalog_that_the_command_line_reads(
-    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sandbox = rehearsal.sandbox
+    sandbox = env.sandbox
     for name, value in sandbox.environment().items():
         monkeypatch.setenv(name, value)
     dynamodb = partial(boto3.client, "dynamodb", region_name=REGION)
@@ -32,9 +32,9 @@ def test_a_scheduled_run_keeps_a_catalog_that_the_command_line_reads(
     sandbox.fire(str(schedule))
     until = time.monotonic() + 120
     while surveys.packed(REGION) is None:
-        assert time.monotonic() < until, "nothing was surveyed"
+        assert time.monotonic() < until, "no catalog was stored"
         time.sleep(1)
-    # Of another type than the instances here, whose interruptions in other tests mark theirs.
+    # Another type than that of the nodes: interruptions in other tests mark the nodes' type.
     lost = Offering(REGION, "c5.xlarge", "us-east-1a", "spot")
     soon = datetime.now(UTC) + timedelta(minutes=3)
     unavailable = DynamoUnavailableOfferings(dynamodb, os.environ["LEEWAY_TABLE"])

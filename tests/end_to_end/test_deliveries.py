@@ -1,4 +1,4 @@
-"""Notices that come twice, late, in any order or not at all: the promises hold."""
+"""Duplicated, late, unordered and lost notices: the invariants hold."""
 
 import time
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from sandbox.furnishing import client
-from tests.end_to_end.promises import Promises
-from tests.end_to_end.rehearsal import Rehearsal, tick
+from sandbox.provisioning import client
+from tests.end_to_end.environment import Environment, run_reconcile
+from tests.end_to_end.invariants import InvariantChecks
 
 Fault = dict[str, Any]
 
 
 def delivering(detail_type: str = "*", **how: Any) -> Fault:
-    """How EventBridge delivers events of this type."""
+    """Return the fault that changes the delivery of events of this type."""
     return {"service": "events", "action": "Deliver", "detail_type": detail_type, **how}
 
 
@@ -23,11 +23,11 @@ WARNING, HOOK, CHANGE = "*Interruption Warning", "*Lifecycle Action", "*State-ch
 
 @dataclass(frozen=True)
 class Case:
-    """One way to deliver.
+    """One kind of delivery.
 
-    `late` is how many seconds of the two minutes are gone when EventBridge gets the warning. With
-    `rebalance` the recommendation comes first, with `ended_by_group` the group ends the instances
-    itself as EC2 warns of them. `doomed` are gone before anybody can know.
+    EventBridge gets the warning `late` seconds after its own time. With `rebalance`, EC2 sends a
+    recommendation first. With `ended_by_group`, the group terminates the instances at the warning.
+    `doomed` instances end before Leeway can know of their interruption.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -61,12 +61,12 @@ DELIVERIES = {
 
 
 @pytest.mark.parametrize("name", DELIVERIES)
-def test_the_promises_hold_though(rehearsal: Rehearsal, name: str) -> None:
-    case, sandbox = DELIVERIES[name], rehearsal.sandbox
+def test_the_invariants_hold_when(env: Environment, name: str) -> None:
+    case, sandbox = DELIVERIES[name], env.sandbox
     nodes: dict[str, str] = {}
     for group in case.groups:
-        nodes |= rehearsal.take(2, group)
-    promises, since = Promises(rehearsal), time.time()
+        nodes |= env.unused_nodes(2, group)
+    invariants, since = InvariantChecks(env), time.time()
     sandbox.faults("aws", case.faults)
     if case.ended_by_group:
         scaling = client("autoscaling", sandbox.aws_url)
@@ -75,11 +75,11 @@ def test_the_promises_hold_though(rehearsal: Rehearsal, name: str) -> None:
                 InstanceId=instance, ShouldDecrementDesiredCapacity=False
             )
     sandbox.interrupt(list(nodes), late=case.late, rebalance=case.rebalance)
-    rehearsal.wait(nodes, since)
-    seen = promises.hold(nodes, doomed=nodes if case.doomed else ())
+    env.wait(nodes, since)
+    seen = invariants.check(nodes, doomed=nodes if case.doomed else ())
     for instance in nodes:
         outcomes = seen.outcomes(instance)
-        # A attempt ends once, whatever comes how often; a late hook may have one of its own.
+        # An attempt ends once in spite of duplicates; a late hook may start an attempt of its own.
         assert len({o["attempt"] for o in outcomes}) == len(outcomes) <= 2
         results = [o["result"] for o in outcomes]
         if not case.doomed:
@@ -91,14 +91,14 @@ LOST = {"the warning": [WARNING], "the hook": [HOOK], "all of them": [WARNING, H
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_the_promises_hold_though_nobody_hears_of(rehearsal: Rehearsal, name: str) -> None:
-    nodes = rehearsal.take(1, "hooked") | rehearsal.take(1, "plain")
-    promises, since = Promises(rehearsal), time.time()
-    rehearsal.sandbox.faults("aws", [delivering(lost, drop=True) for lost in LOST[name]])
-    rehearsal.sandbox.interrupt(list(nodes), late=30)
-    tick(rehearsal)
-    rehearsal.wait(nodes, since)
-    tick(rehearsal)
-    seen = promises.hold(nodes)
+def test_the_invariants_hold_without_the_delivery_of(env: Environment, name: str) -> None:
+    nodes = env.unused_nodes(1, "hooked") | env.unused_nodes(1, "plain")
+    invariants, since = InvariantChecks(env), time.time()
+    env.sandbox.faults("aws", [delivering(lost, drop=True) for lost in LOST[name]])
+    env.sandbox.interrupt(list(nodes), late=30)
+    run_reconcile(env)
+    env.wait(nodes, since)
+    run_reconcile(env)
+    seen = invariants.check(nodes)
     for instance in nodes:
         assert {o["result"] for o in seen.outcomes(instance)} == {"drained"}

@@ -1,4 +1,4 @@
-"""Faults: a function that dies at any step, an API server that fails, an AWS that throttles."""
+"""Faults: crashing functions, a failing API server, AWS throttling."""
 
 import threading
 import time
@@ -9,50 +9,50 @@ import pytest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from tests.end_to_end.promises import Promises
-from tests.end_to_end.rehearsal import Rehearsal, events_about
+from tests.end_to_end.environment import Environment, events_about
+from tests.end_to_end.invariants import InvariantChecks
 
 CHECKPOINTS = 12
-"""More than a retirement makes; the faults beyond its last checkpoint do not fire."""
+"""More checkpoints than a retirement has; faults after its last one have no effect."""
 
 
-def test_a_retirement_survives_the_death_of_its_function_at_every_checkpoint(
-    rehearsal: Rehearsal,
+def test_a_retirement_survives_a_crash_of_its_function_at_every_checkpoint(
+    env: Environment,
 ) -> None:
     points = [(when, step) for step in range(1, CHECKPOINTS + 1) for when in ("before", "after")]
     half = len(points) // 2
-    nodes = rehearsal.take(half, "hooked") | rehearsal.take(half, "plain")
+    nodes = env.unused_nodes(half, "hooked") | env.unused_nodes(half, "plain")
     faults = [
         {"function": "*retire*", "execution": f"retire-{i}-*", "kill": when, "step": step}
         for i, (when, step) in zip(nodes, points, strict=True)
     ]
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("lambda", faults)
-    rehearsal.interrupt(list(nodes), late=40)
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("lambda", faults)
+    env.interrupt(list(nodes), late=40)
 
-    seen = promises.hold(nodes)
+    seen = invariants.check(nodes)
     killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
     assert len(killed) >= 14, "the faults must have met the middle of the work"
     for instance, node in nodes.items():
         outcomes = seen.outcomes(instance)
         assert [o["result"] for o in outcomes] == ["drained"] * len(outcomes)
-        # A death between the event and its checkpoint repeats the event, word for word.
+        # A crash between the event and its checkpoint repeats the same event.
         assert all(o == outcomes[0] for o in outcomes)
         assert 1 <= len(outcomes) <= 2
-        assert len(events_about(rehearsal.sandbox, node)) == 1
+        assert len(events_about(env.sandbox, node)) == 1
     hooked = [e for e in seen.of("lifecycle-action") if e["outcome"] != "begun"]
     assert Counter(e["outcome"] for e in hooked) == {"CONTINUE": half}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_notice_survives_the_death_of_the_function_that_receives_it(
-    rehearsal: Rehearsal, when: str
+def test_a_notice_survives_a_crash_of_the_function_that_receives_it(
+    env: Environment, when: str
 ) -> None:
-    (instance,) = rehearsal.take(1)
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("lambda", [{"function": "*receive*", "kill": when}])
-    rehearsal.interrupt([instance])
-    seen = promises.hold([instance])
+    (instance,) = env.unused_nodes(1)
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("lambda", [{"function": "*receive*", "kill": when}])
+    env.interrupt([instance])
+    seen = invariants.check([instance])
     assert [e["outcome"] for e in seen.of("invocation") if e["outcome"] == "killed"] == ["killed"]
     assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
 
@@ -67,24 +67,24 @@ API_FAULTS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", API_FAULTS)
-def test_a_node_is_drained_though_its_api_server(rehearsal: Rehearsal, name: str) -> None:
-    nodes = rehearsal.take(2, "hooked") | rehearsal.take(1, "plain")
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("kubernetes", API_FAULTS[name])
-    rehearsal.interrupt(list(nodes), late=60)
-    seen = promises.hold(nodes)
+def test_a_node_is_drained_when_its_api_server(env: Environment, name: str) -> None:
+    nodes = env.unused_nodes(2, "hooked") | env.unused_nodes(1, "plain")
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("kubernetes", API_FAULTS[name])
+    env.interrupt(list(nodes), late=60)
+    seen = invariants.check(nodes)
     for instance in nodes:
         assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
 
 
-def test_evictions_that_the_api_server_holds_for_long_are_not_given_up(
-    rehearsal: Rehearsal,
+def test_evictions_that_the_api_server_holds_are_not_abandoned(
+    env: Environment,
 ) -> None:
-    nodes = rehearsal.take(2, "plain")
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("kubernetes", [{"resource": "pods/eviction", "hold": 12}])
-    rehearsal.interrupt(list(nodes), late=0, patience=150)
-    seen = promises.hold(nodes)
+    nodes = env.unused_nodes(2, "plain")
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("kubernetes", [{"resource": "pods/eviction", "hold": 12}])
+    env.interrupt(list(nodes), late=0, timeout=150)
+    seen = invariants.check(nodes)
     answers = Counter(e["status"] for e in seen.of("eviction"))
     assert answers[201] > 0
     assert answers[499] == 0, "a client that leaves costs its pod's budget a slot"
@@ -94,54 +94,56 @@ def test_evictions_that_the_api_server_holds_for_long_are_not_given_up(
         assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
 
 
-def test_an_api_server_that_refuses_connections_holds_up_the_drain_but_not_the_successor(
-    rehearsal: Rehearsal,
+def test_an_unavailable_api_server_delays_the_drain_and_not_the_replacement(
+    env: Environment,
 ) -> None:
-    (instance, node) = rehearsal.take(1, "hooked").popitem()
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("kubernetes", [{"refuse": True}])
+    (instance, node) = env.unused_nodes(1, "hooked").popitem()
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("kubernetes", [{"refuse": True}])
     healed: list[float] = []
 
     def heal() -> None:
-        rehearsal.sandbox.faults("kubernetes", [])
+        env.sandbox.faults("kubernetes", [])
         healed.append(time.time())
 
     healing = threading.Timer(10, heal)
     healing.start()
-    rehearsal.interrupt([instance], late=60)
+    env.interrupt([instance], late=60)
     healing.join()
-    seen = promises.hold([instance])
+    seen = invariants.check([instance])
     assert [o["result"] for o in seen.outcomes(instance)] == ["drained"]
     assert seen.of("instance-state", state="pending")[0]["at"] < healed[0]
     assert seen.of("node-cordoned", node=node)[0]["at"] >= healed[0] - 0.1
 
 
-def test_a_throttled_aws_delays_a_retirement_and_loses_nothing(rehearsal: Rehearsal) -> None:
-    nodes = rehearsal.take(2, "hooked") | rehearsal.take(2, "plain")
+def test_a_throttled_aws_delays_a_retirement_and_loses_nothing(env: Environment) -> None:
+    nodes = env.unused_nodes(2, "hooked") | env.unused_nodes(2, "plain")
     throttled = [
         {"service": "ec2", "error": "RequestLimitExceeded", "status": 503, "rate": 0.4},
         {"service": "autoscaling", "error": "Throttling", "rate": 0.4},
         {"service": "dynamodb", "error": "ThrottlingException", "rate": 0.3},
         {"service": "events", "error": "ThrottlingException", "action": "PutEvents", "rate": 0.4},
     ]
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("aws", throttled)
-    rehearsal.interrupt(list(nodes), late=40)
-    seen = promises.hold(nodes)
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("aws", throttled)
+    env.interrupt(list(nodes), late=40)
+    seen = invariants.check(nodes)
     for instance in nodes:
-        # A hook's notice that the throttling held back until the end has an attempt of its own.
+        # A notice of a hook that throttling delayed until the end starts an attempt of its own.
         outcomes = seen.outcomes(instance)
         assert {o["result"] for o in outcomes} == {"drained"}
         assert len({o["attempt"] for o in outcomes}) == len(outcomes)
 
 
-def test_a_survivor_that_is_left_cordoned_is_seen(rehearsal: Rehearsal) -> None:
-    """The promises themselves can fail: otherwise they would say nothing about the tests above."""
-    (node,) = rehearsal.take(1).values()
-    promises = Promises(rehearsal)
-    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as kube:
+def test_the_check_finds_a_remaining_node_that_is_cordoned(env: Environment) -> None:
+    """The checks can fail; otherwise the tests above would prove nothing."""
+    (node,) = env.unused_nodes(1).values()
+    invariants = InvariantChecks(env)
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
         kube.patch(Node, node, {"spec": {"unschedulable": True}})
-        with pytest.raises(AssertionError, match=f"survivor cordoned: node {node} .* a cordon"):
-            promises.hold([])
+        with pytest.raises(
+            AssertionError, match=f"remaining node cordoned: node {node} .* a cordon"
+        ):
+            invariants.check([])
         kube.patch(Node, node, {"spec": {"unschedulable": None}})
-    promises.hold([])
+    invariants.check([])

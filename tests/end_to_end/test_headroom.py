@@ -1,4 +1,4 @@
-"""keep_headroom deployed: what users wrote, in the table, becomes pause pods and sizes."""
+"""keep_headroom deployed: it turns stored manifests into pause pods and replicas."""
 
 import json
 import time
@@ -17,11 +17,11 @@ from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
 from cli.main import run
-from sandbox.up import Sandbox
-from tests.end_to_end.rehearsal import Rehearsal
+from sandbox.sandbox import Sandbox
+from tests.end_to_end.environment import Environment
 from tests.end_to_end.rights import granted, used
 
-CLUSTER = "rehearsal"
+CLUSTER = "end-to-end"
 ALWAYS = [{"timezone": "UTC", "start": "*/2 * * * *", "end": "* * * * *", "replicas": 2}]
 """Its end always comes first, or with its start."""
 
@@ -87,7 +87,7 @@ TEMPLATE = PodTemplateSpec(
 
 
 def create_users_own(kube: Client) -> None:
-    """What users run, and wish to have scaled or room held for."""
+    """The workloads and manifests of users."""
 
     def meta(name: str) -> ObjectMeta:
         return ObjectMeta(name=name, namespace="default")
@@ -107,7 +107,7 @@ def create_users_own(kube: Client) -> None:
 
 
 def adopt(kube: Client, role: str) -> None:
-    """Let Leeway have a role in the namespace `default`."""
+    """Grant Leeway its role in the namespace `default`."""
     group = "rbac.authorization.k8s.io"
     kube.create(
         RoleBinding(
@@ -119,25 +119,25 @@ def adopt(kube: Client, role: str) -> None:
 
 
 @pytest.fixture
-def kube(rehearsal: Rehearsal) -> Iterator[Client]:
-    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as client:
+def kube(env: Environment) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as client:
         yield client
 
 
 PAUSE = 3.0
-"""Seconds between ticks: more than one takes, so that one worker does them all."""
+"""Seconds between runs, longer than one run, so that one worker does all runs."""
 
 
 @pytest.fixture
-def minutes_on_command(rehearsal: Rehearsal) -> Iterator[None]:
-    """No minute passes by itself; afterwards they do again."""
-    rehearsal.sandbox.hurry_schedules(0)
+def minutes_on_command(env: Environment) -> Iterator[None]:
+    """Stop the schedules during a test."""
+    env.sandbox.set_schedule_speed(0)
     yield
-    rehearsal.sandbox.hurry_schedules(1)
+    env.sandbox.set_schedule_speed(1)
 
 
 def size(kube: Client, name: str, namespace: str) -> int | None:
-    """The size that a Deployment is to have; None where there is none."""
+    """Return the replicas of a Deployment, None if it does not exist."""
     try:
         spec = kube.get(Deployment, name, namespace=namespace).spec
     except ApiError as error:
@@ -147,9 +147,10 @@ def size(kube: Client, name: str, namespace: str) -> int | None:
     return spec.replicas if spec else None
 
 
-def tick_until(sandbox: Sandbox, condition: Any, patience: float = 90) -> None:
-    """Let minutes pass until something holds: what is written counts within one of them."""
-    until = time.monotonic() + patience
+def tick_until(sandbox: Sandbox, condition: Any, timeout: float = 90) -> None:
+    """Run keep_headroom until a condition holds. A stored manifest has an effect within a
+    minute."""
+    until = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < until, "headroom was not kept"
         sandbox.fire(schedule_of(sandbox))
@@ -157,7 +158,7 @@ def tick_until(sandbox: Sandbox, condition: Any, patience: float = 90) -> None:
 
 
 def start_anew(sandbox: Sandbox) -> None:
-    """Have the next tick be one of a function that has just started: it reads what is written."""
+    """Restart the function, so that its next run reads the manifests again."""
     sandbox.faults("lambda", [{"function": "*keep-headroom*", "kill": "before"}])
 
 
@@ -175,7 +176,7 @@ def leeway(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, *arguments: str) -
 def headroom(
     monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> list[dict[str, Any]]:
-    """What `leeway status` says of headroom."""
+    """Return the headroom that `leeway status` shows."""
     capsys.readouterr()
     leeway(monkeypatch, sandbox, "status", "-o", "json")
     (cluster,) = json.loads(capsys.readouterr().out)["clusters"]
@@ -184,21 +185,21 @@ def headroom(
 
 
 @pytest.mark.usefixtures("minutes_on_command")
-def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
-    rehearsal: Rehearsal,
+def test_manifests_become_pause_pods_and_replicas_and_are_reverted(
+    env: Environment,
     kube: Client,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sandbox = rehearsal.sandbox
+    sandbox = env.sandbox
     start_anew(sandbox)
     create_users_own(kube)
     file = tmp_path_factory.mktemp("written") / "headroom.yaml"
     file.write_text(yaml.safe_dump_all(WRITTEN))
     leeway(monkeypatch, sandbox, "apply", "-f", str(file))
     tick_until(sandbox, lambda: size(kube, "office-warm", "leeway-headroom") == 2)
-    # What the namespace has not adopted is a problem of its own, with the command that mends it.
+    # A missing right in the namespace is a problem with the command that grants it.
     target, buffer = "leeway-headroom-target", "leeway-headroom-buffer"
     problems = {kept["subject"]: kept["problem"] for kept in headroom(monkeypatch, sandbox, capsys)}
     for subject, role in (
@@ -206,7 +207,8 @@ def test_what_users_wrote_becomes_pause_pods_and_sizes_and_is_taken_back(
         ("capacitybuffer default/podtemplate", buffer),
     ):
         command = f"kubectl create rolebinding {role} --clusterrole={role} --group=leeway:headroom"
-        assert problems[subject].endswith(f"{command} --namespace=default")
+        assert problems[subject]["code"] == "HeadroomRightMissing"
+        assert problems[subject]["message"].endswith(f"`{command} --namespace=default`.")
     for role in (target, buffer):
         adopt(kube, role)
     tick_until(sandbox, lambda: size(kube, "reports", "default") == 3)

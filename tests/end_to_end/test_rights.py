@@ -1,4 +1,4 @@
-"""What Leeway's roles in a cluster grant is what the functions use, no less and no more."""
+"""The roles of Leeway in a cluster grant exactly the calls of the functions."""
 
 from lightkube import Client, KubeConfig
 from lightkube.models.core_v1 import (
@@ -14,12 +14,12 @@ from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
 from lightkube.resources.core_v1 import Node, PersistentVolumeClaim, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
-from tests.end_to_end.rehearsal import Rehearsal
+from tests.end_to_end.environment import Environment
 from tests.end_to_end.rights import granted, used
 
 
 def run(kube: Client, node: str, name: str, budgets: int, *claims: str) -> None:
-    """Put a pod on the node, guarded by so many budgets that never let it go."""
+    """Create a pod on the node and a number of budgets that always block its eviction."""
     labels = {"app": name}
     for number in range(budgets):
         rule = PodDisruptionBudgetSpec(selector=LabelSelector(matchLabels=labels), maxUnavailable=0)
@@ -45,19 +45,19 @@ def run(kube: Client, node: str, name: str, budgets: int, *claims: str) -> None:
     )
     metadata = ObjectMeta(name=name, namespace="default", labels=labels)
     kube.create(Pod(metadata=metadata, spec=spec))
-    # A budget does not keep a pod that is not ready yet.
+    # A budget does not block a pod that is not Ready.
     kube.wait(Pod, name, namespace="default", for_conditions=["Ready"])
 
 
-def test_the_role_grants_what_retirements_use_and_no_more(rehearsal: Rehearsal) -> None:
-    (blocked, busy), (bare, unregistered) = rehearsal.take(2, "hooked").items()
-    with Client(KubeConfig.from_file(rehearsal.sandbox.kubeconfig), trust_env=False) as kube:
+def test_the_role_grants_only_the_calls_of_retirements(env: Environment) -> None:
+    (blocked, busy), (bare, unregistered) = env.unused_nodes(2, "hooked").items()
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as kube:
         run(kube, busy, "blocked", 1)
         run(kube, busy, "guarded-twice", 2)
         run(kube, busy, "stateful", 0, "data")
-        # Looked for by its name in vain, and then among all nodes.
+        # It is read by its name, which fails, and then searched among all nodes.
         kube.delete(Node, unregistered)
-    seen = rehearsal.interrupt([blocked, bare], late=90)
+    seen = env.interrupt([blocked, bare], late=90)
     for name in ("blocked", "guarded-twice"):
         assert [e["via"] for e in seen.of("pod-deletion", pod=f"default/{name}")] == ["delete"]
     (outcome,) = seen.outcomes(blocked)
@@ -67,6 +67,6 @@ def test_the_role_grants_what_retirements_use_and_no_more(rehearsal: Rehearsal) 
         "guarded-twice-1",
     ]
     assert pods["default/stateful"]["detached_at"]
-    # Its end may be noticed as well, and then it has no node either.
+    # Its end may cause a notice too, at which it has no node either.
     assert {o["result"] for o in seen.outcomes(bare)} == {"no-node"}
-    assert used(rehearsal.sandbox, "RetireNodeRole") == granted("leeway-drain")
+    assert used(env.sandbox, "RetireNodeRole") == granted("leeway-drain")

@@ -1,4 +1,4 @@
-"""Storms of fifty interruptions while the cluster's API and AWS fail: the promises hold."""
+"""Storms of fifty interruptions with failing API servers and AWS: the invariants hold."""
 
 import json
 from collections import Counter
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sandbox.furnishing import client, furnish_kubernetes
-from sandbox.up import Sandbox
-from sandbox.world import Group, World, budget
+from sandbox.provisioning import client, create_workloads
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario, budget
 from tests.end_to_end.conftest import daemonset, deployment
-from tests.end_to_end.promises import Promises
-from tests.end_to_end.rehearsal import Aftermath, Rehearsal, tick, until
+from tests.end_to_end.environment import Environment, Journal, run_reconcile, until
+from tests.end_to_end.invariants import InvariantChecks
 
 Fault = dict[str, Any]
 
@@ -20,8 +20,8 @@ STORM = 50
 HALF = STORM // 2
 GROUP = 30
 
-# Budgets make the pods of fifty nodes queue: each that has gone runs elsewhere before the next may.
-WORLD = World(
+# Budgets serialise the pods of fifty nodes: a pod runs on another node before the next may end.
+WORLD = Scenario(
     cluster="stormy",
     groups=(Group("hooked", GROUP, terminate_hook=True), Group("plain", GROUP)),
     workloads=(
@@ -38,16 +38,16 @@ WORLD = World(
 
 
 @pytest.fixture(scope="module")
-def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
-    """A sandbox that a storm of fifty leaves with ten nodes, for a moment."""
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """A sandbox that has ten nodes left during a storm of fifty."""
     options = {"lambda": ["--retry-delay", "1"], "aws": ["--schedule-speed", "0"]}
     state = tmp_path_factory.mktemp("stormy")
     with Sandbox.start(WORLD, state_dir=state, options=options) as sandbox:
-        yield Rehearsal(sandbox)
+        yield Environment(sandbox)
 
 
 def api_errors(share: float) -> list[Fault]:
-    """Every way in which an API server fails, as often as each other: so many of all calls."""
+    """Return faults so that this share of all API calls fails, in every way with the same rate."""
     ways: list[Fault] = [
         {"status": 500},
         {"status": 429, "retryAfter": 1},
@@ -55,15 +55,16 @@ def api_errors(share: float) -> list[Fault]:
         {"drop": True},
         {"drop": "before"},
     ]
-    # Of the faults, a call meets the first that strikes.
+    # Only the first matching fault applies to a call.
     rate = 1 - (1 - share) ** (1 / len(ways))
     return [way | {"rate": rate} for way in ways]
 
 
 def aws_errors(share: float) -> list[Fault]:
-    """So many of all AWS calls fail; of the failed ones, some were carried out all the same."""
+    """Return faults so that this share of all AWS calls fails. Some of the failed calls take
+    effect."""
     rate = 1 - (1 - share) ** (1 / 2)
-    said = {
+    errors = {
         "ec2": ("RequestLimitExceeded", 503),
         "autoscaling": ("Throttling", 400),
         "dynamodb": ("InternalServerError", 500),
@@ -72,79 +73,80 @@ def aws_errors(share: float) -> list[Fault]:
     }
     return [
         {"service": name, "error": error, "status": status, "rate": rate, "when": when}
-        for name, (error, status) in said.items()
+        for name, (error, status) in errors.items()
         for when in ("before", "after")
     ]
 
 
 LEFT_BY_OTHERS = 0.1
-"""Of the buckets of requests of EC2 and Auto Scaling: the rest of the account uses them too."""
+"""The remaining share of the request buckets of EC2 and Auto Scaling; the rest of the account uses
+the other part."""
 
-# Others have used up this one altogether: what the instances are, Leeway has to know.
+# This bucket is empty: Leeway must use the facts that it has stored.
 DESCRIBING = {"service": "ec2", "action": "DescribeInstances"}
 REFUSED: Fault = DESCRIBING | {"error": "RequestLimitExceeded", "status": 503}
 
 
 def test_a_storm_of_fifty_in_which_10_percent_of_the_api_fails_and_aws_throttles(
-    rehearsal: Rehearsal,
+    env: Environment,
 ) -> None:
-    sandbox = rehearsal.sandbox
+    sandbox = env.sandbox
     before = Counter(sandbox.status()["aws"]["throttled"])
-    seen = storm(rehearsal, api_errors(0.1), [REFUSED], share=LEFT_BY_OTHERS)
+    seen = storm(env, api_errors(0.1), [REFUSED], share=LEFT_BY_OTHERS)
     throttled = Counter(sandbox.status()["aws"]["throttled"]) - before
     assert throttled, "no bucket was empty"
-    asked = {e["request_id"] for e in seen.of("logs") if "DescribeInstances" in str(e["line"])}
+    described = {e["request_id"] for e in seen.of("logs") if "DescribeInstances" in str(e["line"])}
     received = seen.of("invocation", function="leeway-receive-notice")
-    assert not asked & {e["request_id"] for e in received}, "nobody asks what an instance is"
-    assert not seen.of("pod-deletion", via="delete"), "no budget is passed by"
+    assert not described & {e["request_id"] for e in received}, "no instance is described"
+    assert not seen.of("pod-deletion", via="delete"), "no budget is bypassed"
 
 
 def test_a_storm_of_fifty_in_which_30_percent_of_the_api_and_10_percent_of_aws_fail(
-    rehearsal: Rehearsal,
+    env: Environment,
 ) -> None:
     never = budget("default", "ledger", minAvailable=4)
-    furnish_kubernetes([never], rehearsal.sandbox.write_kubeconfig())
-    # Its pods are waited for until their latest moment, so the warnings come somewhat late.
-    seen = storm(rehearsal, api_errors(0.3), aws_errors(0.1), late=20)
+    create_workloads([never], env.sandbox.write_kubeconfig())
+    # The drain waits for these pods until their latest time, so the warnings arrive late.
+    seen = storm(env, api_errors(0.3), aws_errors(0.1), late=20)
     deleted = {e["pod"].partition("-")[0] for e in seen.of("pod-deletion", via="delete")}
-    assert deleted == {"default/ledger"}, "only what its budget never lets go is deleted"
+    assert deleted == {"default/ledger"}, "only pods that a budget always blocks are deleted"
 
 
 def storm(
-    rehearsal: Rehearsal,
+    env: Environment,
     api: Sequence[Fault],
     aws: Sequence[Fault],
     late: float = 0,
     share: float | None = None,
-) -> Aftermath:
-    """Interrupt fifty at once amid these faults, and hold what comes of it to the promises.
+) -> Journal:
+    """Interrupt fifty nodes at once with these faults, and check the invariants.
 
-    This machine does the work of fifty functions, of AWS and of a cluster on a few processors: what
-    a storm takes is mostly its time, and the warnings leave it more than a minute and a half.
+    This machine runs fifty functions, AWS and a cluster on a few processors, so a storm takes
+    mostly CPU time. The warnings leave more than a minute and a half.
     """
-    nodes = rehearsal.take(HALF, "hooked") | rehearsal.take(HALF, "plain")
-    wait_until_known(rehearsal, nodes)
-    promises = Promises(rehearsal)
-    rehearsal.sandbox.faults("kubernetes", api)
-    rehearsal.sandbox.faults("aws", aws)
+    nodes = env.unused_nodes(HALF, "hooked") | env.unused_nodes(HALF, "plain")
+    wait_until_known(env, nodes)
+    invariants = InvariantChecks(env)
+    env.sandbox.faults("kubernetes", api)
+    env.sandbox.faults("aws", aws)
     if share is not None:
-        rehearsal.sandbox.throttle(enabled=True, share=share)
-    rehearsal.interrupt(list(nodes), late=late, patience=150)
-    seen = promises.hold(nodes)
+        env.sandbox.throttle(enabled=True, share=share)
+    env.interrupt(list(nodes), late=late, timeout=150)
+    seen = invariants.check(nodes)
     results = Counter(o["result"] for instance in nodes for o in seen.outcomes(instance))
     assert set(results) == {"drained"}
     cut_short = [e for e in seen.of("invocation") if e["outcome"] in {"killed", "timeout"}]
-    assert not cut_short, "no function dies, whatever fails around it"
-    struck = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["heard"]]
-    assert struck, "no call met a fault"
+    assert not cut_short, "no function is killed or times out"
+    failed = [e for e in seen.of("eviction") if e["status"] in {401, 500} or not e["answered"]]
+    assert failed, "no call failed"
     return seen
 
 
-def wait_until_known(rehearsal: Rehearsal, instances: Iterable[str]) -> None:
-    """Let a minute pass, in which Leeway gets to know these instances."""
-    tick(rehearsal)
-    table = rehearsal.sandbox.environment()["LEEWAY_TABLE"]
-    dynamodb = client("dynamodb", rehearsal.sandbox.aws_url)
+def wait_until_known(env: Environment, instances: Iterable[str]) -> None:
+    """Run reconcile, and wait until the index has these instances."""
+    run_reconcile(env)
+    table = env.sandbox.environment()["LEEWAY_TABLE"]
+    dynamodb = client("dynamodb", env.sandbox.aws_url)
 
     def known() -> set[str]:
         query = dynamodb.get_paginator("query").paginate(

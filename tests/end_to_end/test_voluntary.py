@@ -1,4 +1,4 @@
-"""Notices that leave time: the successor first, schedules, pauses, and who takes over."""
+"""Notices with lead time: replacement first, schedules, pause and takeover."""
 
 import json
 import time
@@ -16,32 +16,32 @@ from leeway.manifests.ports import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.up import Sandbox
-from sandbox.world import Group, World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
 from tests.end_to_end.conftest import deployment
-from tests.end_to_end.rehearsal import Entry, Rehearsal
+from tests.end_to_end.environment import Entry, Environment
 
 EVENTS = Path(__file__).parents[2] / "events"
 LEAD = timedelta(hours=4)
 SMALL = 8
 EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
-"""As EKS names the Auto Scaling group of a managed node group."""
+"""The name of the Auto Scaling group of a managed node group, as EKS forms it."""
 
 
 def client(sandbox: Sandbox, service: str) -> Any:
-    """A boto3 client of the sandbox."""
-    said = sandbox.environment()
+    """Return a boto3 client of the sandbox."""
+    environment = sandbox.environment()
     return boto3.client(
         service,
-        endpoint_url=said["AWS_ENDPOINT_URL"],
-        region_name=said["AWS_REGION"],
-        aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+        endpoint_url=environment["AWS_ENDPOINT_URL"],
+        region_name=environment["AWS_REGION"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
     )
 
 
 def say(sandbox: Sandbox, **spec: Any) -> None:
-    """Write a Cluster manifest, before any function has read one."""
+    """Write a Cluster manifest before a function reads one."""
     cluster = sandbox.endpoints.cluster
     kind = {"apiVersion": "leeway.sh/v1", "kind": "Cluster"}
     body = json.dumps({**kind, "metadata": {"name": cluster}, "spec": spec})
@@ -62,13 +62,13 @@ def first(entries: list[Entry]) -> float:
 
 
 @pytest.mark.parametrize("group", ["hooked", "plain"])
-def test_a_rebalance_evicts_nothing_before_the_successors_node_is_ready(
-    rehearsal: Rehearsal, group: str
+def test_a_rebalance_evicts_no_pod_before_the_replacement_is_ready(
+    env: Environment, group: str
 ) -> None:
-    (instance, node) = rehearsal.take(1, group).popitem()
+    (instance, node) = env.unused_nodes(1, group).popitem()
     since = time.time()
-    rehearsal.sandbox.interrupt([instance], copies=2, rebalance=True, warning=False)
-    seen = rehearsal.wait([instance], since)
+    env.sandbox.interrupt([instance], copies=2, rebalance=True, warning=False)
+    seen = env.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
     assert (outcome["result"], outcome["replacement"]) == ("drained", "launch-successor")
     (launched,) = seen.of("instance-state", state="pending", group=group)
@@ -76,31 +76,32 @@ def test_a_rebalance_evicts_nothing_before_the_successors_node_is_ready(
     ready = first(seen.of("node-ready", node=joined["node"]))
     assert first(seen.of("node-cordoned", node=node)) < ready
     assert ready <= first(seen.of("eviction", node=node))
-    (successor,) = outcome["successors"]
-    assert successor["instance"] == launched["instance"]
-    # Its own zone comes first, but for three minutes after an interruption there (of other tests).
-    zone = client(rehearsal.sandbox, "ec2").describe_instances(InstanceIds=[launched["instance"]])[
+    (replacement,) = outcome["successors"]
+    assert replacement["instance"] == launched["instance"]
+    # Its own zone is first, except for three minutes after an interruption there (by other tests).
+    zone = client(env.sandbox, "ec2").describe_instances(InstanceIds=[launched["instance"]])[
         "Reservations"
     ][0]["Instances"][0]["Placement"]["AvailabilityZone"]
-    assert (successor["zone"], successor["instance_type"]) == (zone, "m5.large")
-    assert f"its successor {launched['instance']} is Ready" in outcome["replacement_reason"]
+    assert (replacement["zone"], replacement["instance_type"]) == (zone, "m5.large")
+    message = outcome["replacement_reason"]["message"]
+    assert f"Successor {launched['instance']} is Ready" in message
     assert not seen.died([node])
 
 
-def test_an_interruption_during_a_rebalance_takes_over_at_once_with_one_successor_in_all(
-    rehearsal: Rehearsal,
+def test_an_interruption_takes_over_a_rebalance_immediately_with_one_replacement(
+    env: Environment,
 ) -> None:
-    (instance, node) = rehearsal.take(1, "hooked").popitem()
+    (instance, node) = env.unused_nodes(1, "hooked").popitem()
     since = time.time()
-    rehearsal.sandbox.interrupt([instance], rebalance=True, warning=False)
-    rehearsal.until(since, lambda seen: seen.of("instance-state", state="pending"))
-    rehearsal.sandbox.interrupt([instance], late=60)
-    seen = rehearsal.wait([instance], since)
+    env.sandbox.interrupt([instance], rebalance=True, warning=False)
+    env.until(since, lambda seen: seen.of("instance-state", state="pending"))
+    env.sandbox.interrupt([instance], late=60)
+    seen = env.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
     assert (outcome["kind"], outcome["attempt"]) == ("spot-interruption", 2)
     assert outcome["result"] == "drained"
     assert seen.of("eviction", node=node)
-    assert "; its successor" not in outcome["replacement_reason"], "it waited for nobody"
+    assert "is Ready" not in outcome["replacement_reason"]["message"], "it did not wait"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 1
     assert not seen.died([node])
     answers = [e["outcome"] for e in seen.of("lifecycle-action", instance=instance)]
@@ -128,54 +129,54 @@ def names(sandbox: Sandbox, instance: str) -> list[str]:
     return [s["name"] for s in sandbox.schedules() if s["name"].startswith(instance)]
 
 
-def test_a_scheduled_change_begins_by_its_schedule_with_every_instance_and_the_successor_first(
-    rehearsal: Rehearsal,
+def test_a_scheduled_change_starts_on_schedule_with_the_replacement_first(
+    env: Environment,
 ) -> None:
-    nodes = rehearsal.take(2, "hooked")
-    since, sandbox = time.time(), rehearsal.sandbox
+    nodes = env.unused_nodes(2, "hooked")
+    since, sandbox = time.time(), env.sandbox
     weeks = datetime.now(UTC) + timedelta(days=14)
     sandbox.send(scheduled(list(nodes), weeks))
-    rehearsal.until(since, lambda _: all(names(sandbox, instance) for instance in nodes), 20)
-    # News of the same change: it comes sooner, and so do its schedules.
+    env.until(since, lambda _: all(names(sandbox, instance) for instance in nodes), 20)
+    # An update of the same change: it starts earlier, and so do its schedules.
     soon = datetime.now(UTC) + LEAD + timedelta(seconds=8)
     sandbox.send(scheduled(list(nodes), soon))
-    seen = rehearsal.wait(nodes, since)
+    seen = env.wait(nodes, since)
     fired = [str(entry["schedule"]) for entry in seen.of("schedule-fired")]
     for instance, node in nodes.items():
         assert [name.startswith(instance) for name in fired].count(True) == 1
         (outcome,) = seen.outcomes(instance)
         assert (outcome["kind"], outcome["result"]) == ("scheduled-change", "drained")
-        assert "is Ready" in outcome["replacement_reason"]
+        assert "is Ready" in outcome["replacement_reason"]["message"]
         assert not seen.died([node])
         assert names(sandbox, instance) == [], "one that has fired deletes itself"
     assert len(seen.of("instance-state", state="pending", group="hooked")) == 2
 
 
-def test_a_scheduled_change_that_is_called_off_leaves_nothing(rehearsal: Rehearsal) -> None:
-    (instance, node) = rehearsal.take(1).popitem()
-    since, sandbox = time.time(), rehearsal.sandbox
+def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> None:
+    (instance, node) = env.unused_nodes(1).popitem()
+    since, sandbox = time.time(), env.sandbox
     weeks = datetime.now(UTC) + timedelta(days=14)
     sandbox.send(scheduled([instance], weeks))
-    rehearsal.until(since, lambda _: names(sandbox, instance), 20)
+    env.until(since, lambda _: names(sandbox, instance), 20)
     sandbox.send(scheduled([instance], weeks, "closed"))
-    rehearsal.until(since, lambda _: not names(sandbox, instance), 20)
-    # Another one, whose lead has come. That it is called off, only EC2 tells.
+    env.until(since, lambda _: not names(sandbox, instance), 20)
+    # Another change, whose lead time has begun. Only EC2 reports its cancellation.
     again, ahead = time.time(), timedelta(hours=3)
     event = sandbox.maintain(instance, within=ahead.total_seconds())
     sandbox.maintain(instance, within=ahead.total_seconds(), event=event, over="[Canceled]")
     sandbox.send(scheduled([instance], datetime.now(UTC) + ahead))
-    told = rehearsal.until(
+    lines = env.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
     )
-    assert "called off or over" in told[0]["message"]
-    assert not rehearsal.since(since).of("node-cordoned", node=node)
+    assert lines[0]["code"] == "AnnouncementWithdrawn"
+    assert not env.since(since).of("node-cordoned", node=node)
 
 
-def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
-    rehearsal: Rehearsal,
+def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
+    env: Environment,
 ) -> None:
-    (instance, node) = rehearsal.take(1, "plain").popitem()
-    sandbox = rehearsal.sandbox
+    (instance, node) = env.unused_nodes(1, "plain").popitem()
+    sandbox = env.sandbox
     client(sandbox, "autoscaling").detach_instances(
         AutoScalingGroupName="plain", InstanceIds=[instance], ShouldDecrementDesiredCapacity=True
     )
@@ -183,16 +184,14 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
     ec2.delete_tags(Resources=[instance], Tags=[{"Key": "aws:autoscaling:groupName"}])
     since = time.time()
     sandbox.interrupt([instance], late=110, action="stop")
-    stopped = rehearsal.until(
-        since, lambda s: s.of("instance-state", instance=instance, state="stopped")
-    )
-    rehearsal.wait([instance], since)
+    stopped = env.until(since, lambda s: s.of("instance-state", instance=instance, state="stopped"))
+    env.wait([instance], since)
     assert stopped
     ec2.start_instances(InstanceIds=[instance])
-    (undone,) = rehearsal.until(
+    (undone,) = env.until(
         since,
         lambda s: [o for o in s.outcomes(instance) if o["result"] == "undone"],
-        patience=90,
+        timeout=90,
     )
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         found = kube.get(Node, node)
@@ -204,15 +203,15 @@ def test_a_node_that_was_stopped_runs_again_as_before_and_is_retired_again(
     attempt = undone["attempt"]
     again = time.time()
     sandbox.interrupt([instance], action="stop")
-    (later,) = rehearsal.wait([instance], again).outcomes(instance)
+    (later,) = env.wait([instance], again).outcomes(instance)
     assert (later["kind"], later["result"]) == ("spot-interruption", "drained")
     assert later["attempt"] == attempt + 1
 
 
 @pytest.fixture
-def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]:
-    """A cluster of some nodes whose manifest says what the test's parameter does."""
-    world = World(
+def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Environment]:
+    """A small cluster with the Cluster manifest of the test's parameter."""
+    world = Scenario(
         cluster="small",
         groups=(Group(EKS_GROUP, SMALL, terminate_hook=True),),
         workloads=(deployment("web", 2 * SMALL, 5),),
@@ -220,28 +219,30 @@ def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rehearsal]
     options = {"lambda": ["--retry-delay", "1"]}
     with Sandbox.start(world, state_dir=tmp_path, options=options) as sandbox:
         say(sandbox, **request.param)
-        yield Rehearsal(sandbox)
+        yield Environment(sandbox)
 
 
 @pytest.mark.parametrize(
     "small", [{"paused": True, "takes": ["managed-node-group"]}], indirect=True
 )
-def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small: Rehearsal) -> None:
-    (waiting, node), (managed, other) = small.take(2).items()
+def test_a_paused_cluster_delays_voluntary_retirements_and_drains_interruptions(
+    small: Environment,
+) -> None:
+    (waiting, node), (managed, other) = small.unused_nodes(2).items()
     tag = {"Key": "eks:nodegroup-name", "Value": "general"}
     client(small.sandbox, "ec2").create_tags(Resources=[managed], Tags=[tag])
     since = time.time()
     small.sandbox.interrupt([waiting], rebalance=True, warning=False)
     (line, *_) = small.until(
-        since, lambda s: [x for x in lines_about(s, waiting) if "waits" in x["message"]]
+        since, lambda s: [x for x in lines_about(s, waiting) if x.get("code") == "ClusterPaused"]
     )
-    assert "cluster small is paused" in line["message"]
+    assert "Cluster small is paused" in line["message"]
     assert f"retire-{waiting}-1-" in line["execution"]
     assert not small.since(since).of("node-cordoned", node=node)
     small.sandbox.interrupt([waiting, managed], late=60)
     seen = small.wait([waiting, managed], since)
     assert [o["attempt"] for o in seen.outcomes(waiting)] == [2]
-    # The policy takes its owner's nodes: they are drained and replaced like any other.
+    # The policy includes managed nodes: they are drained and replaced like others.
     for instance in (waiting, managed):
         (outcome,) = seen.outcomes(instance)
         assert (outcome["result"], outcome["replacement"]) == ("drained", "terminate-in-group")
@@ -249,25 +250,25 @@ def test_a_paused_cluster_waits_with_what_can_wait_and_drains_what_cannot(small:
 
 
 @pytest.mark.parametrize("small", [{"dryRun": True}], indirect=True)
-def test_a_dry_run_says_what_it_would_do_and_does_nothing(small: Rehearsal) -> None:
-    (instance, node) = small.take(1).popitem()
+def test_a_dry_run_reports_actions_and_makes_none(small: Environment) -> None:
+    (instance, node) = small.unused_nodes(1).popitem()
     since = time.time()
     small.sandbox.interrupt([instance], late=60)
     seen = small.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
-    assert (outcome["result"], outcome["replacement"]) == ("rehearsed", "terminate-in-group")
+    assert (outcome["result"], outcome["replacement"]) == ("dry-run", "terminate-in-group")
     assert outcome["node"] == node
     assert outcome["pods"]
-    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Rehearsed"
+    assert seen.of("put-events")[0]["detail_type"] == "Leeway Node Retirement Dry Run"
     for kind in ("node-cordoned", "node-tainted", "eviction", "lifecycle-action"):
         assert not seen.of(kind), kind
 
 
 @pytest.mark.parametrize("small", [{"churn": {"percent": 100}}], indirect=True)
-def test_rebalances_survive_the_death_of_their_functions_with_one_successor_each(
-    small: Rehearsal,
+def test_rebalances_survive_crashes_of_their_functions_with_one_replacement_each(
+    small: Environment,
 ) -> None:
-    nodes = small.take(SMALL)
+    nodes = small.unused_nodes(SMALL)
     points = [(when, step) for step in range(1, SMALL // 2 + 1) for when in ("before", "after")]
     faults = [
         {"function": "*retire*", "execution": f"retire-{i}-*", "kill": when, "step": step}
@@ -276,13 +277,13 @@ def test_rebalances_survive_the_death_of_their_functions_with_one_successor_each
     small.sandbox.faults("lambda", faults)
     since = time.time()
     small.sandbox.interrupt(list(nodes), rebalance=True, warning=False)
-    seen = small.wait(nodes, since, patience=150)
+    seen = small.wait(nodes, since, timeout=150)
     killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
     assert len(killed) == SMALL
     for instance in nodes:
         assert {o["result"] for o in seen.outcomes(instance)} == {"drained"}
     assert not seen.died(nodes.values())
-    # All at once on one group, and each of them once: none shared a raise, none raised twice.
+    # Each of the concurrent rebalances raised the desired capacity of the group exactly once.
     assert len(seen.of("instance-state", state="pending", group=EKS_GROUP)) == SMALL
     (group,) = client(small.sandbox, "autoscaling").describe_auto_scaling_groups()[
         "AutoScalingGroups"

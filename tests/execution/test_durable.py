@@ -1,4 +1,4 @@
-"""What steps return fits into a checkpoint, and is read as it was written."""
+"""Results of steps fit into a checkpoint and are read back unchanged."""
 
 import json
 from datetime import UTC, datetime
@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from aws_durable_execution_sdk_python.constants import CHECKPOINT_SIZE_LIMIT_BYTES
 from aws_durable_execution_sdk_python.serdes import SerDesContext
 from leeway.drain.progress import Drain, PodProgress, Stage
-from leeway.drain.step import DrainPassResult
+from leeway.drain.reasons import BUDGET_BLOCKS
+from leeway.drain.step import DrainCheckpoint, DrainPassResult
 from leeway.execution.durable import Typed
 
 from tests.histories.scenarios import crowd
@@ -16,15 +17,17 @@ START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 CONTEXT = SerDesContext("step", "arn")
 
 
-def first_pass(pods: int) -> DrainPassResult:
-    """What the first pass over a node of so many pods comes to."""
+def first_pass(pods: int) -> DrainCheckpoint:
+    """The result of the first drain pass over a node with this many pods."""
     seen = {
         pod.uid: PodProgress(
             pod.key,
             pod.uid,
             "Deployment checkout/payments-api",
             Stage.BLOCKED,
-            "Cannot evict pod as it would violate the pod's disruption budget.",
+            BUDGET_BLOCKS(
+                answer="The disruption budget payments-api needs 3 healthy pods and has 3"
+            ),
             budgets=("payments-api",),
             attempts=2,
             seen_at=START,
@@ -34,18 +37,18 @@ def first_pass(pods: int) -> DrainPassResult:
         for pod in crowd(pods)
     }
     drain = Drain(listed=True, pods=seen)
-    return DrainPassResult(drain, interrupted()).since(Drain(), START)
+    return DrainPassResult(drain, interrupted()).checkpoint(Drain(), START)
 
 
 def test_a_node_of_737_pods_fits_into_a_checkpoint() -> None:
     passed = first_pass(737)
-    written = Typed(DrainPassResult).serialize(passed, CONTEXT)
+    written = Typed(DrainCheckpoint).serialize(passed, CONTEXT)
     assert len(written.encode()) < CHECKPOINT_SIZE_LIMIT_BYTES / 2
-    assert Typed(DrainPassResult).deserialize(written, CONTEXT) == passed
+    assert Typed(DrainCheckpoint).deserialize(written, CONTEXT) == passed
 
 
-def test_what_is_small_stays_legible() -> None:
+def test_a_small_result_is_not_compressed() -> None:
     passed = first_pass(10)
-    written = Typed(DrainPassResult).serialize(passed, CONTEXT)
-    assert len(json.loads(written)["drain"]["pods"]) == 10
-    assert Typed(DrainPassResult).deserialize(written, CONTEXT) == passed
+    written = Typed(DrainCheckpoint).serialize(passed, CONTEXT)
+    assert len(json.loads(written)["result"]["drain"]["pods"]) == 10
+    assert Typed(DrainCheckpoint).deserialize(written, CONTEXT) == passed

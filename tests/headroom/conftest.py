@@ -1,4 +1,4 @@
-"""A living cluster in which headroom is kept."""
+"""A running cluster whose headroom tests reconcile."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,19 +9,23 @@ from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.policy.rules import ClusterPolicy
 
-from tests.headroom.reconciling import Desk
+from tests.headroom.headroom_run import HeadroomRun
 from tests.sandbox.kubernetes.live import Live
 
 
 @pytest.fixture
-def desk(live: Live, kubeconfig: Path) -> Iterator[Desk]:
-    """Headroom's keeper; what a test asked for is gone when it ends."""
+def headroom(live: Live, kubeconfig: Path) -> Iterator[HeadroomRun]:
+    """The headroom of a cluster; its objects are deleted after each test."""
     live.fail_with()
     connection = kubeconfig_connection(kubeconfig)
-    desk = Desk(live, HttpWorkloads(connection))
-    yield desk
+    headroom = HeadroomRun(live, HttpWorkloads(connection))
+    yield headroom
     live.fail_with()
-    desk.apply()
-    desk.unreadable, desk.policy, desk.takes = frozenset(), ClusterPolicy(), timedelta(0)
-    desk.tick()
+    headroom.apply()
+    headroom.unreadable, headroom.policy, headroom.clock_step = (
+        frozenset(),
+        ClusterPolicy(),
+        timedelta(0),
+    )
+    headroom.run()
     connection.close()

@@ -1,4 +1,4 @@
-"""A tick over several clusters: each fails for itself. One cluster alone: test_tick.py."""
+"""A run over several clusters; test_reconciler.py has the runs over one cluster."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -9,51 +9,56 @@ from leeway.manifests.headroom_source import HeadroomSource
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 
-from tests.headroom.headroom_states import HeadroomInMemory
+from tests.fakes.headroom_states import HeadroomStatesInMemory
 
 
-class Town:
-    """Clusters by name, of which some have manifests that cannot be read."""
+class Clusters:
+    """Manifests of clusters by name; reading those of some clusters fails."""
 
-    def __init__(self, **trouble: Exception) -> None:
-        self._trouble = trouble
-        self.told: list[HeadroomReport] = []
+    def __init__(self, **errors: Exception) -> None:
+        self._errors = errors
+        self.reports: list[HeadroomReport] = []
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return ClusterPolicy()
 
     def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Any, ...]:
-        if cluster in self._trouble:
-            raise self._trouble[cluster]
+        if cluster in self._errors:
+            raise self._errors[cluster]
         return ()
 
     def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
         return frozenset()
 
     def faulty(self, cluster: str) -> int:
-        return 2 if cluster == "away" else 0
+        return 2 if cluster == "down" else 0
 
-    def headroom_kept(self, report: HeadroomReport) -> None:
-        self.told.append(report)
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
+        self.reports.append(report)
 
     def now(self) -> datetime:
         return datetime(2026, 11, 20, 9, tzinfo=UTC)
 
     def sleep(self, seconds: float) -> None:
-        raise AssertionError("a tick waits for nothing")
+        raise AssertionError(f"a run sleeps {seconds} s")
 
 
-def test_a_cluster_that_fails_foreseen_or_not_is_told_of_and_stops_no_other() -> None:
-    town = Town(away=CloudUnavailable("throttled"), odd=ValueError("minReplicas: not a number"))
+def test_a_cluster_that_fails_is_reported_and_stops_no_other() -> None:
+    clusters = Clusters(down=CloudUnavailable("throttled"), odd=ValueError("not a number"))
 
     def workloads_in(cluster: str) -> Any:
-        raise AssertionError(f"nothing is wanted in {cluster}")
+        raise AssertionError(f"{cluster} has no headroom")
 
-    keeper = KeepHeadroom(HeadroomSource(town), HeadroomInMemory(), workloads_in, town, town)
-    reports = keeper.tick(["away", "odd", "well"])
-    away, odd, well = reports
-    assert away.problem == "CloudUnavailable: throttled"
-    assert away.faulty == 2, "what is wrong with its manifests is not mended by that"
-    assert odd.problem.startswith("ValueError: minReplicas: not a number (test_keep_headroom.py:")
-    assert well.problem == ""
-    assert town.told == list(reports)
+    use_case = KeepHeadroom(
+        HeadroomSource(clusters), HeadroomStatesInMemory(), workloads_in, clusters, clusters
+    )
+    reports = use_case.run(["down", "odd", "healthy"])
+    down, odd, healthy = reports
+    assert down.problem is not None
+    assert down.problem.code == "HeadroomNotReconciled"
+    assert "CloudUnavailable: throttled" in down.problem.message
+    assert down.invalid_manifests == 2
+    assert odd.problem is not None
+    assert "ValueError: not a number (test_keep_headroom.py:" in odd.problem.message
+    assert healthy.problem is None
+    assert clusters.reports == list(reports)

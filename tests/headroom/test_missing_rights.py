@@ -1,21 +1,28 @@
-"""A right that is missing in a namespace is named with the command that gives it."""
+"""The reason of a refusal contains the command that grants a missing right."""
 
-from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, how_to_grant
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, refusal_reason
+from leeway.headroom.reasons import OBJECT_REFUSED
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 
 FORBIDDEN = '403: deployments.apps "web" is forbidden: User "x" cannot get resource'
 DENIED = '403: admission webhook "policy.example.com" denied the request: no'
 
 
-def test_a_missing_right_comes_with_the_command_that_gives_it() -> None:
+def test_a_missing_right_is_reported_with_the_command_that_grants_it() -> None:
     for role in (TARGET_ROLE, BUFFER_ROLE):
-        assert how_to_grant(ClusterForbidden(FORBIDDEN), role, "shop") == (
-            f"{FORBIDDEN}; namespace shop grants it by: kubectl create rolebinding {role} "
-            f"--clusterrole={role} --group=leeway:headroom --namespace=shop"
+        reason = refusal_reason(ClusterForbidden(FORBIDDEN), role, "shop")
+        assert reason.code == "HeadroomRightMissing"
+        assert FORBIDDEN in reason.message
+        assert reason.message.endswith(
+            f"`kubectl create rolebinding {role} --clusterrole={role} --group=leeway:headroom "
+            "--namespace=shop`."
         )
 
 
-def test_what_no_role_moves_is_told_as_it_is() -> None:
-    assert how_to_grant(ClusterForbidden(DENIED), TARGET_ROLE, "shop") == DENIED
-    assert how_to_grant(ClusterForbidden(FORBIDDEN), "", "") == FORBIDDEN
-    assert how_to_grant(ClusterRefused("422: invalid"), TARGET_ROLE, "shop") == "422: invalid"
+def test_a_refusal_that_no_role_changes_is_reported_without_a_command() -> None:
+    denied = refusal_reason(ClusterForbidden(DENIED), TARGET_ROLE, "shop")
+    assert denied == OBJECT_REFUSED(error=DENIED)
+    without_role = refusal_reason(ClusterForbidden(FORBIDDEN), "", "")
+    assert without_role == OBJECT_REFUSED(error=FORBIDDEN)
+    invalid = refusal_reason(ClusterRefused("422: invalid"), TARGET_ROLE, "shop")
+    assert invalid == OBJECT_REFUSED(error="422: invalid")

@@ -1,292 +1,309 @@
-"""Headroom is looked after, tick by tick, in a living cluster."""
+"""The headroom of a running cluster, reconciled run by run."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from leeway.headroom.reasons import DEPLOYMENT_NOT_OWNED, SCALE_CONFLICT, TARGET_NOT_FOUND
 from leeway.policy.rules import ClusterPolicy
 
-from tests.headroom.reconciling import MINUTE, NINE, WINDOW, Desk, capacity_buffer
+from tests.headroom.headroom_run import MINUTE, NINE, WINDOW, HeadroomRun, capacity_buffer
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, deployment
 
 
-def test_a_window_has_its_pods_from_its_lead_before_the_start_until_the_end(desk: Desk) -> None:
-    desk.apply(desk.headroom(windows=[WINDOW], leadTime="5m"))
+def test_a_window_has_its_pods_from_its_lead_before_the_start_until_its_end(
+    headroom: HeadroomRun,
+) -> None:
+    headroom.apply(headroom.headroom(windows=[WINDOW], leadTime="5m"))
     sizes = {}
     for minutes in (-7, -6, -5, 0, 59, 60):
-        desk.tick(NINE + minutes * MINUTE)
-        sizes[minutes] = desk.buffer()
-    # One minute more than its lead: the next tick would come too late.
+        headroom.run(NINE + minutes * MINUTE)
+        sizes[minutes] = headroom.buffer()
+    # One minute before its lead: the next run would be too late.
     assert sizes == {-7: 0, -6: 3, -5: 3, 0: 3, 59: 3, 60: 0}
 
 
-def test_a_second_tick_with_nothing_new_writes_nothing(desk: Desk) -> None:
-    desk.apply(desk.headroom(replicas=2))
-    first = desk.tick()
-    generation = desk.live.api.get(
-        f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
+def test_a_second_run_without_changes_writes_nothing(headroom: HeadroomRun) -> None:
+    headroom.apply(headroom.headroom(replicas=2))
+    first = headroom.run()
+    generation = headroom.live.api.get(
+        f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
     ).json()["metadata"]["generation"]
-    writes = desk.states.writes
-    second = desk.tick(NINE + MINUTE)
-    assert (len(first.changed), second.changed, desk.states.writes) == (1, (), writes)
+    writes = headroom.states.writes
+    second = headroom.run(NINE + MINUTE)
+    assert (len(first.changed), second.changed, headroom.states.writes) == (1, (), writes)
     assert generation == 1
 
 
-def test_how_many_pods_are_pending_is_remembered_and_is_no_change(desk: Desk) -> None:
-    desk.apply(desk.headroom(replicas=2))
-    subject = f"buffer {desk.name}/{desk.name}-warm"
-    desk.tick()
-    assert desk.states.of("prod")[subject].pending == 2
-    deployment = f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
+def test_the_number_of_pending_pods_is_stored_and_is_not_reported_as_a_change(
+    headroom: HeadroomRun,
+) -> None:
+    headroom.apply(headroom.headroom(replicas=2))
+    subject = f"buffer {headroom.name}/{headroom.name}-warm"
+    headroom.run()
+    assert headroom.states.statuses("prod")[subject].pending == 2
+    deployment = f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
     status = {"status": {"replicas": 2, "readyReplicas": 1}}
     headers = {"Content-Type": "application/merge-patch+json"}
-    assert desk.live.api.patch(f"{deployment}/status", json=status, headers=headers).is_success
-    later = desk.tick(NINE + MINUTE)
-    assert (desk.states.of("prod")[subject].pending, later.changed) == (1, ())
+    assert headroom.live.api.patch(f"{deployment}/status", json=status, headers=headers).is_success
+    later = headroom.run(NINE + MINUTE)
+    assert (headroom.states.statuses("prod")[subject].pending, later.changed) == (1, ())
 
 
-def test_drift_is_healed(desk: Desk) -> None:
-    desk.apply(desk.headroom(replicas=2))
-    desk.tick()
-    path = f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
-    desk.live.patch(path, {"spec": {"replicas": 40}})
-    desk.tick()
-    assert desk.buffer() == 2
-    desk.live.api.delete(path)
-    desk.tick()
-    assert desk.buffer() == 2
+def test_drift_is_corrected(headroom: HeadroomRun) -> None:
+    headroom.apply(headroom.headroom(replicas=2))
+    headroom.run()
+    path = f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
+    headroom.live.patch(path, {"spec": {"replicas": 40}})
+    headroom.run()
+    assert headroom.buffer() == 2
+    headroom.live.api.delete(path)
+    headroom.run()
+    assert headroom.buffer() == 2
 
 
-def test_a_removed_manifest_is_cleaned_up_with_what_only_it_needed(desk: Desk) -> None:
-    document = desk.headroom(replicas=1)
+def test_the_objects_of_a_deleted_manifest_are_deleted(headroom: HeadroomRun) -> None:
+    document = headroom.headroom(replicas=1)
     document["spec"]["priority"] = -4
-    desk.apply(document)
-    desk.tick()
+    headroom.apply(document)
+    headroom.run()
     priority = "/apis/scheduling.k8s.io/v1/priorityclasses/leeway-headroom--4"
-    assert desk.live.api.get(priority).status_code == 200
-    desk.apply()
-    desk.tick()
-    assert desk.buffer() is None
-    assert desk.live.api.get(priority).status_code == 404
-    assert desk.live.api.get(f"/api/v1/namespaces/{desk.name}").status_code == 200
-    assert desk.states.of("prod") == {}
+    assert headroom.live.api.get(priority).status_code == 200
+    headroom.apply()
+    headroom.run()
+    assert headroom.buffer() is None
+    assert headroom.live.api.get(priority).status_code == 404
+    assert headroom.live.api.get(f"/api/v1/namespaces/{headroom.name}").status_code == 200
+    assert headroom.states.statuses("prod") == {}
 
 
-def test_what_a_manifest_made_stays_while_nobody_understands_the_manifest(desk: Desk) -> None:
-    desk.apply(desk.headroom(replicas=1))
-    desk.tick()
-    desk.apply()
-    desk.unreadable = frozenset({f"headroom.leeway.sh {desk.name}"})
-    assert desk.tick().faulty == 1, "whoever runs Leeway is told, for as long as it lasts"
-    assert desk.buffer() == 1
+def test_the_objects_of_an_unreadable_manifest_are_kept(headroom: HeadroomRun) -> None:
+    headroom.apply(headroom.headroom(replicas=1))
+    headroom.run()
+    headroom.apply()
+    headroom.unreadable = frozenset({f"headroom.leeway.sh {headroom.name}"})
+    assert headroom.run().invalid_manifests == 1
+    assert headroom.buffer() == 1
 
 
-def test_a_target_is_scaled_by_its_windows_and_otherwise_left_alone(desk: Desk) -> None:
-    target = desk.deploy(2)
-    before = desk.live.api.get(f"{DEPLOYMENTS}/{target}").json()["spec"]
-    desk.apply(desk.scaled_object(target, minReplicaCount=1))
+def test_a_target_is_scaled_by_its_windows_and_nothing_else_of_it_changes(
+    headroom: HeadroomRun,
+) -> None:
+    target = headroom.deploy(2)
+    before = headroom.live.api.get(f"{DEPLOYMENTS}/{target}").json()["spec"]
+    headroom.apply(headroom.scaled_object(target, minReplicaCount=1))
     sizes = []
     for minutes in (-1, 0, 59, 60):
-        desk.tick(NINE + minutes * MINUTE)
-        sizes.append(desk.replicas(target))
+        headroom.run(NINE + minutes * MINUTE)
+        sizes.append(headroom.replicas(target))
     assert sizes == [1, 5, 5, 1]
-    after = desk.live.api.get(f"{DEPLOYMENTS}/{target}").json()["spec"]
+    after = headroom.live.api.get(f"{DEPLOYMENTS}/{target}").json()["spec"]
     assert {**after, "replicas": 0} == {**before, "replicas": 0}
 
 
 @pytest.mark.parametrize(("restore", "left_at"), [(True, 2), (False, 5)])
-def test_a_target_is_restored_or_left_when_its_manifest_goes(
-    desk: Desk, restore: bool, left_at: int
+def test_a_target_is_restored_on_request_when_its_manifest_is_deleted(
+    headroom: HeadroomRun, restore: bool, left_at: int
 ) -> None:
-    target = desk.deploy(2)
-    desk.apply(desk.scaled_object(target, advanced={"restoreToOriginalReplicaCount": restore}))
-    desk.tick()
-    desk.apply()
-    desk.tick()
-    assert desk.replicas(target) == left_at
-    metadata = desk.live.api.get(f"{DEPLOYMENTS}/{target}").json()["metadata"]
+    target = headroom.deploy(2)
+    headroom.apply(
+        headroom.scaled_object(target, advanced={"restoreToOriginalReplicaCount": restore})
+    )
+    headroom.run()
+    headroom.apply()
+    headroom.run()
+    assert headroom.replicas(target) == left_at
+    metadata = headroom.live.api.get(f"{DEPLOYMENTS}/{target}").json()["metadata"]
     assert not any("leeway" in key for key in metadata.get("annotations", {}))
-    assert desk.states.of("prod") == {}
+    assert headroom.states.statuses("prod") == {}
 
 
-def test_another_object_of_a_targets_name_is_not_restored_to_the_size_of_the_first(
-    desk: Desk,
+def test_another_object_with_the_name_of_a_target_is_not_restored(
+    headroom: HeadroomRun,
 ) -> None:
-    target = desk.deploy(2)
+    target = headroom.deploy(2)
     restore = {"restoreToOriginalReplicaCount": True}
-    desk.apply(desk.scaled_object(target, advanced=restore))
-    desk.tick()
-    desk.live.api.delete(f"{DEPLOYMENTS}/{target}")
-    desk.live.until(lambda: desk.replicas(target) is None)
-    desk.deploy(7)
-    desk.apply()
-    desk.tick()
-    assert desk.replicas(target) == 7
+    headroom.apply(headroom.scaled_object(target, advanced=restore))
+    headroom.run()
+    headroom.live.api.delete(f"{DEPLOYMENTS}/{target}")
+    headroom.live.until(lambda: headroom.replicas(target) is None)
+    headroom.deploy(7)
+    headroom.apply()
+    headroom.run()
+    assert headroom.replicas(target) == 7
 
 
-def test_two_ticks_at_once_keep_the_size_that_a_target_had_before(desk: Desk) -> None:
-    target = desk.deploy(2)
-    desk.apply(desk.scaled_object(target))
+def test_concurrent_runs_keep_the_original_scale_of_a_target(headroom: HeadroomRun) -> None:
+    target = headroom.deploy(2)
+    headroom.apply(headroom.scaled_object(target))
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: desk.tick(), range(4)))
-    original = desk.states.of("prod")[f"Deployment default/{target}"].original
+        list(pool.map(lambda _: headroom.run(), range(4)))
+    original = headroom.states.statuses("prod")[f"Deployment default/{target}"].original
     assert original is not None
     assert original.replicas == 2
-    assert desk.replicas(target) == 5
+    assert headroom.replicas(target) == 5
 
 
-def test_a_target_that_does_not_exist_is_a_status(desk: Desk) -> None:
-    desk.apply(desk.scaled_object("nowhere"), desk.headroom(replicas=1))
-    (problem,) = desk.tick().problems
-    assert problem.problem == (
-        "there is no Deployment nowhere in namespace default: a ScaledObject scales in its own "
-        "namespace only"
+def test_a_target_that_does_not_exist_is_a_problem(headroom: HeadroomRun) -> None:
+    headroom.apply(headroom.scaled_object("nowhere"), headroom.headroom(replicas=1))
+    (problem,) = headroom.run().problems
+    assert problem.problem == TARGET_NOT_FOUND(
+        kind="Deployment", name="nowhere", namespace="default"
     )
-    assert desk.buffer() == 1
+    assert headroom.buffer() == 1
 
 
-def test_a_target_in_another_namespace_is_not_scaled(desk: Desk) -> None:
-    target = desk.deploy(1)
-    desk.apply(desk.scaled_object(target, namespace="elsewhere"))
-    (problem,) = desk.tick().problems
-    assert problem.problem.startswith(f"there is no Deployment {target} in namespace elsewhere: ")
-    assert desk.replicas(target) == 1
-
-
-def test_two_manifests_for_one_target_are_refused_and_both_named(desk: Desk) -> None:
-    target = desk.deploy(1)
-    desk.apply(desk.scaled_object(target, name="a"), desk.scaled_object(target, name="b"))
-    (problem,) = desk.tick().problems
-    assert problem.problem == (
-        "scaledobject.keda.sh default/a and scaledobject.keda.sh default/b both want it: neither "
-        "has its way"
+def test_a_target_in_another_namespace_is_not_scaled(headroom: HeadroomRun) -> None:
+    target = headroom.deploy(1)
+    headroom.apply(headroom.scaled_object(target, namespace="elsewhere"))
+    (problem,) = headroom.run().problems
+    assert problem.problem == TARGET_NOT_FOUND(
+        kind="Deployment", name=target, namespace="elsewhere"
     )
-    assert desk.replicas(target) == 1
-    assert desk.tick().changed == ()
+    assert headroom.replicas(target) == 1
 
 
-def test_a_dry_run_says_what_would_change_and_changes_nothing(desk: Desk) -> None:
-    target = desk.deploy(1)
-    desk.policy = ClusterPolicy(dry_run=True)
-    desk.apply(desk.scaled_object(target), desk.headroom(replicas=2))
-    changed = {kept.subject: kept.replicas for kept in desk.tick().changed}
+def test_two_manifests_for_one_target_are_a_conflict_and_neither_is_applied(
+    headroom: HeadroomRun,
+) -> None:
+    target = headroom.deploy(1)
+    headroom.apply(
+        headroom.scaled_object(target, name="a"), headroom.scaled_object(target, name="b")
+    )
+    (problem,) = headroom.run().problems
+    assert problem.problem == SCALE_CONFLICT(
+        sources="scaledobject.keda.sh default/a and scaledobject.keda.sh default/b"
+    )
+    assert headroom.replicas(target) == 1
+    assert headroom.run().changed == ()
+
+
+def test_a_dry_run_reports_changes_and_applies_none(headroom: HeadroomRun) -> None:
+    target = headroom.deploy(1)
+    headroom.policy = ClusterPolicy(dry_run=True)
+    headroom.apply(headroom.scaled_object(target), headroom.headroom(replicas=2))
+    changed = {status.subject: status.replicas for status in headroom.run().changed}
     assert changed == {
         f"Deployment default/{target}": 5,
-        f"buffer {desk.name}/{desk.name}-warm": 2,
+        f"buffer {headroom.name}/{headroom.name}-warm": 2,
     }
-    assert (desk.replicas(target), desk.buffer()) == (1, None)
-    assert desk.states.of("prod") == {}
+    assert (headroom.replicas(target), headroom.buffer()) == (1, None)
+    assert headroom.states.statuses("prod") == {}
 
 
-def test_a_paused_cluster_keeps_what_it_has(desk: Desk) -> None:
-    desk.apply(desk.headroom(replicas=2))
-    desk.tick()
-    desk.policy = ClusterPolicy(paused=True)
-    desk.apply()
-    assert desk.tick().paused
-    assert desk.buffer() == 2
+def test_the_headroom_of_a_paused_cluster_is_not_changed(headroom: HeadroomRun) -> None:
+    headroom.apply(headroom.headroom(replicas=2))
+    headroom.run()
+    headroom.policy = ClusterPolicy(paused=True)
+    headroom.apply()
+    assert headroom.run().paused
+    assert headroom.buffer() == 2
 
 
-def test_a_paused_scaled_object_leaves_its_target_alone(desk: Desk) -> None:
-    target = desk.deploy(1)
-    document = desk.scaled_object(target)
+def test_the_target_of_a_paused_scaled_object_is_not_scaled(headroom: HeadroomRun) -> None:
+    target = headroom.deploy(1)
+    document = headroom.scaled_object(target)
     document["metadata"]["annotations"] = {"autoscaling.keda.sh/paused": "true"}
-    desk.apply(document)
-    assert desk.tick().problems == ()
-    assert desk.replicas(target) == 1
+    headroom.apply(document)
+    assert headroom.run().problems == ()
+    assert headroom.replicas(target) == 1
     document["metadata"]["annotations"] = {"autoscaling.keda.sh/paused-replicas": "3"}
-    desk.apply(document)
-    desk.tick()
-    assert desk.replicas(target) == 3
+    headroom.apply(document)
+    headroom.run()
+    assert headroom.replicas(target) == 3
 
 
-def test_headroom_grows_with_the_cluster(desk: Desk) -> None:
-    desk.apply(desk.headroom(linear={"nodesPerReplica": 1}))
-    desk.tick()
-    before = desk.buffer()
+def test_headroom_grows_with_the_cluster(headroom: HeadroomRun) -> None:
+    headroom.apply(headroom.headroom(linear={"nodesPerReplica": 1}))
+    headroom.run()
+    before = headroom.buffer()
     assert before is not None
-    desk.live.add_nodes(951, 952)
-    desk.tick()
-    assert desk.buffer() == before + 2
+    headroom.live.add_nodes(951, 952)
+    headroom.run()
+    assert headroom.buffer() == before + 2
 
 
-def test_what_users_targets_will_grow_by_is_told_ahead(desk: Desk) -> None:
-    target = desk.deploy(1)
-    desk.apply(desk.scaled_object(target))
-    (need,) = desk.tick(NINE - MINUTE).needs
+def test_the_growth_of_targets_is_reported_ahead(headroom: HeadroomRun) -> None:
+    target = headroom.deploy(1)
+    headroom.apply(headroom.scaled_object(target))
+    (need,) = headroom.run(NINE - MINUTE).needs
     assert (need.replicas, need.since) == (5, NINE)
     assert need.target.name == target
 
 
-def test_a_cluster_that_wants_nothing_is_not_even_asked(desk: Desk) -> None:
-    desk.live.fail_with({"status": 500})
-    assert desk.tick().problem == ""
+def test_a_cluster_without_headroom_is_not_called(headroom: HeadroomRun) -> None:
+    headroom.live.fail_with({"status": 500})
+    assert headroom.run().problem is None
 
 
-def test_a_capacity_buffer_holds_room_for_pods_like_a_deployments(desk: Desk) -> None:
-    body = deployment(desk.name, 5, requests={"cpu": "250m", "memory": "64Mi"})
+def test_a_capacity_buffer_has_the_requests_of_the_pods_of_a_deployment(
+    headroom: HeadroomRun,
+) -> None:
+    body = deployment(headroom.name, 5, requests={"cpu": "250m", "memory": "64Mi"})
     body["spec"]["template"]["spec"]["tolerations"] = [{"key": "spot", "operator": "Exists"}]
-    desk.live.create(DEPLOYMENTS, body)
-    desk.apply(capacity_buffer(desk, percentage=30))
-    desk.tick()
-    made = desk.live.api.get(f"{DEPLOYMENTS}/capacity-buffer-{desk.name}").json()["spec"]
+    headroom.live.create(DEPLOYMENTS, body)
+    headroom.apply(capacity_buffer(headroom, percentage=30))
+    headroom.run()
+    made = headroom.live.api.get(f"{DEPLOYMENTS}/capacity-buffer-{headroom.name}").json()["spec"]
     pod = made["template"]["spec"]
     assert made["replicas"] == 2
     assert pod["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "64Mi"}
     assert pod["tolerations"] == [{"key": "spot", "operator": "Exists"}]
     assert "app" not in made["template"]["metadata"]["labels"]
-    desk.apply(capacity_buffer(desk, limits={"cpu": "1100m"}))
-    desk.tick()
-    assert desk.replicas(f"capacity-buffer-{desk.name}") == 4
-    desk.apply(capacity_buffer(desk, replicas=9, limits={"cpu": 1, "memory": "128Mi"}))
-    desk.tick()
-    assert desk.replicas(f"capacity-buffer-{desk.name}") == 2
-    desk.apply()
-    desk.tick()
-    assert desk.replicas(f"capacity-buffer-{desk.name}") is None
+    headroom.apply(capacity_buffer(headroom, limits={"cpu": "1100m"}))
+    headroom.run()
+    assert headroom.replicas(f"capacity-buffer-{headroom.name}") == 4
+    headroom.apply(capacity_buffer(headroom, replicas=9, limits={"cpu": 1, "memory": "128Mi"}))
+    headroom.run()
+    assert headroom.replicas(f"capacity-buffer-{headroom.name}") == 2
+    headroom.apply()
+    headroom.run()
+    assert headroom.replicas(f"capacity-buffer-{headroom.name}") is None
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"nvidia.com/gpu": 1}, "its limits are of nothing that the pods of Deployment"),
-        (None, "there is no Deployment"),
-    ],
+    ("limits", "code"),
+    [({"nvidia.com/gpu": 1}, "BufferWithoutSize"), (None, "TemplateNotFound")],
 )
-def test_a_capacity_buffer_that_comes_to_nothing_is_a_status(
-    desk: Desk, limits: dict[str, Any] | None, said: str
+def test_a_capacity_buffer_without_size_or_template_is_a_problem(
+    headroom: HeadroomRun, limits: dict[str, Any] | None, code: str
 ) -> None:
     if limits:
-        desk.deploy(1)
-    desk.apply(capacity_buffer(desk, limits=limits or {"cpu": 1}))
-    (problem,) = desk.tick().problems
-    assert problem.problem.startswith(said)
+        headroom.deploy(1)
+    headroom.apply(capacity_buffer(headroom, limits=limits or {"cpu": 1}))
+    (problem,) = headroom.run().problems
+    assert problem.problem is not None
+    assert problem.problem.code == code
 
 
-def test_somebody_elses_deployment_of_a_buffers_name_is_not_touched(desk: Desk) -> None:
-    name = f"{desk.name}-warm"
-    desk.live.create(DEPLOYMENTS, deployment(name, 4))
-    document = desk.headroom(replicas=1)
+def test_a_deployment_of_another_owner_with_the_name_of_a_buffer_is_not_changed(
+    headroom: HeadroomRun,
+) -> None:
+    name = f"{headroom.name}-warm"
+    headroom.live.create(DEPLOYMENTS, deployment(name, 4))
+    document = headroom.headroom(replicas=1)
     document["spec"]["namespace"] = "default"
-    desk.apply(document)
-    (problem,) = desk.tick().problems
-    assert problem.problem == f"Deployment default/{name} is somebody else's"
-    assert desk.replicas(name) == 4
-    desk.apply()
-    desk.tick()
-    assert desk.replicas(name) == 4
+    headroom.apply(document)
+    (problem,) = headroom.run().problems
+    assert problem.problem == DEPLOYMENT_NOT_OWNED(namespace="default", name=name)
+    assert headroom.replicas(name) == 4
+    headroom.apply()
+    headroom.run()
+    assert headroom.replicas(name) == 4
 
 
-@pytest.mark.parametrize("goes", [True, False])
-def test_a_deployment_that_has_lost_leeways_labels_is_still_leeways(desk: Desk, goes: bool) -> None:
-    desk.apply(desk.headroom(replicas=2))
-    desk.tick()
-    path = f"/apis/apps/v1/namespaces/{desk.name}/deployments/{desk.name}-warm"
-    labels = desk.live.api.get(path).json()["metadata"]["labels"]
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_deployment_without_the_labels_of_leeway_is_still_owned_by_leeway(
+    headroom: HeadroomRun, deleted: bool
+) -> None:
+    headroom.apply(headroom.headroom(replicas=2))
+    headroom.run()
+    path = f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
+    labels = headroom.live.api.get(path).json()["metadata"]["labels"]
     bare = {"metadata": {"labels": dict.fromkeys(labels)}, "spec": {"replicas": 9}}
-    assert desk.live.patch(path, bare).status_code == 200
-    desk.apply(*([] if goes else [desk.headroom(replicas=2)]))
-    assert desk.tick().problems == ()
-    assert desk.buffer() == (None if goes else 2)
-    if not goes:
-        assert desk.live.api.get(path).json()["metadata"]["labels"] == labels
+    assert headroom.live.patch(path, bare).status_code == 200
+    headroom.apply(*([] if deleted else [headroom.headroom(replicas=2)]))
+    assert headroom.run().problems == ()
+    assert headroom.buffer() == (None if deleted else 2)
+    if not deleted:
+        assert headroom.live.api.get(path).json()["metadata"]["labels"] == labels

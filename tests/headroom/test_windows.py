@@ -1,4 +1,4 @@
-"""Cron windows and schedules: open when they should be, across daylight saving too."""
+"""Cron windows and schedules, also across changes of daylight saving time."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.headroom.cron import parse_cron
-from leeway.headroom.schedule import Schedule, change_points, largest_ahead, size_at
+from leeway.headroom.schedule import Schedule, change_points, largest_size_within, size_at
 from leeway.headroom.windows import Window
 
 SEOUL = ZoneInfo("Asia/Seoul")
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")
-LORD_HOWE = ZoneInfo("Australia/Lord_Howe")  # its clock jumps by half an hour
-CAIRO = ZoneInfo("Africa/Cairo")  # its clock jumps at midnight
+LORD_HOWE = ZoneInfo("Australia/Lord_Howe")  # its offset changes by half an hour
+CAIRO = ZoneInfo("Africa/Cairo")  # its offset changes at midnight
 MINUTE = timedelta(minutes=1)
 
 
@@ -63,7 +63,7 @@ def test_a_window_of_a_weekday_leaves_out_the_minute_of_its_end() -> None:
     )
 
 
-def test_the_seconds_around_a_start_and_an_end_are_on_the_right_side() -> None:
+def test_the_start_is_inside_a_window_and_the_end_is_not() -> None:
     night = window("0 22 * * *", "0 6 * * *")
     start = datetime(2026, 11, 20, 22, tzinfo=SEOUL)
     end = datetime(2026, 11, 21, 6, tzinfo=SEOUL)
@@ -74,14 +74,14 @@ def test_the_seconds_around_a_start_and_an_end_are_on_the_right_side() -> None:
     assert not night.is_open(end)
 
 
-def test_a_start_in_the_skipped_hour_opens_the_window_when_the_clock_has_jumped() -> None:
+def test_a_start_in_the_skipped_hour_opens_the_window_after_the_change() -> None:
     # On 2026-03-29 Berlin's clock goes from 01:59:59 to 03:00.
     morning = window("30 2 * * *", "0 5 * * *", zone=BERLIN)
     jump = datetime(2026, 3, 29, 1, tzinfo=UTC)
     assert minutes_open(morning, jump - 60 * MINUTE, 240) == set(range(60, 180))
 
 
-def test_an_end_in_the_skipped_hour_closes_the_window_when_the_clock_has_jumped() -> None:
+def test_an_end_in_the_skipped_hour_closes_the_window_after_the_change() -> None:
     late = window("0 22 * * *", "30 2 * * *", zone=BERLIN)
     jump = datetime(2026, 3, 29, 1, tzinfo=UTC)
     assert minutes_open(late, jump - 60 * MINUTE, 120) == set(range(60))
@@ -94,20 +94,20 @@ def test_a_window_within_the_doubled_hour_is_open_twice() -> None:
     assert minutes_open(short, two, 120) == {*range(10, 20), *range(70, 80)}
 
 
-def test_a_window_to_midnight_ends_when_a_clock_that_skips_midnight_has_jumped() -> None:
+def test_a_window_to_midnight_ends_after_the_change_of_a_clock_that_skips_midnight() -> None:
     # On 2026-04-24 Cairo's clock goes from 23:59:59 to 01:00.
     evening = window("0 22 * * *", "0 0 * * *", zone=CAIRO)
     jump = datetime(2026, 4, 23, 22, tzinfo=UTC)
     assert minutes_open(evening, jump - 60 * MINUTE, 180) == set(range(60))
 
 
-def test_a_window_from_midnight_begins_at_the_midnight_that_comes() -> None:
+def test_a_window_from_midnight_begins_at_a_midnight_that_the_clock_shows() -> None:
     # On 2026-10-29 Cairo's clock goes from 23:59:59 back to 23:00.
     night = window("0 0 * * *", "0 6 * * *", zone=CAIRO)
     evening = window("30 22 * * *", "30 23 * * *", zone=CAIRO)
     back = datetime(2026, 10, 29, 21, tzinfo=UTC)
     assert minutes_open(night, back - 60 * MINUTE, 180) == set(range(120, 180))
-    # 23:30 comes, the clock goes back to before it, and it comes again.
+    # The clock shows 23:30, goes back to 23:00, and shows 23:30 again.
     assert minutes_open(evening, back - 60 * MINUTE, 180) == {*range(30), *range(60, 90)}
 
 
@@ -150,8 +150,7 @@ def fires(expression: str, local: datetime) -> bool:
 def test_a_window_opens_at_a_start_and_closes_at_an_end_of_the_wall_clock(
     start: str, end: str, zone: ZoneInfo, begin: datetime
 ) -> None:
-    """Walking the wall clock back from now, the first start or end that fires decides; with both
-    at once, and no start since, the end comes first the next time too."""
+    """The first start or end after an instant decides; if both are at the same time, the end."""
     tested = window(start, end, zone=zone)
     at = begin.replace(second=0)
     for _ in range(8):
@@ -164,28 +163,28 @@ def test_a_window_opens_at_a_start_and_closes_at_an_end_of_the_wall_clock(
 
 @settings(max_examples=25)
 @given(SCHEDULES, BEGINS)
-def test_change_points_tell_the_size_of_every_minute(schedule: Schedule, begin: datetime) -> None:
+def test_change_points_give_the_size_of_every_minute(schedule: Schedule, begin: datetime) -> None:
     points = change_points(schedule, begin, begin + timedelta(hours=8))
     assert points[0].at == begin
     assert all(a.size.replicas != b.size.replicas for a, b in pairwise(points))
     for minutes in range(0, 480, 7):
         at = begin + minutes * MINUTE
-        said = max((point for point in points if point.at <= at), key=lambda point: point.at)
-        assert said.size.replicas == size_at(schedule, at).replicas
+        current = max((point for point in points if point.at <= at), key=lambda point: point.at)
+        assert current.size.replicas == size_at(schedule, at).replicas
 
 
 @settings(max_examples=25)
 @given(SCHEDULES, BEGINS, st.integers(0, 90))
-def test_what_is_wanted_ahead_is_the_largest_size_until_then(
+def test_the_largest_size_within_a_lead_is_not_below_any_size_until_then(
     schedule: Schedule, begin: datetime, minutes: int
 ) -> None:
     sizes = [size_at(schedule, begin + n * MINUTE).replicas for n in range(minutes + 1)]
-    ahead = largest_ahead(schedule, begin, minutes * MINUTE)
+    ahead = largest_size_within(schedule, begin, minutes * MINUTE)
     assert ahead.size.replicas >= max(sizes)
     assert begin <= ahead.at <= begin + minutes * MINUTE
 
 
-def test_several_windows_the_largest_wins_within_bounds() -> None:
+def test_the_largest_of_several_windows_applies_within_the_bounds() -> None:
     hours = Schedule((window("0 9 * * *", "0 18 * * *", 3), window("0 12 * * *", "0 13 * * *", 9)))
     day = datetime(2026, 11, 20, tzinfo=SEOUL)
     sizes = [
@@ -199,9 +198,9 @@ def test_several_windows_the_largest_wins_within_bounds() -> None:
     assert size_at(Schedule(hours.windows, minimum=2, idle=0), day).replicas == 0
 
 
-def test_a_window_is_asked_for_its_lead_ahead_of_its_start() -> None:
+def test_a_window_is_requested_its_lead_ahead_of_its_start() -> None:
     morning = Schedule((window("0 9 * * *", "0 18 * * *", 3),))
     start = datetime(2026, 11, 20, 9, tzinfo=SEOUL)
     lead = timedelta(minutes=2)
-    assert largest_ahead(morning, start - lead - MINUTE, lead).size.replicas == 0
-    assert largest_ahead(morning, start - lead, lead).size.replicas == 3
+    assert largest_size_within(morning, start - lead - MINUTE, lead).size.replicas == 0
+    assert largest_size_within(morning, start - lead, lead).size.replicas == 3

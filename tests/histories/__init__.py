@@ -1,1 +1,1 @@
-"""Histories of durable executions, as versions of Leeway wrote them, and how to write one."""
+"""Histories of durable executions, and the code that writes and replays them."""

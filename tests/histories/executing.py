@@ -1,4 +1,4 @@
-"""Runs retirements in the durable SDK's own test runner, in skipped time, and replays histories.
+"""Runs retirements in the test runner of the durable SDK, with simulated time; replays histories.
 
 The runner leaves event loops open, so tests run it in a process of its own.
 """
@@ -28,14 +28,14 @@ from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.retire_node import RetireNode
 from leeway.retirement.step_context import StepContext
 
-from tests.retire_node.retiring import ORDER, Surrounding
+from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes
 
 type Json = dict[str, Any]
 
 
 @dataclass
 class Execution:
-    """An execution that has ended: its operations, how often it was invoked, what it answered."""
+    """An execution that has ended: its operations, its answer, the number of its invocations."""
 
     arn: str
     operations: list[Json]
@@ -49,17 +49,17 @@ class Execution:
 
     @property
     def written(self) -> list[int]:
-        """How many bytes its steps' results are."""
+        """The sizes of the results of its steps, in bytes."""
         steps = [operation.get("StepDetails") or {} for operation in self.operations]
         return [len((step.get("Result") or "").encode()) for step in steps]
 
 
 @dataclass
-class _SkippedTime(DurableSteps):
-    """Lets a surrounding's time pass with every wait, once: a replay waits no second time."""
+class _SimulatedTime(DurableSteps):
+    """Advances the fake clock at every wait, once: a replay does not wait a second time."""
 
     context: DurableContext
-    world: Surrounding
+    fakes: RetirementFakes
     waited: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class _SkippedTime(DurableSteps):
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         def begun() -> T:
-            self.world.before_step(name)
+            self.fakes.steps.before_step(name)
             return work()
 
         return super().run(name, kind, begun)
@@ -75,12 +75,12 @@ class _SkippedTime(DurableSteps):
     def wait(self, name: str, seconds: int) -> None:
         if name not in self.waited:
             self.waited.add(name)
-            self.world.sleep(seconds)
+            self.fakes.clock.sleep(seconds)
         super().wait(name, seconds)
 
 
 def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]) -> Any:
-    """The function retire_node, in these surroundings."""
+    """Return the function retire_node with these dependencies."""
 
     @durable_execution
     def handler(event: Any, context: DurableContext) -> Json:
@@ -90,7 +90,9 @@ def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]
     return handler
 
 
-def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 120) -> Execution:
+def execute(
+    fakes: RetirementFakes, order: AttemptId = ATTEMPT_ID, real_seconds: int = 120
+) -> Execution:
     """Run a retirement to its end."""
     waited: set[str] = set()
     invocations = 0
@@ -98,12 +100,12 @@ def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 12
     def steps(context: DurableContext) -> DurableSteps:
         nonlocal invocations
         invocations += 1
-        return _SkippedTime(context, world, waited)
+        return _SimulatedTime(context, fakes, waited)
 
     store = InMemoryExecutionStore()
-    handler = _handler(world.dependencies, steps)
+    handler = _handler(fakes.dependencies, steps)
     with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
-        # The runner's own limit is in the time that is skipped.
+        # The limit of the runner is in simulated time.
         arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)
         result = runner.wait_for_result(arn, timeout=real_seconds)
         operations = [dict(kept.to_json_dict()) for kept in store.load(arn).operations]
@@ -111,8 +113,8 @@ def execute(world: Surrounding, order: AttemptId = ORDER, real_seconds: int = 12
     return Execution(arn, operations, json.loads(result.result or "null"), invocations)
 
 
-class NothingLeft(DurableServiceClient):
-    """A service whom a complete history has nothing to tell."""
+class CompleteHistory(DurableServiceClient):
+    """The durable service for a replay of a complete history: no call is expected."""
 
     def checkpoint(
         self,
@@ -121,7 +123,7 @@ class NothingLeft(DurableServiceClient):
         updates: list[OperationUpdate],
         client_token: str | None,
     ) -> CheckpointOutput:
-        """Refuse: what is replayed is done."""
+        """Fail: every operation is in the history."""
         raise AssertionError(f"this is not in the history: {updates}")
 
     def get_execution_state(
@@ -131,20 +133,20 @@ class NothingLeft(DurableServiceClient):
         next_marker: str,
         max_items: int = 1000,
     ) -> StateOutput:
-        """Refuse: all of it was given."""
+        """Fail: the replay has the whole history."""
         raise AssertionError("the history has one page")
 
 
-class Untouchable:
-    """Surroundings in which nothing may be done."""
+class FailingPort:
+    """A port that must not be called."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"a replay does nothing, and this one wants {name}")
+        raise AssertionError(f"the replay calls {name}")
 
 
 def replay(history: Json) -> Json:
-    """Run the current code on a complete history; what it answers."""
-    nothing: Any = Untouchable()
+    """Replay a complete history with the current code; return the answer."""
+    nothing: Any = FailingPort()
     parts = {part.name: nothing for part in fields(Dependencies)}
     deps = Dependencies(**parts | {"context": StepContext(nothing, nothing, nothing)})
     operations = {"Operations": history["operations"], "NextMarker": ""}
@@ -152,7 +154,7 @@ def replay(history: Json) -> Json:
         durable_execution_arn=history["arn"],
         checkpoint_token="token",
         initial_execution_state=InitialExecutionState.from_json_dict(operations),
-        service_client=NothingLeft(),
+        service_client=CompleteHistory(),
     )
     context: Any = type("LambdaContext", (), {"aws_request_id": "replay"})()
     answered = _handler(deps, DurableSteps)(told, context)

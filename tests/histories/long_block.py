@@ -1,8 +1,8 @@
-"""What a drain behind a budget costs: `python -m tests.histories.long_block HOURS [PODS]`.
+"""Measures a drain that a budget blocks: `python -m tests.histories.long_block HOURS [PODS]`.
 
-Runs it in the durable SDK's own runner, in skipped time, and prints what that counted as JSON.
-Two days take half a minute of processor time, since every wake replays what was before; with a
-hundred pods ten times as long.
+Runs the drain in the test runner of the durable SDK, with simulated time, and prints the counts as
+JSON. Two days take half a minute of CPU time, because every invocation replays all operations
+before it; with a hundred pods it takes ten times as long.
 """
 
 import json
@@ -13,17 +13,17 @@ from tests.histories.scenarios import blocked
 
 
 def main(hours: float, pods: int = 0) -> None:
-    """Run it and print."""
-    world, order = blocked(hours, pods)
-    ran = execute(world, order, real_seconds=900)
+    """Run the drain and print the counts."""
+    fakes, order = blocked(hours, pods)
+    ran = execute(fakes, order, real_seconds=900)
     counted = {
         "operations": len(ran.operations),
         "invocations": ran.invocations,
         "megabytes_written": round(sum(ran.written) / 1e6, 2),
         "largest_kilobytes": round(max(ran.written) / 1e3, 1),
         "result": ran.answer["result"],
-        "hours": (world.now_ - world.record.noticed_at).total_seconds() / 3600,
-        "hooks_answered": world.ended,
+        "hours": (fakes.clock.time - fakes.record.noticed_at).total_seconds() / 3600,
+        "hooks_answered": fakes.actions.ended,
     }
     print(json.dumps(counted))
 

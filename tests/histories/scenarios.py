@@ -1,4 +1,4 @@
-"""The retirements whose histories are kept: between them they take every kind of step."""
+"""The retirements whose histories are stored. Together they run every kind of step."""
 
 from datetime import timedelta
 
@@ -8,20 +8,20 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.attempts import undo
 
-from tests.retire_node.retiring import ORDER, Surrounding, surrounding
+from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retirement_fakes
 from tests.retirement.retirements import NOTICED, notice
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 
 
-def interruption() -> tuple[Surrounding, AttemptId]:
-    """Cordon, detach, drain, terminate: nothing waits."""
-    return surrounding(pods=[POD], blocks=False), ORDER
+def interruption() -> tuple[RetirementFakes, AttemptId]:
+    """Cordon, detach, drain, terminate, without a wait."""
+    return retirement_fakes(pods=[POD], blocks=False), ATTEMPT_ID
 
 
-def rebalance() -> tuple[Surrounding, AttemptId]:
-    """Waits for its turn while the cluster is paused, then for its successor."""
-    world = surrounding(
+def rebalance() -> tuple[RetirementFakes, AttemptId]:
+    """Wait while the cluster is paused, then wait for the replacement."""
+    fakes = retirement_fakes(
         NoticeKind.REBALANCE,
         pods=[POD],
         blocks=False,
@@ -30,52 +30,52 @@ def rebalance() -> tuple[Surrounding, AttemptId]:
     )
 
     def resume(step: str) -> None:
-        if step == "turn-3":
-            world.policy = ClusterPolicy()
+        if step == "request-disruption-3":
+            fakes.policies.policy = ClusterPolicy()
 
-    world.before_step = resume
-    return world, ORDER
+    fakes.steps.before_step = resume
+    return fakes, ATTEMPT_ID
 
 
 def crowd(pods: int) -> list[Pod]:
-    """Pods of a Deployment, with names and UIDs as long as they are in life."""
+    """Pods of a Deployment, with names and UIDs of realistic length."""
     name, uid = "payments-api-7d9c5b6f8-{:05x}", "0b9f1c52-6c1e-4b8e-9a55-{:012x}"
     return [
         Pod("checkout", name.format(n), uid.format(n), "Running", 30, None) for n in range(pods)
     ]
 
 
-def blocked(hours: float = 0.2, pods: int = 0) -> tuple[Surrounding, AttemptId]:
-    """A budget blocks the drain, which rests, and keeps its hook waiting by heartbeats."""
-    # An action waits for a hundred of its timeouts at most.
+def blocked(hours: float = 0.2, pods: int = 0) -> tuple[RetirementFakes, AttemptId]:
+    """A budget blocks the drain, which suspends and keeps its hook waiting with heartbeats."""
+    # A lifecycle action waits for 100 heartbeat timeouts at most.
     timeout = max(600, round(hours * 36) + 1)
     there = crowd(pods) if pods else [POD]
-    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=there, timeout=timeout)
+    fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=there, timeout=timeout)
     deadline = NOTICED + timedelta(hours=hours)
-    world.record = world.record.model_copy(update={"deadline": deadline})
-    return world, ORDER
+    fakes.record = fakes.record.model_copy(update={"deadline": deadline})
+    return fakes, ATTEMPT_ID
 
 
-def undone() -> tuple[Surrounding, AttemptId]:
-    """A scheduled change is called off while it waits for its turn."""
-    world = surrounding(NoticeKind.SCHEDULED_CHANGE)
-    news = {"after": 60, "event": world.record.event}
-    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
-    assert told is not None
-    world.record = told.record
-    return world, AttemptId(ORDER.instance, ORDER.cluster, 2)
+def undone() -> tuple[RetirementFakes, AttemptId]:
+    """A scheduled change is cancelled while its retirement waits."""
+    fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE)
+    announced = {"after": 60, "event": fakes.record.event}
+    change = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **announced))
+    assert change is not None
+    fakes.record = change.record
+    return fakes, AttemptId(ATTEMPT_ID.instance, ATTEMPT_ID.cluster, 2)
 
 
-def crowded() -> tuple[Surrounding, AttemptId]:
-    """The same with more pods, of which one goes by itself meanwhile."""
-    world, order = blocked(pods=3)
+def crowded() -> tuple[RetirementFakes, AttemptId]:
+    """The same with more pods, one of which ends by itself during the drain."""
+    fakes, order = blocked(pods=3)
 
     def leave(step: str) -> None:
         if step == "drain-20":
-            world.pods = world.pods[1:]
+            fakes.cluster.pods = fakes.cluster.pods[1:]
 
-    world.before_step = leave
-    return world, order
+    fakes.steps.before_step = leave
+    return fakes, order
 
 
 SCENARIOS = {

@@ -1,4 +1,4 @@
-"""Executions in the durable SDK's own runner: what they cost, and that their histories replay."""
+"""Executions in the test runner of the durable SDK: their costs and the replay of histories."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ HISTORIES = sorted(FOLDER.glob("*.json"))
 
 
 def run(module: str, *arguments: str) -> str:
-    """Run a module of this folder; what it prints."""
+    """Run a module of this folder; return what it prints."""
     command = [sys.executable, "-m", f"tests.histories.{module}", *arguments]
     done = subprocess.run(
         command, cwd=FOLDER.parents[1], check=True, stdout=subprocess.PIPE, timeout=300
@@ -29,12 +29,12 @@ def steps_in(path: Path) -> list[str]:
     return [operation["Name"] for operation in operations if "Name" in operation]
 
 
-def without_what_is_new(answer: Any, before: Any) -> Any:
-    """The answer without fields that it did not have before: they may come at any time."""
+def without_new_fields(answer: Any, before: Any) -> Any:
+    """The answer without the fields that it did not have before: new fields are allowed."""
     if isinstance(answer, dict) and isinstance(before, dict):
-        return {name: without_what_is_new(answer.get(name), told) for name, told in before.items()}
+        return {name: without_new_fields(answer.get(name), old) for name, old in before.items()}
     if isinstance(answer, list) and isinstance(before, list) and len(answer) == len(before):
-        return [without_what_is_new(*pair) for pair in zip(answer, before, strict=True)]
+        return [without_new_fields(*pair) for pair in zip(answer, before, strict=True)]
     return answer
 
 
@@ -43,45 +43,45 @@ def test_every_scenario_has_a_history() -> None:
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
-def test_a_history_that_was_written_before_replays_on_this_code_and_does_nothing(
+def test_a_stored_history_replays_without_a_call_to_a_port(
     path: Path,
 ) -> None:
     history = json.loads(path.read_text())
-    assert without_what_is_new(replay(history), history["answer"]) == history["answer"]
+    assert without_new_fields(replay(history), history["answer"]) == history["answer"]
 
 
-def test_a_history_of_other_steps_does_not_pass_for_this_codes() -> None:
+def test_a_history_with_other_steps_does_not_replay() -> None:
     history: dict[str, Any] = json.loads((FOLDER / "interruption.json").read_text())
     steps = [o for o in history["operations"] if o["Type"] == "STEP"]
-    steps[1]["Name"] = "somewhat-else"
-    with pytest.raises(AssertionError, match="replace"):
+    steps[1]["Name"] = "another-step"
+    with pytest.raises(AssertionError, match="request-replacement"):
         replay(history)
 
 
-def test_this_code_takes_the_steps_that_the_histories_have(tmp_path: Path) -> None:
+def test_the_current_code_runs_the_steps_of_the_histories(tmp_path: Path) -> None:
     run("write", str(tmp_path))
     for path in HISTORIES:
         assert steps_in(path)
         assert steps_in(tmp_path / path.name) == steps_in(path)
 
 
-def test_half_a_day_behind_a_budget_costs_what_its_steps_say_and_keeps_its_hook() -> None:
+def test_a_drain_that_is_blocked_for_half_a_day_keeps_its_hook_and_suspends() -> None:
     counted = json.loads(run("long_block", "12"))
     assert counted["result"] == "drained"
     assert counted["hours"] > 11.9
-    assert counted["hooks_answered"] == ["leeway-drain"], "it was still there to be answered"
-    assert counted["invocations"] > 100, "it was suspended, rather than paid for"
-    # Two days are counted in steps alone, in tests/retirement/test_retire_node.py. That the runner
-    # counts the same, and the execution itself as one, is seen here.
-    world, _ = blocked(12)
-    assert world.run_attempt() is not None
-    assert counted["operations"] == world.operations + 1
+    assert counted["hooks_answered"] == ["leeway-drain"], "the hook still waited for the answer"
+    assert counted["invocations"] > 100, "the execution suspended instead of running"
+    # tests/retire_node/test_retire_node.py counts the operations of two days without the runner.
+    # This test checks that the runner counts the same operations, and one for the execution.
+    fakes, _ = blocked(12)
+    assert fakes.run_attempt() is not None
+    assert counted["operations"] == fakes.steps.operations + 1
 
 
-def test_of_thirty_pods_behind_a_budget_a_pass_writes_down_what_changed() -> None:
+def test_a_pass_over_thirty_blocked_pods_writes_only_changes() -> None:
     counted = json.loads(run("long_block", "0.5", "30"))
     assert counted["result"] == "drained"
     whole = counted["largest_kilobytes"] / 1e3
-    assert whole > 0.015, "the first pass tells of every pod"
+    assert whole > 0.015, "the first pass writes every pod"
     passes = counted["operations"] / 2
-    assert counted["megabytes_written"] < whole * passes / 5, "and the others of what changed"
+    assert counted["megabytes_written"] < whole * passes / 5, "the other passes write changes"

@@ -1,4 +1,4 @@
-"""Writes the histories anew: `python -m tests.histories.write [FOLDER]`. README.md says when."""
+"""Writes the histories: `python -m tests.histories.write [FOLDER]`. See README.md."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from tests.histories.scenarios import SCENARIOS
 
 
 def main(folder: Path) -> None:
-    """Run every scenario and keep its history, a line for each operation."""
+    """Run every scenario and write its history, one line per operation."""
     for name, scenario in SCENARIOS.items():
         ran = execute(*scenario())
         head = {"version": __version__, "arn": ran.arn, "answer": ran.answer}

@@ -1,4 +1,4 @@
-"""Owners and clusters, as instances' tags tell them."""
+"""Owners and clusters, read from the tags of instances."""
 
 import pytest
 from leeway.instances.owners import Owner, OwnerKind, cluster_of, owner_of
@@ -31,7 +31,7 @@ EKS_GROUP = f"eks-ng-{UUID}"
         ({"leeway.sh/detached-from": "ng", "eks:cluster-name": "prod"}, Owner(OwnerKind.NONE)),
     ],
 )
-def test_tags_tell_who_started_an_instance(tags: dict[str, str], owner: Owner) -> None:
+def test_the_owner_is_read_from_the_tags(tags: dict[str, str], owner: Owner) -> None:
     assert owner_of(tags) == owner
 
 
@@ -45,14 +45,14 @@ def test_tags_tell_who_started_an_instance(tags: dict[str, str], owner: Owner) -
     ],
 )
 @pytest.mark.parametrize("group", ["workers", "eks-workers", f"workers-{UUID}"])
-def test_a_plain_tag_takes_no_instance_from_the_auto_scaling_group_that_it_is_in(
+def test_the_tag_of_auto_scaling_takes_precedence_over_plain_tags(
     group: str, plain: dict[str, str]
 ) -> None:
     owner = owner_of({"aws:autoscaling:groupName": group, **plain})
     assert owner == Owner(OwnerKind.AUTO_SCALING_GROUP, group)
 
 
-def test_a_node_of_karpenter_is_not_taken_for_one_of_auto_mode() -> None:
+def test_a_node_of_karpenter_is_not_treated_as_one_of_auto_mode() -> None:
     """The tags that Karpenter 1.0 and later write."""
     tags = {
         "eks:eks-cluster-name": "prod",
@@ -65,7 +65,7 @@ def test_a_node_of_karpenter_is_not_taken_for_one_of_auto_mode() -> None:
     assert cluster_of(tags) == "prod"
 
 
-def test_a_fargate_node_is_known_by_its_label() -> None:
+def test_a_fargate_node_is_identified_by_its_label() -> None:
     owner = owner_of({}, {"eks.amazonaws.com/compute-type": "fargate"})
     assert owner.kind is OwnerKind.FARGATE
     assert owner.retires_itself
@@ -84,5 +84,5 @@ def test_a_fargate_node_is_known_by_its_label() -> None:
         ({"Name": "prod", "disk": "owned"}, None),
     ],
 )
-def test_tags_tell_the_cluster(tags: dict[str, str], cluster: str | None) -> None:
+def test_the_cluster_is_read_from_the_tags(tags: dict[str, str], cluster: str | None) -> None:
     assert cluster_of(tags) == cluster

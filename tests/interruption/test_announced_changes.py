@@ -1,4 +1,4 @@
-"""Scheduled changes, weeks ahead: kept as schedules, moved, called off, begun."""
+"""Scheduled changes weeks ahead: schedules, postponements, cancellations, begins."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,173 +6,179 @@ from typing import Any
 
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedChange
-from leeway.interruption.receive_notice import NoticeResult
+from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.reasons import RESERVATION_EMPTY
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS
 
-from tests.interruption.desk import CHANGE_AT, FIRST, LEAD, SECOND, Desk, policy
+from tests.fakes.policies import OnePolicy
+from tests.interruption.receiving import CHANGE_AT, FIRST, LEAD, SECOND, Receiver, policy
 from tests.notices.events import event, health
-from tests.stand_ins import OnePolicy
 
 
-def test_a_scheduled_change_in_two_weeks_waits_in_a_schedule_for_each_of_its_instances() -> None:
-    desk = Desk()
-    assert desk.results(health()) == [NoticeResult.SCHEDULED] * 2
-    assert desk.started == []
-    assert [at for at, _ in desk.schedules.due.values()] == [LEAD, LEAD]
-    assert [told["resources"] for _, told in desk.schedules.due.values()] == [[FIRST], [SECOND]]
+def test_a_scheduled_change_in_two_weeks_creates_a_schedule_for_each_instance() -> None:
+    receiver = Receiver()
+    assert receiver.results(health()) == [NoticeResult.SCHEDULED] * 2
+    assert receiver.started == []
+    assert [at for at, _ in receiver.schedules.due.values()] == [LEAD, LEAD]
+    assert [body["resources"] for _, body in receiver.schedules.due.values()] == [[FIRST], [SECOND]]
 
 
-def test_a_repeat_another_page_and_a_new_time_find_the_schedules_that_are_there() -> None:
-    desk = Desk()
-    desk.receive(health())
-    names = set(desk.schedules.due)
-    desk.receive(health())
+def test_repeats_pages_and_new_times_update_the_same_schedules() -> None:
+    receiver = Receiver()
+    receiver.receive(health())
+    names = set(receiver.schedules.due)
+    receiver.receive(health())
     later = health(startTime="Sat, 05 Dec 2026 02:00:00 GMT")
-    desk.receive(later)
+    receiver.receive(later)
     third = health(affectedEntities=[{"entityValue": "i-0def5678"}], page="2")
-    desk.receive(third)
-    assert names < set(desk.schedules.due)
-    assert len(desk.schedules.due) == 3
-    assert sorted({at for at, _ in desk.schedules.due.values()}) == [LEAD, LEAD + timedelta(days=1)]
+    receiver.receive(third)
+    assert names < set(receiver.schedules.due)
+    assert len(receiver.schedules.due) == 3
+    assert sorted({at for at, _ in receiver.schedules.due.values()}) == [
+        LEAD,
+        LEAD + timedelta(days=1),
+    ]
 
 
-def test_another_change_of_the_same_instance_has_a_schedule_of_its_own() -> None:
-    desk = Desk()
-    desk.receive(health())
-    desk.receive(health(eventArn="arn:aws:health:eu-west-1::event/EC2/REBOOT/REBOOT_2"))
-    assert len(desk.schedules.due) == 4
+def test_another_change_of_the_same_instance_has_its_own_schedule() -> None:
+    receiver = Receiver()
+    receiver.receive(health())
+    receiver.receive(health(eventArn="arn:aws:health:eu-west-1::event/EC2/REBOOT/REBOOT_2"))
+    assert len(receiver.schedules.due) == 4
 
 
-def test_names_of_schedules_are_ones_that_eventbridge_takes() -> None:
-    desk = Desk()
-    desk.receive(health())
-    assert desk.schedules.due
-    assert all(len(name) <= 64 and name.replace("-", "").isalnum() for name in desk.schedules.due)
+def test_eventbridge_accepts_the_names_of_the_schedules() -> None:
+    receiver = Receiver()
+    receiver.receive(health())
+    assert receiver.schedules.due
+    assert all(
+        len(name) <= 64 and name.replace("-", "").isalnum() for name in receiver.schedules.due
+    )
 
 
-def test_at_its_lead_it_is_received_again_and_retired_by_the_announced_time() -> None:
-    desk = Desk()
-    desk.receive(health())
-    (_, told), _ = desk.schedules.due.values()
-    desk.now_ = LEAD + timedelta(seconds=20)
-    assert desk.results(dict(told)) == [NoticeResult.STARTED]
-    record = desk.stored[FIRST]
-    assert record.noticed_at == LEAD, "what it waits for is counted from then"
+def test_at_the_lead_time_the_retirement_starts_with_the_announced_deadline() -> None:
+    receiver = Receiver()
+    receiver.receive(health())
+    (_, body), _ = receiver.schedules.due.values()
+    receiver.now_ = LEAD + timedelta(seconds=20)
+    assert receiver.results(dict(body)) == [NoticeResult.STARTED]
+    record = receiver.stored[FIRST]
+    assert record.noticed_at == LEAD, "its timeouts count from the lead time"
     assert record.deadline == CHANGE_AT - timedelta(seconds=5)
-    assert desk.results(dict(told)) == [NoticeResult.STARTED], "again, in case the start was lost"
-    assert desk.started == [f"{FIRST}-1"] * 2
-    assert len(desk.stored) == 1
+    assert receiver.results(dict(body)) == [NoticeResult.STARTED], "the start is repeated"
+    assert receiver.started == [f"{FIRST}-1"] * 2
+    assert len(receiver.stored) == 1
 
 
-def test_what_is_announced_within_its_lead_begins_at_once() -> None:
-    desk = Desk(now_=CHANGE_AT - timedelta(hours=1))
-    told = health()
-    told["time"] = "2026-12-04T01:00:00Z"
-    assert desk.results(told) == [NoticeResult.STARTED] * 2
-    assert desk.schedules.due == {}
+def test_a_change_within_its_lead_time_begins_at_once() -> None:
+    receiver = Receiver(now_=CHANGE_AT - timedelta(hours=1))
+    body = health()
+    body["time"] = "2026-12-04T01:00:00Z"
+    assert receiver.results(body) == [NoticeResult.STARTED] * 2
+    assert receiver.schedules.due == {}
 
 
-def test_a_change_that_is_called_off_weeks_ahead_takes_its_schedules_with_it() -> None:
-    desk = Desk()
-    desk.receive(health())
-    assert desk.results(health(statusCode="closed")) == [NoticeResult.IGNORED] * 2
-    assert desk.schedules.due == {}
-    assert desk.started == []
+def test_a_cancelled_change_removes_its_schedules() -> None:
+    receiver = Receiver()
+    receiver.receive(health())
+    assert receiver.results(health(statusCode="closed")) == [NoticeResult.IGNORED] * 2
+    assert receiver.schedules.due == {}
+    assert receiver.started == []
 
 
-def test_one_instance_that_is_resolved_is_called_off_alone() -> None:
-    desk = Desk()
-    desk.receive(health())
+def test_a_resolved_entity_cancels_only_its_own_instance() -> None:
+    receiver = Receiver()
+    receiver.receive(health())
     entities = [{"entityValue": FIRST, "status": "RESOLVED"}, {"entityValue": SECOND}]
-    assert desk.results(health(affectedEntities=entities)) == [
+    assert receiver.results(health(affectedEntities=entities)) == [
         NoticeResult.IGNORED,
         NoticeResult.SCHEDULED,
     ]
-    assert [told["resources"] for _, told in desk.schedules.due.values()] == [[SECOND]]
+    assert [body["resources"] for _, body in receiver.schedules.due.values()] == [[SECOND]]
 
 
-def called_off(hours: int) -> dict[str, Any]:
-    told = health(statusCode="closed", affectedEntities=[{"entityValue": FIRST}])
-    return told | {"id": "called-off", "time": f"2026-12-03T{hours}:00:00Z"}
+def cancelled(hours: int) -> dict[str, Any]:
+    body = health(statusCode="closed", affectedEntities=[{"entityValue": FIRST}])
+    return body | {"id": "cancelled", "time": f"2026-12-03T{hours}:00:00Z"}
 
 
-def test_a_change_that_is_called_off_while_it_waits_for_its_turn_is_undone() -> None:
-    desk = Desk(now_=LEAD)
-    desk.receive(health())
-    (received,) = desk.receive(called_off(23)).instances
+def test_a_cancelled_change_is_undone_before_the_replacement_is_requested() -> None:
+    receiver = Receiver(now_=LEAD)
+    receiver.receive(health())
+    (received,) = receiver.receive(cancelled(23)).instances
     assert (received.result, received.attempt) == (NoticeResult.UNDOING, 2)
-    assert desk.stored[FIRST].phase is Phase.UNDOING
-    assert desk.started[-1] == f"{FIRST}-2"
+    assert receiver.stored[FIRST].phase is Phase.UNDOING
+    assert receiver.started[-1] == f"{FIRST}-2"
 
 
-def test_a_change_that_is_called_off_when_its_successor_is_asked_for_goes_on() -> None:
-    desk = Desk(now_=LEAD)
-    desk.receive(health())
-    record = desk.stored[FIRST]
-    desk.stored[FIRST] = record.model_copy(update={"phase": Phase.RUNNING})
-    assert desk.results(called_off(23)) == [NoticeResult.IGNORED]
-    assert desk.stored[FIRST].phase is Phase.RUNNING
+def test_a_cancelled_change_continues_after_the_replacement_is_requested() -> None:
+    receiver = Receiver(now_=LEAD)
+    receiver.receive(health())
+    record = receiver.stored[FIRST]
+    receiver.stored[FIRST] = record.model_copy(update={"phase": Phase.RUNNING})
+    assert receiver.results(cancelled(23)) == [NoticeResult.IGNORED]
+    assert receiver.stored[FIRST].phase is Phase.RUNNING
 
 
-def test_a_change_that_moves_while_it_waits_for_its_turn_is_undone_and_comes_again() -> None:
-    desk = Desk(now_=LEAD)
+def test_a_postponed_change_is_undone_and_starts_again_later() -> None:
+    receiver = Receiver(now_=LEAD)
     one = [{"entityValue": FIRST}]
-    desk.receive(health(affectedEntities=one))
+    receiver.receive(health(affectedEntities=one))
     moved = health(startTime="Sat, 05 Dec 2026 02:00:00 GMT", affectedEntities=one)
     moved |= {"id": "moved", "time": "2026-12-03T23:00:00Z"}
-    assert desk.results(moved) == [NoticeResult.UNDOING]
-    ((at, told),) = desk.schedules.due.values()
+    assert receiver.results(moved) == [NoticeResult.UNDOING]
+    ((at, body),) = receiver.schedules.due.values()
     assert at == LEAD + timedelta(days=1)
-    desk.now_ = at
-    assert desk.results(dict(told)) == [NoticeResult.STARTED]
-    assert desk.stored[FIRST].attempt == 3
+    receiver.now_ = at
+    assert receiver.results(dict(body)) == [NoticeResult.STARTED]
+    assert receiver.stored[FIRST].attempt == 3
 
 
-def test_a_policy_may_say_how_long_ahead_a_scheduled_change_begins() -> None:
+def test_the_policy_sets_the_lead_time_of_a_scheduled_change() -> None:
     change = replace(DEFAULTS[NoticeKind.SCHEDULED_CHANGE], lead=timedelta(days=1))
-    desk = Desk(policies=OnePolicy(policy(scheduled_change=change)))
-    desk.receive(health())
-    assert {at for at, _ in desk.schedules.due.values()} == {CHANGE_AT - timedelta(days=1)}
+    receiver = Receiver(policies=OnePolicy(policy(scheduled_change=change)))
+    receiver.receive(health())
+    assert {at for at, _ in receiver.schedules.due.values()} == {CHANGE_AT - timedelta(days=1)}
 
 
-def due_now() -> tuple[Desk, dict[str, Any]]:
-    """A change that AWS Health announced weeks ago, and whose schedule has just come."""
-    desk = Desk()
-    desk.receive(health())
-    (_, told), _ = desk.schedules.due.values()
-    desk.now_ = LEAD + timedelta(seconds=20)
-    return desk, dict(told)
+def due_change() -> tuple[Receiver, dict[str, Any]]:
+    """A change that AWS Health announced weeks ago, and whose schedule has just fired."""
+    receiver = Receiver()
+    receiver.receive(health())
+    (_, body), _ = receiver.schedules.due.values()
+    receiver.now_ = LEAD + timedelta(seconds=20)
+    return receiver, dict(body)
 
 
 SCHEDULED = ObservedChange(FIRST, "instance-event-0abc", "instance-retirement", CHANGE_AT)
 OVER = replace(SCHEDULED, over=True)
 
 
-def test_what_ec2_has_called_off_is_not_begun_though_the_news_of_it_got_lost() -> None:
-    desk, told = due_now()
-    desk.changes = [OVER, replace(OVER, instance=SECOND)]
-    assert desk.results(told) == [NoticeResult.IGNORED]
-    assert desk.started == []
+def test_a_change_that_ec2_has_cancelled_does_not_begin_even_if_the_event_is_lost() -> None:
+    receiver, body = due_change()
+    receiver.changes = [OVER, replace(OVER, instance=SECOND)]
+    assert receiver.results(body) == [NoticeResult.IGNORED]
+    assert receiver.started == []
 
 
-def test_what_ec2_does_not_call_off_is_begun_whatever_else_it_tells_or_does_not() -> None:
+def test_a_change_that_ec2_does_not_cancel_begins_even_if_ec2_cannot_be_read() -> None:
     at_another_time = replace(OVER, starts_at=CHANGE_AT + timedelta(days=1))
     for changes in ([], [SCHEDULED], [OVER, SCHEDULED], [at_another_time]):
-        desk, told = due_now()
-        desk.changes = changes
-        assert desk.results(told) == [NoticeResult.STARTED]
-    desk, told = due_now()
-    desk.ec2_fails, desk.changes = True, [OVER]
-    assert desk.results(told) == [NoticeResult.STARTED], "its time is near, whoever does not answer"
+        receiver, body = due_change()
+        receiver.changes = changes
+        assert receiver.results(body) == [NoticeResult.STARTED]
+    receiver, body = due_change()
+    receiver.ec2_fails, receiver.changes = True, [OVER]
+    assert receiver.results(body) == [NoticeResult.STARTED], "EC2 does not answer"
 
 
-def test_what_waits_for_its_turn_is_undone_when_ec2_calls_it_off() -> None:
-    desk, told = due_now()
-    assert desk.results(told) == [NoticeResult.STARTED]
-    desk.changes = [OVER]
-    assert desk.results(told) == [NoticeResult.UNDOING]
-    assert desk.stored[FIRST].phase is Phase.UNDOING
+def test_a_retirement_that_waits_is_undone_when_ec2_cancels_the_change() -> None:
+    receiver, body = due_change()
+    assert receiver.results(body) == [NoticeResult.STARTED]
+    receiver.changes = [OVER]
+    assert receiver.results(body) == [NoticeResult.UNDOING]
+    assert receiver.stored[FIRST].phase is Phase.UNDOING
 
 
 def expiration() -> dict[str, Any]:
@@ -180,16 +186,16 @@ def expiration() -> dict[str, Any]:
     return event(detail=detail) | {"detail-type": "Capacity Block Expiration Warning"}
 
 
-def test_the_instances_of_a_capacity_block_are_retired_before_it_closes() -> None:
-    desk = Desk(reserved={"cr-0a1b": [FIRST, SECOND]})
-    assert desk.results(expiration()) == [NoticeResult.STARTED, NoticeResult.STARTED]
+def test_the_instances_of_a_capacity_block_are_retired_before_it_ends() -> None:
+    receiver = Receiver(reservations={"cr-0a1b": [FIRST, SECOND]})
+    assert receiver.results(expiration()) == [NoticeResult.STARTED, NoticeResult.STARTED]
     for instance in (FIRST, SECOND):
-        record = desk.stored[instance]
+        record = receiver.stored[instance]
         assert record.kind is NoticeKind.CAPACITY_RESERVATION
         assert f"{record.deadline:%H:%M:%S}" == "09:54:55"
 
 
-def test_a_capacity_block_in_which_nothing_runs_is_ignored_with_that_reason() -> None:
-    (received,) = Desk().receive(expiration()).instances
+def test_a_capacity_block_without_instances_is_ignored_with_a_reason() -> None:
+    (received,) = Receiver().receive(expiration()).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason == "no instance runs in capacity reservation cr-0a1b"
+    assert received.reason == RESERVATION_EMPTY(reservation="cr-0a1b")

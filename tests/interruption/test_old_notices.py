@@ -1,4 +1,4 @@
-"""A notice that comes late is obeyed where EC2 confirms it, and what is replayed is not obeyed."""
+"""Late notices apply if EC2 confirms them; replayed events are ignored."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -6,21 +6,27 @@ from typing import Any
 
 import pytest
 from leeway.instances.observed import CurrentInstance, ObservedChange
-from leeway.interruption.late import LATE, RECOMMENDED_FOR, is_late, why_over
-from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.late import LATE_AFTER, REBALANCE_VALID_FOR, is_late, why_outdated
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.reasons import (
+    ANNOUNCEMENT_WITHDRAWN,
+    EVENT_REPLAYED,
+    NOTICE_OUTDATED,
+    OTHER_ACCOUNT_OR_REGION,
+)
 from leeway.notices.parse import parse_notice
 
-from tests.interruption.desk import CHANGE_AT, FIRST, RUNS, Desk, state, warning
+from tests.interruption.receiving import CHANGE_AT, FIRST, RUNS, Receiver, state, warning
 from tests.notices.events import event, health
 
-TOLD = "2026-11-20T09:45:00Z"
-TOLD_AT = datetime.fromisoformat(TOLD)
-DAYS_LATER = TOLD_AT + timedelta(days=10)
+SENT = "2026-11-20T09:45:00Z"
+SENT_AT = datetime.fromisoformat(SENT)
+DAYS_LATER = SENT_AT + timedelta(days=10)
 
 
 def rebalance() -> dict[str, Any]:
-    told = event(detail={"instance-id": FIRST}, time=TOLD)
-    return told | {"detail-type": "EC2 Instance Rebalance Recommendation"}
+    body = event(detail={"instance-id": FIRST}, time=SENT)
+    return body | {"detail-type": "EC2 Instance Rebalance Recommendation"}
 
 
 def hook(verb: str) -> dict[str, Any]:
@@ -30,21 +36,21 @@ def hook(verb: str) -> dict[str, Any]:
         "LifecycleHookName": "leeway",
         "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
     }
-    told = event(source="aws.autoscaling", detail=detail, time=TOLD)
-    return told | {"detail-type": f"EC2 Instance-{verb} Lifecycle Action"}
+    body = event(source="aws.autoscaling", detail=detail, time=SENT)
+    return body | {"detail-type": f"EC2 Instance-{verb} Lifecycle Action"}
 
 
 def reservation() -> dict[str, Any]:
     detail = {"instance-id": FIRST, "instance-termination-time": "2026-11-20T09:47:00Z"}
-    told = event(detail=detail, time=TOLD)
-    return told | {"detail-type": "EC2 Capacity Reservation Instance Interruption Warning"}
+    body = event(detail=detail, time=SENT)
+    return body | {"detail-type": "EC2 Capacity Reservation Instance Interruption Warning"}
 
 
 ALL = {
-    "stopping": state("stopping", TOLD),
-    "terminated": state("terminated", TOLD),
-    "interruption": warning(TOLD),
-    "hibernate": warning(TOLD, "hibernate"),
+    "stopping": state("stopping", SENT),
+    "terminated": state("terminated", SENT),
+    "interruption": warning(SENT),
+    "hibernate": warning(SENT, "hibernate"),
     "rebalance": rebalance(),
     "terminate hook": hook("terminate"),
     "launch hook": hook("launch"),
@@ -52,116 +58,119 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("told", ALL.values(), ids=ALL.keys())
-def test_a_notice_of_ten_days_ago_does_nothing_to_an_instance_that_runs(
-    told: dict[str, Any],
+@pytest.mark.parametrize("body", ALL.values(), ids=ALL.keys())
+def test_a_notice_of_ten_days_ago_does_not_change_a_running_instance(
+    body: dict[str, Any],
 ) -> None:
-    desk = Desk(now_=DAYS_LATER)
-    (received,) = desk.receive(told).instances
+    receiver = Receiver(now_=DAYS_LATER)
+    (received,) = receiver.receive(body).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason.startswith("it comes late, and ")
-    assert not desk.started
-    assert not desk.stored
-    assert not desk.admissions.started
-    assert not desk.cleaning.started
+    assert received.reason.code == NOTICE_OUTDATED.name
+    assert not receiver.started
+    assert not receiver.stored
+    assert not receiver.admissions.started
+    assert not receiver.clean_ups.started
 
 
-@pytest.mark.parametrize("told", ALL.values(), ids=ALL.keys())
-def test_what_is_replayed_out_of_an_archive_is_ignored_at_once(told: dict[str, Any]) -> None:
-    desk = Desk(now_=TOLD_AT)
-    (received,) = desk.receive({**told, "replay-name": "yesterday"}).instances
+@pytest.mark.parametrize("body", ALL.values(), ids=ALL.keys())
+def test_an_event_that_an_archive_replays_is_ignored(body: dict[str, Any]) -> None:
+    receiver = Receiver(now_=SENT_AT)
+    (received,) = receiver.receive({**body, "replay-name": "yesterday"}).instances
     assert received.result is NoticeResult.IGNORED
-    assert "sent again by the replay yesterday" in received.reason
-    assert not desk.started
+    assert received.reason == EVENT_REPLAYED(replay="yesterday")
+    assert not receiver.started
 
 
 @pytest.mark.parametrize("elsewhere", [{"account": "210987654321"}, {"region": "us-west-2"}])
-def test_what_is_of_another_account_or_region_is_ignored(elsewhere: dict[str, str]) -> None:
-    desk = Desk(now_=TOLD_AT)
-    (received,) = desk.receive(warning(TOLD) | elsewhere).instances
+def test_an_event_of_another_account_or_region_is_ignored(elsewhere: dict[str, str]) -> None:
+    receiver = Receiver(now_=SENT_AT)
+    (received,) = receiver.receive(warning(SENT) | elsewhere).instances
     assert received.result is NoticeResult.IGNORED
-    assert f"it is of account {elsewhere.get('account', '123456789012')}" in received.reason
-    assert not desk.started
+    assert received.reason.code == OTHER_ACCOUNT_OR_REGION.name
+    assert f"from account {elsewhere.get('account', '123456789012')}" in received.reason.message
+    assert not receiver.started
 
 
 @pytest.mark.parametrize("name", ["stopping", "stopped", "shutting-down", "terminated"])
-def test_a_late_notice_of_an_instance_that_is_on_its_way_out_is_obeyed(name: str) -> None:
-    desk = Desk(now_=TOLD_AT + timedelta(minutes=11), now_at_ec2=replace(RUNS, state=name))
-    assert desk.results(state(name, TOLD)) == [NoticeResult.STARTED]
+def test_a_late_notice_applies_to_an_instance_that_stops_or_terminates(name: str) -> None:
+    receiver = Receiver(now_=SENT_AT + timedelta(minutes=11), current=replace(RUNS, state=name))
+    assert receiver.results(state(name, SENT)) == [NoticeResult.STARTED]
 
 
-def test_a_late_interruption_is_obeyed_while_its_spot_request_says_so() -> None:
-    desk = Desk(now_=TOLD_AT + timedelta(minutes=11), now_at_ec2=replace(RUNS, interrupted=True))
-    assert desk.results(warning(TOLD)) == [NoticeResult.STARTED]
+def test_a_late_interruption_applies_while_the_spot_request_confirms_it() -> None:
+    receiver = Receiver(
+        now_=SENT_AT + timedelta(minutes=11), current=replace(RUNS, interrupted=True)
+    )
+    assert receiver.results(warning(SENT)) == [NoticeResult.STARTED]
 
 
-def test_what_was_before_the_instances_last_start_is_not_obeyed() -> None:
-    started = CurrentInstance("stopped", TOLD_AT + timedelta(days=1), interrupted=True)
-    desk = Desk(now_=DAYS_LATER, now_at_ec2=started)
-    for told in (state("stopping", TOLD), warning(TOLD, "stop")):
-        (received,) = desk.receive(told).instances
-        assert "started again at 2026-11-21" in received.reason
-    assert not desk.started
+def test_a_notice_from_before_the_last_start_is_ignored() -> None:
+    started = CurrentInstance("stopped", SENT_AT + timedelta(days=1), interrupted=True)
+    receiver = Receiver(now_=DAYS_LATER, current=started)
+    for body in (state("stopping", SENT), warning(SENT, "stop")):
+        (received,) = receiver.receive(body).instances
+        assert "started again at 2026-11-21" in received.reason.message
+    assert not receiver.started
 
 
-def test_an_instance_that_ec2_does_not_know_is_left_alone() -> None:
-    desk = Desk(now_=DAYS_LATER, now_at_ec2=None)
-    (received,) = desk.receive(state("stopping", TOLD)).instances
-    assert received.reason == "it comes late, and EC2 knows no such instance"
+def test_a_late_notice_about_an_unknown_instance_is_ignored() -> None:
+    receiver = Receiver(now_=DAYS_LATER, current=None)
+    (received,) = receiver.receive(state("stopping", SENT)).instances
+    assert received.reason == NOTICE_OUTDATED(why="EC2 has no such instance")
 
 
-def test_nothing_is_done_while_ec2_does_not_answer() -> None:
-    desk = Desk(now_=DAYS_LATER, ec2_fails=True)
+def test_a_late_notice_fails_while_ec2_does_not_answer() -> None:
+    receiver = Receiver(now_=DAYS_LATER, ec2_fails=True)
     with pytest.raises(NotAllInstancesReceived):
-        desk.receive(state("stopping", TOLD))
-    assert not desk.started
+        receiver.receive(state("stopping", SENT))
+    assert not receiver.started
 
 
-def test_a_notice_in_time_asks_ec2_nothing() -> None:
-    desk = Desk(now_=TOLD_AT + LATE, ec2_fails=True)
-    assert desk.results(warning(TOLD)) == [NoticeResult.STARTED]
+def test_a_notice_in_time_makes_no_call_to_ec2() -> None:
+    receiver = Receiver(now_=SENT_AT + LATE_AFTER, ec2_fails=True)
+    assert receiver.results(warning(SENT)) == [NoticeResult.STARTED]
 
 
-def test_a_recommendation_counts_for_two_hours() -> None:
-    within = Desk(now_=TOLD_AT + RECOMMENDED_FOR)
+def test_a_rebalance_recommendation_applies_for_two_hours() -> None:
+    within = Receiver(now_=SENT_AT + REBALANCE_VALID_FOR)
     assert within.results(rebalance()) == [NoticeResult.STARTED]
-    after = Desk(now_=TOLD_AT + RECOMMENDED_FOR + timedelta(seconds=1))
+    after = Receiver(now_=SENT_AT + REBALANCE_VALID_FOR + timedelta(seconds=1))
     assert after.results(rebalance()) == [NoticeResult.IGNORED]
 
 
-def test_a_change_that_is_to_come_is_not_late_however_old_its_notice_is() -> None:
+def test_a_future_change_is_not_late_even_if_its_notice_is_old() -> None:
     assert not is_late(parse_notice(health()), CHANGE_AT)
 
 
-def test_a_change_of_long_ago_counts_only_while_ec2_has_it_scheduled() -> None:
+def test_a_past_change_applies_only_while_ec2_has_it_scheduled() -> None:
     long_after = CHANGE_AT + timedelta(days=30)
-    told = health(affectedEntities=[{"entityValue": FIRST}])
-    desk = Desk(now_=long_after)
-    (received,) = desk.receive(told).instances
-    assert "EC2 has nothing scheduled" in received.reason
+    body = health(affectedEntities=[{"entityValue": FIRST}])
+    receiver = Receiver(now_=long_after)
+    (received,) = receiver.receive(body).instances
+    assert "EC2 has no change scheduled" in received.reason.message
     one = ObservedChange(FIRST, "instance-event-1", "instance-retirement", CHANGE_AT)
-    assert Desk(now_=long_after, changes=[one]).results(told) == [NoticeResult.STARTED]
-    done = Desk(now_=long_after, changes=[replace(one, over=True)])
-    assert done.results(told) == [NoticeResult.IGNORED]
+    assert Receiver(now_=long_after, changes=[one]).results(body) == [NoticeResult.STARTED]
+    done = Receiver(now_=long_after, changes=[replace(one, over=True)])
+    assert done.results(body) == [NoticeResult.IGNORED]
 
 
-def test_the_end_of_a_change_is_not_late_at_the_time_that_it_tells() -> None:
+def test_a_cancellation_is_late_by_its_own_time() -> None:
     notice = parse_notice(health(statusCode="closed"))
-    assert not is_late(notice, notice.time + LATE)
-    assert why_over(notice, FIRST, RUNS, [], notice.time + timedelta(days=1)) == ""
+    assert not is_late(notice, notice.time + LATE_AFTER)
+    assert why_outdated(notice, FIRST, RUNS, [], notice.time + timedelta(days=1)) == ""
 
 
-def test_an_old_end_of_a_change_that_ec2_has_scheduled_again_calls_nothing_off() -> None:
-    """AWS Health tells of it under the same ARN: its schedule would be removed."""
+def test_an_old_cancellation_of_a_change_that_ec2_has_scheduled_again_is_ignored() -> None:
+    """AWS Health uses the same ARN for both: the schedule of the new change must stay."""
     closed = health(statusCode="closed", affectedEntities=[{"entityValue": FIRST}])
     again = ObservedChange(FIRST, "instance-event-1", "instance-retirement", CHANGE_AT)
-    late = parse_notice(closed).time + LATE + timedelta(seconds=1)
-    desk = Desk(now_=late, changes=[again])
-    assert desk.results(health(affectedEntities=[{"entityValue": FIRST}])) == [
+    late = parse_notice(closed).time + LATE_AFTER + timedelta(seconds=1)
+    receiver = Receiver(now_=late, changes=[again])
+    assert receiver.results(health(affectedEntities=[{"entityValue": FIRST}])) == [
         NoticeResult.SCHEDULED
     ]
-    (received,) = desk.receive(closed).instances
-    assert received.reason == "it comes late, and EC2 still has the change scheduled"
-    assert desk.schedules.due
-    called_off = Desk(now_=late, changes=[replace(again, over=True)])
-    assert "is called off or over" in called_off.receive(closed).instances[0].reason
+    (received,) = receiver.receive(closed).instances
+    assert received.reason == NOTICE_OUTDATED(why="EC2 still has the change scheduled")
+    assert receiver.schedules.due
+    cancelled = Receiver(now_=late, changes=[replace(again, over=True)])
+    assert cancelled.receive(closed).instances[0].reason == ANNOUNCEMENT_WITHDRAWN()

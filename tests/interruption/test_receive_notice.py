@@ -1,4 +1,4 @@
-"""What becomes of notices: by policy, by owner, at once, weeks ahead, or undone."""
+"""Notices and their outcomes: by policy, by owner, admissions, clean-ups, undo."""
 
 import threading
 from dataclasses import replace
@@ -7,58 +7,58 @@ from typing import Any
 
 import pytest
 from leeway.execution.attempt import Phase
+from leeway.execution.retrying import CONFLICT_TRIES
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.clean_up import CLAIM_TIME, MAX_CLEAN_UPS
+from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
 from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import (
-    CLEANED_AT_ONCE,
-    FOR_EACH,
-    HANDS,
-    NotAllInstancesReceived,
-    NoticeResult,
-)
+from leeway.interruption.receive_notice import INSTANCE_CONCURRENCY
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.table import Offering
+from leeway.ports.table import Offering, RecordChanged
+from leeway.retirement.record import Retirement
 
-from tests.interruption.desk import (
+from tests.fakes.functions import CleanUps
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.interruption.receiving import (
     AFTERWARDS,
     FIRST,
     LEAD,
     SECOND,
     WEEKS_BEFORE,
-    Desk,
-    PromptDesk,
+    Receiver,
+    ReceiverInTime,
     policy,
     state,
     warning,
 )
 from tests.notices.events import event, health
 from tests.retirement.retirements import FACTS
-from tests.stand_ins import CleanUps, OfferingsInMemory, OnePolicy
 
 
 @pytest.mark.parametrize(
     ("action", "result"),
     [(Action.IGNORE, NoticeResult.IGNORED), (Action.CORDON, NoticeResult.STARTED)],
 )
-def test_a_policy_may_say_what_a_notice_leads_to(action: Action, result: NoticeResult) -> None:
+def test_the_policy_sets_the_action_for_a_notice(action: Action, result: NoticeResult) -> None:
     changed = replace(DEFAULTS[NoticeKind.SPOT_INTERRUPTION], action=action)
-    desk = Desk(policies=OnePolicy(policy(spot_interruption=changed)))
-    assert desk.results(warning("2026-11-20T09:45:00Z")) == [result]
-    assert [record.action for record in desk.stored.values()] == [action] * len(desk.stored)
+    receiver = Receiver(policies=OnePolicy(policy(spot_interruption=changed)))
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [result]
+    assert [record.action for record in receiver.stored.values()] == [action] * len(receiver.stored)
 
 
 @pytest.mark.parametrize(
     "kind", [OwnerKind.MANAGED_NODE_GROUP, OwnerKind.AUTO_MODE, OwnerKind.KARPENTER]
 )
-def test_owners_that_retire_their_own_nodes_are_left_to_unless_the_policy_takes_them(
+def test_nodes_of_owners_that_drain_themselves_are_retired_only_if_the_policy_says_so(
     kind: OwnerKind,
 ) -> None:
-    desk = Desk(owner=Owner(kind, "general"))
-    assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
-    desk.policies = OnePolicy(ClusterPolicy(takes=frozenset({kind})))
-    assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
+    receiver = Receiver(owner=Owner(kind, "general"))
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
+    receiver.policies = OnePolicy(ClusterPolicy(retires_for=frozenset({kind})))
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
 
 
 def recommendation(time: str) -> dict[str, Any]:
@@ -66,112 +66,112 @@ def recommendation(time: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", [Action.IGNORE, Action.CORDON])
-def test_what_leeway_began_goes_on_though_the_policy_would_not_begin_it_now(action: Action) -> None:
+def test_an_action_that_leeway_began_continues_after_a_policy_change(action: Action) -> None:
     changed = replace(DEFAULTS[NoticeKind.REBALANCE], action=action)
-    desk = Desk(policies=OnePolicy(policy(rebalance=changed)))
-    told = recommendation("2026-11-20T09:45:00Z")
-    assert [one.result for one in desk.receive(told, Action.RETIRE).instances] == [
+    receiver = Receiver(policies=OnePolicy(policy(rebalance=changed)))
+    body = recommendation("2026-11-20T09:45:00Z")
+    assert [one.result for one in receiver.receive(body, Action.RETIRE).instances] == [
         NoticeResult.STARTED
     ]
-    assert desk.stored[FIRST].action is Action.RETIRE
+    assert receiver.stored[FIRST].action is Action.RETIRE
 
 
-def test_a_retirement_after_another_knows_whose_the_instance_is_by_now() -> None:
-    desk = Desk()
-    desk.receive(warning("2026-11-20T09:45:00Z"))
-    desk.finished()
+def test_a_new_attempt_uses_the_present_owner_of_the_instance() -> None:
+    receiver = Receiver()
+    receiver.receive(warning("2026-11-20T09:45:00Z"))
+    receiver.finished()
     detached = Owner(OwnerKind.NONE)
-    desk.index[FIRST] = FACTS.model_copy(update={"instance": FIRST, "owner": detached})
-    desk.receive(warning("2026-11-20T10:45:00Z"))
-    assert (desk.stored[FIRST].attempt, desk.stored[FIRST].facts.owner) == (2, detached)
+    receiver.index[FIRST] = FACTS.model_copy(update={"instance": FIRST, "owner": detached})
+    receiver.receive(warning("2026-11-20T10:45:00Z"))
+    assert (receiver.stored[FIRST].attempt, receiver.stored[FIRST].facts.owner) == (2, detached)
 
 
-def test_fargates_nodes_are_never_taken() -> None:
-    takes = ClusterPolicy(takes=frozenset(OwnerKind))
-    desk = Desk(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(takes))
-    assert desk.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
+def test_nodes_of_fargate_are_never_retired() -> None:
+    policy_ = ClusterPolicy(retires_for=frozenset(OwnerKind))
+    receiver = Receiver(owner=Owner(OwnerKind.FARGATE), policies=OnePolicy(policy_))
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.LEFT_TO_OWNER]
 
 
 def test_an_interrupted_offering_is_marked_unavailable_for_three_minutes() -> None:
-    desk = Desk()
-    desk.receive(warning("2026-11-20T09:45:00Z"))
+    receiver = Receiver()
+    receiver.receive(warning("2026-11-20T09:45:00Z"))
     offering = Offering("eu-west-1", "m5.large", "us-east-1a", "spot")
-    reason, until = desk.offerings.marked[offering]
+    reason, until = receiver.offerings.marked[offering]
     assert FIRST in reason
-    assert until - desk.now_ == timedelta(minutes=3)
+    assert until - receiver.now_ == timedelta(minutes=3)
 
 
-def test_a_recommendation_marks_nothing() -> None:
-    desk = Desk()
-    assert desk.results(recommendation("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
-    assert desk.offerings.marked == {}
+def test_a_rebalance_recommendation_marks_no_offering_as_unavailable() -> None:
+    receiver = Receiver()
+    assert receiver.results(recommendation("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
+    assert receiver.offerings.marked == {}
 
 
-def test_a_launch_that_begins_to_run_costs_one_read() -> None:
-    desk = Desk()
-    assert desk.results(state("running", "2026-11-20T09:45:00Z")) == [NoticeResult.IGNORED]
-    assert desk.asked == []
+def test_an_instance_that_starts_costs_one_read_of_the_table() -> None:
+    receiver = Receiver()
+    assert receiver.results(state("running", "2026-11-20T09:45:00Z")) == [NoticeResult.IGNORED]
+    assert receiver.ec2_reads == []
 
 
 @pytest.mark.parametrize("action", ["stop", "hibernate"])
-def test_an_instance_that_was_stopped_and_runs_again_is_freed_and_can_be_retired_again(
+def test_an_instance_that_was_stopped_and_runs_again_is_released_and_can_be_retired_again(
     action: str,
 ) -> None:
-    desk = PromptDesk()
-    desk.receive(warning("2026-11-20T09:45:00Z", action))
-    desk.finished()
-    assert desk.results(state("stopped", "2026-11-20T09:47:00Z")) == [NoticeResult.KNOWN]
-    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.UNDOING]
-    record = desk.stored[FIRST]
-    desk.write(record.model_copy(update={"phase": Phase.UNDONE, "version": record.version + 1}))
-    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
-    assert desk.results(warning("2026-11-20T12:00:00Z", action)) == [NoticeResult.STARTED]
-    assert desk.stored[FIRST].attempt == 3
-    assert desk.stored[FIRST].replaced is None
+    receiver = ReceiverInTime()
+    receiver.receive(warning("2026-11-20T09:45:00Z", action))
+    receiver.finished()
+    assert receiver.results(state("stopped", "2026-11-20T09:47:00Z")) == [NoticeResult.KNOWN]
+    assert receiver.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.UNDOING]
+    record = receiver.stored[FIRST]
+    receiver.write(record.model_copy(update={"phase": Phase.UNDONE, "version": record.version + 1}))
+    assert receiver.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
+    assert receiver.results(warning("2026-11-20T12:00:00Z", action)) == [NoticeResult.STARTED]
+    assert receiver.stored[FIRST].attempt == 3
+    assert receiver.stored[FIRST].replacement_intent is None
 
 
-def test_a_stop_while_it_is_drained_that_is_over_at_once_is_undone() -> None:
-    desk = PromptDesk()
-    desk.receive(state("stopping", "2026-11-20T09:45:00Z"))
-    assert desk.results(state("running", "2026-11-20T09:46:00Z")) == [NoticeResult.UNDOING]
+def test_a_stop_is_undone_when_the_instance_runs_again_during_the_drain() -> None:
+    receiver = ReceiverInTime()
+    receiver.receive(state("stopping", "2026-11-20T09:45:00Z"))
+    assert receiver.results(state("running", "2026-11-20T09:46:00Z")) == [NoticeResult.UNDOING]
 
 
-def test_running_that_arrives_late_undoes_nothing() -> None:
-    desk = PromptDesk()
-    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
-    assert desk.results(state("running", "2026-11-20T09:40:00Z")) == [NoticeResult.IGNORED]
-    assert desk.stored[FIRST].phase is Phase.NOTICED
+def test_an_old_running_event_undoes_nothing() -> None:
+    receiver = ReceiverInTime()
+    receiver.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    assert receiver.results(state("running", "2026-11-20T09:40:00Z")) == [NoticeResult.IGNORED]
+    assert receiver.stored[FIRST].phase is Phase.NOTICED
 
 
-def test_running_in_the_second_of_the_next_interruption_does_not_undo_it() -> None:
-    desk = PromptDesk()
-    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
-    desk.finished()
-    assert desk.results(warning("2026-11-20T11:00:00Z", "stop")) == [NoticeResult.STARTED]
-    assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
-    assert desk.stored[FIRST].phase is Phase.NOTICED
+def test_a_running_event_in_the_second_of_an_interruption_does_not_undo_it() -> None:
+    receiver = ReceiverInTime()
+    receiver.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    receiver.finished()
+    assert receiver.results(warning("2026-11-20T11:00:00Z", "stop")) == [NoticeResult.STARTED]
+    assert receiver.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.IGNORED]
+    assert receiver.stored[FIRST].phase is Phase.NOTICED
 
 
-def test_running_says_nothing_about_an_interruption_that_terminates() -> None:
-    desk = PromptDesk()
-    desk.receive(warning("2026-11-20T09:45:00Z"))
-    assert desk.results(state("running", "2026-11-20T09:45:30Z")) == [NoticeResult.IGNORED]
+def test_a_running_event_does_not_undo_an_interruption_that_terminates() -> None:
+    receiver = ReceiverInTime()
+    receiver.receive(warning("2026-11-20T09:45:00Z"))
+    assert receiver.results(state("running", "2026-11-20T09:45:30Z")) == [NoticeResult.IGNORED]
 
 
 def test_an_undo_whose_start_was_lost_is_started_again() -> None:
-    desk = PromptDesk()
-    desk.receive(warning("2026-11-20T09:45:00Z", "stop"))
+    receiver = ReceiverInTime()
+    receiver.receive(warning("2026-11-20T09:45:00Z", "stop"))
     for _ in range(2):
-        assert desk.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.UNDOING]
-    assert desk.started == [f"{FIRST}-1", f"{FIRST}-2", f"{FIRST}-2"]
+        assert receiver.results(state("running", "2026-11-20T11:00:00Z")) == [NoticeResult.UNDOING]
+    assert receiver.started == [f"{FIRST}-1", f"{FIRST}-2", f"{FIRST}-2"]
 
 
-def test_one_instance_that_fails_keeps_no_other_from_being_seen_to() -> None:
-    desk = Desk(now_=LEAD, broken=FIRST)
+def test_one_instance_that_fails_does_not_block_the_others() -> None:
+    receiver = Receiver(now_=LEAD, unreadable=FIRST)
     with pytest.raises(NotAllInstancesReceived, match="does not answer") as raised:
-        desk.receive(health())
+        receiver.receive(health())
     assert [one.instance for one in raised.value.receipt.instances] == [SECOND]
-    assert desk.started == [f"{SECOND}-1"]
+    assert receiver.started == [f"{SECOND}-1"]
 
 
 def launching(id: str = "launch-1", time: str = "2026-11-20T09:45:00Z") -> dict[str, Any]:  # noqa: A002
@@ -181,71 +181,73 @@ def launching(id: str = "launch-1", time: str = "2026-11-20T09:45:00Z") -> dict[
         "LifecycleHookName": "leeway-admit",
         "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
     }
-    told = event(detail=detail, time=time, id=id, source="aws.autoscaling")
-    return told | {"detail-type": "EC2 Instance-launch Lifecycle Action"}
+    body = event(detail=detail, time=time, id=id, source="aws.autoscaling")
+    return body | {"detail-type": "EC2 Instance-launch Lifecycle Action"}
 
 
 def test_an_instance_that_waits_for_a_launch_hook_is_admitted_once() -> None:
-    desk = Desk()
-    assert desk.results(launching()) == [NoticeResult.STARTED]
-    assert desk.results(launching()) == [NoticeResult.STARTED], "the first start may have been lost"
-    assert desk.results(launching(id="launch-2")) == [NoticeResult.STARTED]
-    assert set(desk.admissions.started) == {(FIRST, "prod", 1)}
-    assert desk.started == []
-    assert desk.arrivals.stored[FIRST].deadline == WEEKS_BEFORE.replace(second=0) + timedelta(
-        minutes=15
+    receiver = Receiver()
+    assert receiver.results(launching()) == [NoticeResult.STARTED]
+    assert receiver.results(launching()) == [NoticeResult.STARTED], (
+        "the first start may have been lost"
     )
+    assert receiver.results(launching(id="launch-2")) == [NoticeResult.STARTED]
+    assert set(receiver.admissions.started) == {(FIRST, "prod", 1)}
+    assert receiver.started == []
+    assert receiver.admission_records.stored[FIRST].deadline == WEEKS_BEFORE.replace(
+        second=0
+    ) + timedelta(minutes=15)
 
 
-def test_a_launch_hook_that_the_policy_ignores_or_that_is_only_rehearsed_is_left_alone() -> None:
-    ignoring = Desk(policies=OnePolicy(policy(launch_hook=Policy(Action.IGNORE))))
-    assert ignoring.results(launching()) == [NoticeResult.IGNORED]
-    rehearsing = Desk(policies=OnePolicy(ClusterPolicy(dry_run=True)))
-    assert rehearsing.results(launching()) == [NoticeResult.IGNORED]
-    assert ignoring.admissions.started == rehearsing.admissions.started == []
-    assert ignoring.arrivals.stored == rehearsing.arrivals.stored == {}
+def test_a_launch_hook_is_not_answered_if_the_policy_ignores_it_or_in_dry_run_mode() -> None:
+    ignored = Receiver(policies=OnePolicy(policy(launch_hook=Policy(Action.IGNORE))))
+    assert ignored.results(launching()) == [NoticeResult.IGNORED]
+    dry_run = Receiver(policies=OnePolicy(ClusterPolicy(dry_run=True)))
+    assert dry_run.results(launching()) == [NoticeResult.IGNORED]
+    assert ignored.admissions.started == dry_run.admissions.started == []
+    assert ignored.admission_records.stored == dry_run.admission_records.stored == {}
 
 
-def test_the_policys_own_wait_for_a_node_holds() -> None:
-    patient = Policy(Action.ADMIT, timedelta(hours=1))
-    desk = Desk(policies=OnePolicy(policy(launch_hook=patient)))
-    desk.receive(launching())
-    arrival = desk.arrivals.stored[FIRST]
-    assert arrival.deadline - arrival.noticed_at == timedelta(hours=1)
+def test_the_policy_sets_the_deadline_of_an_admission() -> None:
+    slow = Policy(Action.ADMIT, timedelta(hours=1))
+    receiver = Receiver(policies=OnePolicy(policy(launch_hook=slow)))
+    receiver.receive(launching())
+    admission = receiver.admission_records.stored[FIRST]
+    assert admission.deadline - admission.noticed_at == timedelta(hours=1)
 
 
-def test_what_a_terminated_instance_leaves_is_cleaned_up_also_after_its_retirement() -> None:
-    desk = Desk()
-    desk.receive(warning("2026-11-20T09:45:00Z"))
-    desk.finished()
-    desk.receive(state("shutting-down", "2026-11-20T09:47:00Z"))
-    assert desk.cleaning.started == []
-    assert desk.results(state("terminated", "2026-11-20T09:47:30Z")) == [NoticeResult.KNOWN]
-    assert desk.cleaning.started == [(FIRST, "prod")]
-    assert desk.started == [f"{FIRST}-1"], "and no second retirement is"
+def test_a_terminated_instance_is_cleaned_up_after_its_retirement_too() -> None:
+    receiver = Receiver()
+    receiver.receive(warning("2026-11-20T09:45:00Z"))
+    receiver.finished()
+    receiver.receive(state("shutting-down", "2026-11-20T09:47:00Z"))
+    assert receiver.clean_ups.started == []
+    assert receiver.results(state("terminated", "2026-11-20T09:47:30Z")) == [NoticeResult.KNOWN]
+    assert receiver.clean_ups.started == [(FIRST, "prod")]
+    assert receiver.started == [f"{FIRST}-1"], "no second retirement starts"
 
 
-def test_an_empty_node_is_left_to_the_minute_and_one_that_filled_up_again_is_not() -> None:
-    desk = PromptDesk()
-    desk.receive(warning("2026-11-20T09:45:00Z"))
-    desk.finished()
-    before = desk.stored[FIRST]
+def test_an_empty_node_starts_no_clean_up_unless_the_instance_kept_running() -> None:
+    receiver = ReceiverInTime()
+    receiver.receive(warning("2026-11-20T09:45:00Z"))
+    receiver.finished()
+    before = receiver.stored[FIRST]
     ended_at = before.noticed_at + timedelta(seconds=60)
-    desk.stored[FIRST] = before.model_copy(update={"emptied": True, "ended_at": ended_at})
-    desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
-    assert desk.cleaning.started == []
-    desk.receive(state("terminated", "2026-11-20T11:47:30Z"))
-    assert desk.cleaning.started == [(FIRST, "prod")], "it has lived on, and may have had pods"
-    desk.claims.until.clear()
-    undone = {"emptied": True, "phase": Phase.UNDONE}
-    desk.stored[FIRST] = before.model_copy(update=undone)
-    desk.receive(state("terminated", "2026-11-20T11:47:31Z"))
-    assert desk.cleaning.started == [(FIRST, "prod")] * 2
-    assert not desk.stored[FIRST].emptied, "another retirement has begun"
+    receiver.stored[FIRST] = before.model_copy(update={"node_is_empty": True, "ended_at": ended_at})
+    receiver.receive(state("terminated", "2026-11-20T09:47:30Z"))
+    assert receiver.clean_ups.started == []
+    receiver.receive(state("terminated", "2026-11-20T11:47:30Z"))
+    assert receiver.clean_ups.started == [(FIRST, "prod")], "it may have had pods since"
+    receiver.claims.until.clear()
+    undone = {"node_is_empty": True, "phase": Phase.UNDONE}
+    receiver.stored[FIRST] = before.model_copy(update=undone)
+    receiver.receive(state("terminated", "2026-11-20T11:47:31Z"))
+    assert receiver.clean_ups.started == [(FIRST, "prod")] * 2
+    assert not receiver.stored[FIRST].node_is_empty, "a new attempt has begun"
 
 
-def test_hundreds_of_failures_are_told_in_some_lines() -> None:
-    class Broken(Desk):
+def test_an_error_contains_ten_of_hundreds_of_failures() -> None:
+    class Broken(Receiver):
         def known(self, instance: str) -> InstanceState:
             raise CloudUnavailable(f"{instance}: the table does not answer")
 
@@ -256,89 +258,117 @@ def test_hundreds_of_failures_are_told_in_some_lines() -> None:
     assert len(str(failed.value)) < 2000
 
 
-def test_of_a_storm_that_ended_undrained_only_some_are_cleaned_up_after_at_once() -> None:
-    desk = Desk(now_=AFTERWARDS)
+def test_only_some_clean_ups_start_when_many_instances_terminate() -> None:
+    receiver = Receiver(now_=AFTERWARDS)
 
     def end(number: int) -> str:
-        told = state("terminated", f"{AFTERWARDS:%Y-%m-%dT%H:%M:%SZ}", id=f"n-{number}")
-        told["detail"]["instance-id"] = f"i-0{number:016x}"
-        (received,) = desk.receive(told).instances
+        body = state("terminated", f"{AFTERWARDS:%Y-%m-%dT%H:%M:%SZ}", id=f"n-{number}")
+        body["detail"]["instance-id"] = f"i-0{number:016x}"
+        (received,) = receiver.receive(body).instances
         assert received.result is NoticeResult.STARTED
-        return received.reason
+        return received.reason.message
 
     reasons = [end(number) for number in range(200)]
-    assert len(desk.cleaning.started) == CLEANED_AT_ONCE
-    put_off = [reason for reason in reasons if "many instances end just now" in reason]
-    assert len(put_off) == 200 - CLEANED_AT_ONCE
-    desk.now_ += FOR_EACH + timedelta(seconds=1)
+    assert len(receiver.clean_ups.started) == MAX_CLEAN_UPS
+    delayed = [reason for reason in reasons if "many instances terminate" in reason]
+    assert len(delayed) == 200 - MAX_CLEAN_UPS
+    receiver.now_ += CLAIM_TIME + timedelta(seconds=1)
     end(1000)
-    assert len(desk.cleaning.started) == CLEANED_AT_ONCE + 1
+    assert len(receiver.clean_ups.started) == MAX_CLEAN_UPS + 1
 
 
 class ThrottledLambda(CleanUps):
-    """Lambda, when it takes no more."""
+    """Lambda throttles."""
 
     def start(self, instance: str, cluster: str) -> None:
         raise CloudUnavailable("TooManyRequestsException")
 
 
 class ThrottledTable(OfferingsInMemory):
-    """The table, when one of its items is written by all of a storm."""
+    """The table throttles writes of one item."""
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
         raise CloudUnavailable("ThrottlingException")
 
 
-def test_what_a_notice_leads_to_besides_does_not_fail_it_and_is_said() -> None:
-    desk = Desk(now_=AFTERWARDS, offerings=ThrottledTable(), cleaning=ThrottledLambda())
-    (warned,) = desk.receive(warning("2026-11-20T12:00:00Z")).instances
+def test_a_failed_side_effect_is_reported_and_does_not_fail_the_notice() -> None:
+    receiver = Receiver(now_=AFTERWARDS, offerings=ThrottledTable(), clean_ups=ThrottledLambda())
+    (warned,) = receiver.receive(warning("2026-11-20T12:00:00Z")).instances
     assert warned.result is NoticeResult.STARTED
-    assert "not marked as unavailable: ThrottlingException" in warned.reason
-    (ended,) = desk.receive(state("terminated", "2026-11-20T12:02:00Z")).instances
-    assert "by the minute, and not at once: TooManyRequestsException" in ended.reason
+    assert "not marked as unavailable: ThrottlingException" in warned.reason.message
+    (ended,) = receiver.receive(state("terminated", "2026-11-20T12:02:00Z")).instances
+    assert "cleans up after the instance: TooManyRequestsException" in ended.reason.message
 
 
-def test_the_instances_of_a_notice_are_seen_to_by_many_hands_at_once() -> None:
-    together = threading.Barrier(HANDS, timeout=20)
+def test_the_instances_of_a_notice_are_handled_concurrently() -> None:
+    barrier = threading.Barrier(INSTANCE_CONCURRENCY, timeout=20)
 
-    class Slow(Desk):
+    class Slow(Receiver):
         def known(self, instance: str) -> InstanceState:
-            together.wait()
+            barrier.wait()
             return super().known(instance)
 
-    named = [f"i-0{number:016x}" for number in range(2 * HANDS)]
-    told = health(affectedEntities=[{"entityValue": one} for one in named])
-    received = Slow().receive({**told, "resources": []}).instances
+    named = [f"i-0{number:016x}" for number in range(2 * INSTANCE_CONCURRENCY)]
+    body = health(affectedEntities=[{"entityValue": one} for one in named])
+    received = Slow().receive({**body, "resources": []}).instances
     assert [one.instance for one in received] == named
     assert {one.result for one in received} == {NoticeResult.SCHEDULED}
 
 
-def test_what_a_strangers_instance_or_a_stopped_one_leaves_is_not() -> None:
-    desk = Desk(owner=Owner(OwnerKind.KARPENTER, "default"))
-    desk.receive(state("terminated", "2026-11-20T09:47:30Z"))
-    own = Desk()
+def test_no_clean_up_starts_for_a_foreign_or_a_stopped_instance() -> None:
+    receiver = Receiver(owner=Owner(OwnerKind.KARPENTER, "default"))
+    receiver.receive(state("terminated", "2026-11-20T09:47:30Z"))
+    own = Receiver()
     own.receive(state("stopped", "2026-11-20T09:47:30Z"))
-    assert desk.cleaning.started == own.cleaning.started == []
+    assert receiver.clean_ups.started == own.clean_ups.started == []
 
 
-def test_a_hook_of_ekss_own_is_drained_for_and_left_for_eks_to_answer() -> None:
-    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
-    desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
+def test_a_terminate_hook_of_eks_starts_a_drain_and_is_not_answered() -> None:
+    policy_ = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    receiver = Receiver(
+        owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(policy_)
+    )
     detail = {
         "EC2InstanceId": FIRST,
         "AutoScalingGroupName": "eks-ng-1",
         "LifecycleHookName": "Terminate-LC-Hook",
     }
-    told = event(source="aws.autoscaling", detail=detail)
-    told["detail-type"] = "EC2 Instance-terminate Lifecycle Action"
-    assert desk.results(told) == [NoticeResult.STARTED]
-    assert desk.stored[FIRST].hooks == ()
+    body = event(source="aws.autoscaling", detail=detail)
+    body["detail-type"] = "EC2 Instance-terminate Lifecycle Action"
+    assert receiver.results(body) == [NoticeResult.STARTED]
+    assert receiver.stored[FIRST].hooks == ()
 
 
-def test_a_launch_hook_of_ekss_own_is_left_for_eks_to_answer() -> None:
-    takes = ClusterPolicy(takes=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
-    desk = Desk(owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(takes))
-    told = launching()
-    told["detail"]["LifecycleHookName"] = "Launch-LC-Hook"
-    assert desk.results(told) == [NoticeResult.IGNORED]
-    assert desk.admissions.started == []
+def test_a_launch_hook_of_eks_is_ignored() -> None:
+    policy_ = ClusterPolicy(retires_for=frozenset({OwnerKind.MANAGED_NODE_GROUP}))
+    receiver = Receiver(
+        owner=Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), policies=OnePolicy(policy_)
+    )
+    body = launching()
+    body["detail"]["LifecycleHookName"] = "Launch-LC-Hook"
+    assert receiver.results(body) == [NoticeResult.IGNORED]
+    assert receiver.admissions.started == []
+
+
+class OtherWriters(Receiver):
+    """Other functions write the record before each of the first `conflicts` writes."""
+
+    conflicts = 0
+
+    def write(self, record: Retirement) -> None:
+        if self.conflicts:
+            self.conflicts -= 1
+            raise RecordChanged(record.instance)
+        super().write(record)
+
+
+def test_a_notice_is_applied_again_after_a_write_conflict() -> None:
+    receiver = OtherWriters()
+    receiver.conflicts = CONFLICT_TRIES - 1
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
+    assert receiver.started == [f"{FIRST}-1"]
+    receiver = OtherWriters()
+    receiver.conflicts = CONFLICT_TRIES
+    with pytest.raises(NotAllInstancesReceived, match=f"the record of {FIRST} was changed"):
+        receiver.receive(warning("2026-11-20T09:45:00Z"))
+    assert receiver.started == []

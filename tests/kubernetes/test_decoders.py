@@ -1,4 +1,4 @@
-"""Threads that decode Kubernetes objects for the first time, all at once."""
+"""Threads that decode Kubernetes objects for the first time, at the same time."""
 
 import importlib
 import pkgutil
@@ -7,7 +7,7 @@ import sys
 
 import leeway.kubernetes
 import msgspec
-from leeway.kubernetes.decoders import READ
+from leeway.kubernetes.decoders import KINDS
 
 # In processes of their own: this one has used its decoders before. The short interval has threads
 # take turns in the midst of what they do, and without the preparation nine of ten processes die.
@@ -40,12 +40,12 @@ for _ in range(20):
 """
 
 
-def test_no_process_dies_of_threads_that_decode_at_once() -> None:
+def test_threads_that_decode_at_once_do_not_crash_the_process() -> None:
     run = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 
-def test_all_that_leeway_reads_is_prepared() -> None:
+def test_decoders_of_all_kinds_are_built_on_import() -> None:
     used = set()
     for module in pkgutil.iter_modules(leeway.kubernetes.__path__, "leeway.kubernetes."):
         for value in vars(importlib.import_module(module.name)).values():
@@ -53,4 +53,4 @@ def test_all_that_leeway_reads_is_prepared() -> None:
             if named and isinstance(value, type) and issubclass(value, msgspec.Struct):
                 used.add(value)
     assert len(used) >= 7
-    assert used <= set(READ)
+    assert used <= set(KINDS)

@@ -1,7 +1,7 @@
-"""A cluster's token goes to EKS's API servers of the region, and to no other host."""
+"""A cluster's token is sent to EKS API servers of the region only."""
 
 import pytest
-from leeway.kubernetes.eks_hosts import dns_suffix, refused_because
+from leeway.kubernetes.eks_hosts import dns_suffix, endpoint_problem
 
 ID = "FF1DE699AA64BDA14ED2F1570FB48502"
 
@@ -21,40 +21,45 @@ ID = "FF1DE699AA64BDA14ED2F1570FB48502"
     ],
 )
 def test_an_api_server_of_the_region_is_trusted(url: str, region: str) -> None:
-    assert refused_because(url, region) == ""
+    assert endpoint_problem(url, region) == ""
 
 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
         (f"http://{ID}.gr7.us-east-1.eks.amazonaws.com", "is not https"),
-        (f"https://{ID}.gr7.eu-west-1.eks.amazonaws.com", "no EKS API server of us-east-1"),
-        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com.evil.example", "no EKS API server"),
-        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com.cn", "no EKS API server"),
-        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com:8443", "a port of its own"),
-        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com@evil.example", "credentials"),
-        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com:443@evil.example", "credentials"),
-        ("https://abcde12345.execute-api.us-east-1.api.aws", "no EKS API server"),
-        (f"https://{ID}.execute-api.us-east-1.api.aws", "no EKS API server"),
-        (f"https://{ID}.s3.us-east-1.api.aws", "no EKS API server"),
-        ("https://eks.us-east-1.amazonaws.com", "no EKS API server"),
-        ("https://evil.example", "no EKS API server"),
-        ("https://evil.example#" + f"{ID}.gr7.us-east-1.eks.amazonaws.com", "no EKS API server"),
-        ("https://127.0.0.1:6443", "a port of its own"),
-        ("https://169.254.169.254", "no EKS API server"),
+        (f"https://{ID}.gr7.eu-west-1.eks.amazonaws.com", "not an EKS API server of us-east-1"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com.evil.example", "not an EKS API server"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com.cn", "not an EKS API server"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com:8443", "EKS API servers have port 443"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com@evil.example", "contains credentials"),
+        (f"https://{ID}.gr7.us-east-1.eks.amazonaws.com:443@evil.example", "contains credentials"),
+        ("https://abcde12345.execute-api.us-east-1.api.aws", "not an EKS API server"),
+        (f"https://{ID}.execute-api.us-east-1.api.aws", "not an EKS API server"),
+        (f"https://{ID}.s3.us-east-1.api.aws", "not an EKS API server"),
+        ("https://eks.us-east-1.amazonaws.com", "not an EKS API server"),
+        ("https://evil.example", "not an EKS API server"),
+        (
+            "https://evil.example#" + f"{ID}.gr7.us-east-1.eks.amazonaws.com",
+            "not an EKS API server",
+        ),
+        ("https://127.0.0.1:6443", "EKS API servers have port 443"),
+        ("https://169.254.169.254", "not an EKS API server"),
         ("https://[::1", "is not an address"),
         ("", "is not https"),
     ],
 )
 def test_any_other_address_is_refused_with_a_reason(url: str, why: str) -> None:
-    assert why in refused_because(url, "us-east-1")
+    assert why in endpoint_problem(url, "us-east-1")
 
 
-def test_the_host_of_a_configured_endpoint_is_trusted_and_only_by_https() -> None:
-    assert refused_because("https://127.0.0.1:6443", "us-east-1", also="127.0.0.1") == ""
-    assert "not https" in refused_because("http://127.0.0.1:6443", "us-east-1", also="127.0.0.1")
-    assert refused_because("https://127.0.0.2", "us-east-1", also="127.0.0.1")
-    assert refused_because("https://evil.example", "us-east-1", also="")
+def test_the_host_of_a_configured_endpoint_is_trusted_by_https_only() -> None:
+    assert endpoint_problem("https://127.0.0.1:6443", "us-east-1", extra_host="127.0.0.1") == ""
+    assert "not https" in endpoint_problem(
+        "http://127.0.0.1:6443", "us-east-1", extra_host="127.0.0.1"
+    )
+    assert endpoint_problem("https://127.0.0.2", "us-east-1", extra_host="127.0.0.1")
+    assert endpoint_problem("https://evil.example", "us-east-1", extra_host="")
 
 
 def test_each_partition_has_its_suffix() -> None:

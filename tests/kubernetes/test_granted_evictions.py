@@ -1,4 +1,4 @@
-"""Evictions that the API server holds, and those whose slot is spent before the pod is deleted."""
+"""Evictions that the API server holds, and pods that a budget counts as disrupted."""
 
 import subprocess
 import sys
@@ -17,8 +17,7 @@ from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 from leeway.kubernetes.lightkube_cluster import EVICTION_SECONDS
 from leeway.ports.kubernetes_objects import Pod
 
-from tests.kubernetes.wayward import Asked, Wayward, said
-from tests.kubernetes.wayward import wayward_server as running
+from tests.kubernetes.faulty_server import FaultyServer, Request, json_answer, running_faulty_server
 from tests.sandbox.kubernetes.live import PODS, Live, budget, running_cluster
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -34,7 +33,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def leave_between_the_steps(live: Live, pod: str) -> None:
-    """Have an eviction counted, and disconnect before the pod is deleted."""
+    """Evict a pod, and disconnect after the budget counts it and before it is deleted."""
     live.fail_with({"resource": "pods/eviction", "hold": 30})
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     with live.client(live.token) as impatient, pytest.raises(httpx.ReadTimeout):
@@ -43,7 +42,7 @@ def leave_between_the_steps(live: Live, pod: str) -> None:
 
 
 def guarded(live: Live, name: str, **spec: Any) -> list[str]:
-    """Run four pods, of which one may be missing, on the node."""
+    """Run four pods on the node, with a budget that allows one to be missing."""
     settings = {"spec": {"terminationGracePeriodSeconds": 1, **spec}}
     names = [pod["metadata"]["name"] for pod in live.deploy(name, 4, **settings)]
     live.create(BUDGETS, budget(name, name, maxUnavailable=1))
@@ -56,7 +55,7 @@ def allowed(live: Live, name: str) -> int:
     return status.get("disruptionsAllowed", 0)
 
 
-def test_a_pod_that_its_budget_counts_as_evicted_is_known(live: Live) -> None:
+def test_a_pod_that_its_budget_counts_as_disrupted_is_detected(live: Live) -> None:
     first, second, *_ = guarded(live, "known")
     time.sleep(1)  # a pod that is as old as its eviction, to the second, may be another one
     leave_between_the_steps(live, first)
@@ -67,7 +66,7 @@ def test_a_pod_that_its_budget_counts_as_evicted_is_known(live: Live) -> None:
         assert not cluster.eviction_is_granted(pods[second])
 
 
-def test_a_drain_deletes_the_pod_whose_slot_is_spent_and_heeds_the_budget_of_the_rest(
+def test_a_drain_deletes_the_disrupted_pod_and_respects_the_budget_for_others(
     live: Live,
 ) -> None:
     (node,) = live.add_nodes(2, role="apart")
@@ -97,73 +96,75 @@ def listed(name: str, at: datetime, **selector: str) -> dict[str, Any]:
     }
 
 
-def granted(wayward: Wayward, *budgets: dict[str, Any], created: datetime | None = CREATED) -> bool:
+def granted(
+    server: FaultyServer, *budgets: dict[str, Any], created: datetime | None = CREATED
+) -> bool:
     body = {"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}}
     path = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
-    wayward.on("GET", path, said({**body, "items": list(budgets)}))
+    server.on("GET", path, json_answer({**body, "items": list(budgets)}))
     pod = Pod("shop", "web-0", "u", "Running", 1, None, labels={"app": "web"}, created=created)
-    with closing(kubeconfig_cluster(wayward.kubeconfig)) as cluster:
+    with closing(kubeconfig_cluster(server.kubeconfig)) as cluster:
         return cluster.eviction_is_granted(pod)
 
 
 @pytest.fixture
-def wayward(tmp_path: Path) -> Iterator[Wayward]:
-    with running(tmp_path) as server:
+def server(tmp_path: Path) -> Iterator[FaultyServer]:
+    with running_faulty_server(tmp_path) as server:
         yield server
 
 
-def test_only_the_one_budget_of_the_pod_tells_of_it_and_for_two_minutes(wayward: Wayward) -> None:
+def test_only_the_single_budget_of_a_pod_counts_and_for_two_minutes(server: FaultyServer) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     ours = listed("ours", now - timedelta(seconds=30), app="web")
-    assert granted(wayward, ours)
-    assert granted(wayward, listed("others", now, app="db"), ours)
-    assert not granted(wayward)
-    assert not granted(wayward, listed("others", now, app="db"))
-    assert not granted(wayward, ours, listed("second", now, app="web"))
-    assert not granted(wayward, listed("old", now - timedelta(seconds=121), app="web"))
+    assert granted(server, ours)
+    assert granted(server, listed("others", now, app="db"), ours)
+    assert not granted(server)
+    assert not granted(server, listed("others", now, app="db"))
+    assert not granted(server, ours, listed("second", now, app="web"))
+    assert not granted(server, listed("old", now - timedelta(seconds=121), app="web"))
 
 
-def test_what_a_budget_says_of_an_earlier_pod_of_the_name_does_not_count(wayward: Wayward) -> None:
+def test_an_entry_of_an_earlier_pod_with_the_same_name_does_not_count(server: FaultyServer) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     ours = listed("ours", now - timedelta(seconds=30), app="web")
-    assert not granted(wayward, ours, created=now - timedelta(seconds=29))
-    assert not granted(wayward, ours, created=now - timedelta(seconds=30)), "or it may"
-    assert not granted(wayward, ours, created=None)
-    assert granted(wayward, ours, created=now - timedelta(seconds=31))
+    assert not granted(server, ours, created=now - timedelta(seconds=29))
+    assert not granted(server, ours, created=now - timedelta(seconds=30)), "or it may"
+    assert not granted(server, ours, created=None)
+    assert granted(server, ours, created=now - timedelta(seconds=31))
 
 
-def test_budgets_are_listed_once_for_the_pods_of_a_moment(wayward: Wayward) -> None:
+def test_budgets_are_listed_once_for_all_pods_of_a_pass(server: FaultyServer) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     path = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets"
     body = {"kind": "PodDisruptionBudgetList", "apiVersion": "policy/v1", "metadata": {}}
     ours = listed("ours", now, app="web")
-    wayward.on("GET", path, said({**body, "items": [ours]}))
+    server.on("GET", path, json_answer({**body, "items": [ours]}))
     pods = [
         Pod("shop", f"web-{n}", f"u{n}", "Running", 1, None, labels={"app": "web"}, created=CREATED)
         for n in range(20)
     ]
-    with closing(kubeconfig_cluster(wayward.kubeconfig)) as cluster:
+    with closing(kubeconfig_cluster(server.kubeconfig)) as cluster:
         assert [cluster.eviction_is_granted(pod) for pod in pods] == [True] + [False] * 19
-    assert wayward.count("GET", path) == 1
+    assert server.count("GET", path) == 1
 
 
-def test_an_eviction_is_waited_for_longer_than_other_requests(
-    wayward: Wayward, monkeypatch: pytest.MonkeyPatch
+def test_an_eviction_has_a_longer_timeout_than_other_requests(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.kubernetes.connection.TIMEOUT", httpx2.Timeout(0.3))
     monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.5)
 
-    def slowly(asked: Asked) -> None:
-        asked.wayward.over.wait(1.5)
-        said({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)(asked)
+    def slowly(request: Request) -> None:
+        request.faulty.stopped.wait(1.5)
+        json_answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)(request)
 
-    wayward.otherwise(slowly)
+    server.by_default(slowly)
     pod = Pod("shop", "web-0", "u", "Running", 1, None)
-    with closing(kubeconfig_cluster(wayward.kubeconfig)) as cluster:
+    with closing(kubeconfig_cluster(server.kubeconfig)) as cluster:
         assert read_answer(cluster.evict(pod, None)).meaning is Meaning.ACCEPTED
         assert read_answer(cluster.delete(pod, None)).meaning is Meaning.TRANSIENT
 
 
-def test_an_eviction_is_given_up_no_earlier_than_a_real_api_server_answers_it() -> None:
+def test_an_eviction_times_out_no_earlier_than_a_real_api_server_answers() -> None:
     steps, pause, jitter = 20, 0.5, 0.1  # Kubernetes' EvictionsRetry
     assert max(15, steps * pause * (1 + jitter)) <= EVICTION_SECONDS

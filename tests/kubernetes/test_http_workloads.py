@@ -21,7 +21,7 @@ WEB = "/apis/apps/v1/namespaces/warm/deployments/web"
 
 @pytest.fixture
 def workloads(kubeconfig: Path, live: Live) -> Iterator[HttpWorkloads]:
-    """The adapter under test, and none of its objects there before it."""
+    """The adapter under test; its objects are deleted first."""
     live.api.post("/api/v1/namespaces", json={"metadata": {"name": "warm"}})
     connection = kubeconfig_connection(kubeconfig)
     yield HttpWorkloads(connection)
@@ -42,7 +42,7 @@ def read(live: Live, path: str) -> dict[str, Any]:
 
 
 def a_deployment(live: Live, namespace: str, name: str, replicas: int) -> ScaleTarget:
-    """Somebody's own Deployment, which no node has room for."""
+    """A user's Deployment that fits on no node."""
     live.api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
     live.create(
         f"/apis/apps/v1/namespaces/{namespace}/deployments",
@@ -65,9 +65,7 @@ def path_of(target: ScaleTarget) -> str:
     return f"/apis/apps/v1/namespaces/{target.namespace}/deployments/{target.name}"
 
 
-def test_what_is_applied_is_there_and_applying_it_again_changes_nothing(
-    live: Live, workloads: HttpWorkloads
-) -> None:
+def test_applying_an_object_twice_changes_nothing(live: Live, workloads: HttpWorkloads) -> None:
     apply_all(workloads, 2)
     first = read(live, WEB)
     apply_all(workloads, 2)
@@ -77,7 +75,7 @@ def test_what_is_applied_is_there_and_applying_it_again_changes_nothing(
     assert (priority["value"], priority["preemptionPolicy"]) == (-10, "Never")
 
 
-def test_what_somebody_else_changed_is_put_right_and_what_they_added_stays(
+def test_apply_reverts_changed_fields_and_keeps_added_ones(
     live: Live, workloads: HttpWorkloads
 ) -> None:
     apply_all(workloads, 2)
@@ -92,7 +90,7 @@ def test_what_somebody_else_changed_is_put_right_and_what_they_added_stays(
     assert healed["metadata"]["annotations"]["theirs"] == "yes"
 
 
-def test_deployments_are_leeways_that_it_applied_whatever_their_labels(
+def test_applied_deployments_are_found_with_any_labels(
     live: Live, workloads: HttpWorkloads
 ) -> None:
     a_deployment(live, "warm", "shop", 0)
@@ -111,7 +109,9 @@ def test_deployments_are_leeways_that_it_applied_whatever_their_labels(
     assert workloads.deployments("nowhere") == []
 
 
-def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWorkloads) -> None:
+def test_a_priority_class_without_leeways_labels_is_not_deleted(
+    live: Live, workloads: HttpWorkloads
+) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     live.create(classes, {"metadata": {"name": "theirs"}, "value": -10})
     workloads.remove_priority_class("theirs")
@@ -121,9 +121,7 @@ def test_a_priority_class_of_somebody_elses_stays(live: Live, workloads: HttpWor
     assert live.api.get(f"{classes}/leeway-headroom--3").status_code == 404
 
 
-def test_a_target_is_scaled_and_nothing_else_of_it_is_written(
-    live: Live, workloads: HttpWorkloads
-) -> None:
+def test_scaling_a_target_changes_only_its_replicas(live: Live, workloads: HttpWorkloads) -> None:
     target = a_deployment(live, "warm-targets", "inflate", 3)
     before = read(live, path_of(target))
     assert workloads.scale_of(target) == TargetScale(3, before["metadata"]["uid"])
@@ -134,7 +132,7 @@ def test_a_target_is_scaled_and_nothing_else_of_it_is_written(
     assert after["metadata"].get("annotations") == before["metadata"].get("annotations")
 
 
-def test_a_target_that_is_not_there_is_none(workloads: HttpWorkloads) -> None:
+def test_a_missing_target_has_no_scale(workloads: HttpWorkloads) -> None:
     assert workloads.scale_of(ScaleTarget("apps/v1", "Deployment", "default", "lost")) is None
 
 
@@ -148,14 +146,14 @@ def test_a_target_that_is_not_there_is_none(workloads: HttpWorkloads) -> None:
         ScaleTarget("apps/v1?x=", "Deployment", "shop", "web"),
     ],
 )
-def test_a_name_that_would_lead_to_another_path_is_refused(
+def test_a_name_that_is_not_one_path_segment_is_refused(
     workloads: HttpWorkloads, target: ScaleTarget
 ) -> None:
-    with pytest.raises(ClusterRefused, match="no object can have such a name"):
+    with pytest.raises(ClusterRefused, match="the name is not valid in Kubernetes"):
         workloads.scale_of(target)
 
 
-def test_a_kind_that_the_cluster_does_not_have_is_refused_by_name(
+def test_an_unknown_kind_is_refused_by_its_name(
     workloads: HttpWorkloads,
 ) -> None:
     rollout = ScaleTarget("argoproj.io/v1alpha1", "Rollout", "default", "web")
@@ -163,7 +161,7 @@ def test_a_kind_that_the_cluster_does_not_have_is_refused_by_name(
         workloads.scale_of(rollout)
 
 
-def test_a_cluster_is_as_large_as_its_ready_and_schedulable_nodes(
+def test_the_size_of_a_cluster_counts_ready_and_schedulable_nodes(
     live: Live, workloads: HttpWorkloads
 ) -> None:
     before = workloads.size()
@@ -181,17 +179,19 @@ def test_a_cluster_is_as_large_as_its_ready_and_schedulable_nodes(
     assert name
 
 
-def test_pods_that_found_room_at_once_tell_nothing_about_joining(
+def test_pods_that_were_scheduled_at_once_have_no_join_time(
     live: Live, workloads: HttpWorkloads
 ) -> None:
     live.add_nodes(903)
     apply_all(workloads, 1)
     live.until(lambda: read(live, WEB)["status"].get("readyReplicas") == 1)
-    assert workloads.joins().get(("warm", "web"), []) == []
-    assert all(join > timedelta(0) for joins in workloads.joins().values() for join in joins)
+    assert workloads.join_times().get(("warm", "web"), []) == []
+    assert all(time > timedelta(0) for times in workloads.join_times().values() for time in times)
 
 
-def test_a_size_that_leeway_sets_is_leeways_field(live: Live, workloads: HttpWorkloads) -> None:
+def test_leeway_manages_the_replicas_field_that_it_sets(
+    live: Live, workloads: HttpWorkloads
+) -> None:
     target = a_deployment(live, "warm-managed", "inflate", 1)
     workloads.scale(target, 2)
     managed = read(live, path_of(target))["metadata"]["managedFields"]

@@ -1,4 +1,4 @@
-"""Requests in somebody else's name, as a kubeconfig or kubectl's flags ask for it."""
+"""User impersonation by a kubeconfig or by kubectl's flags."""
 
 import json
 from collections.abc import Iterator
@@ -10,8 +10,16 @@ import pytest
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 
 from cli import main
-from tests.kubernetes.wayward import Answer, Asked, Wayward, pod, pods, said, watched
-from tests.kubernetes.wayward import wayward_server as running
+from tests.kubernetes.faulty_server import (
+    Answer,
+    FaultyServer,
+    Request,
+    json_answer,
+    pod,
+    pods,
+    running_faulty_server,
+    watch_answer,
+)
 
 NODE = "/api/v1/nodes/node-1"
 PODS = "/api/v1/pods"
@@ -20,42 +28,43 @@ EVICTION = "/api/v1/namespaces/shop/pods/web/eviction"
 type Names = list[tuple[str, str]]
 
 
-class Drained:
-    """An API server with one node and one pod on it, which writes down in whose name it is asked.
+class RecordingServer:
+    """An API server with one node and one pod. It records the impersonation headers of requests
+    and removes the pod after its eviction."""
 
-    The pod is gone when it has been evicted.
-    """
-
-    def __init__(self, wayward: Wayward) -> None:
-        self.kubeconfig = wayward.kubeconfig
-        self.asked: list[tuple[str, Names]] = []
-        self._there = [pod("web")]
+    def __init__(self, server: FaultyServer) -> None:
+        self.kubeconfig = server.kubeconfig
+        self.requests: list[tuple[str, Names]] = []
+        self._pods = [pod("web")]
         metadata = {"name": "node-1", "uid": "u", "resourceVersion": "1"}
         node = {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {}}
-        wayward.on("GET", NODE, self._noted(said(node)))
-        wayward.on("PATCH", NODE, self._noted(said(node)))
-        wayward.on("GET", PODS, self._noted(lambda asked: said(pods(*self._there))(asked)))
-        wayward.on("WATCH", PODS, self._noted(watched()))
-        wayward.on("POST", EVICTION, self._noted(self._evict))
+        server.on("GET", NODE, self._recorded(json_answer(node)))
+        server.on("PATCH", NODE, self._recorded(json_answer(node)))
+        server.on(
+            "GET", PODS, self._recorded(lambda request: json_answer(pods(*self._pods))(request))
+        )
+        server.on("WATCH", PODS, self._recorded(watch_answer()))
+        server.on("POST", EVICTION, self._recorded(self._evict))
 
-    def _noted(self, answer: Answer) -> Answer:
-        def noting(asked: Asked) -> None:
+    def _recorded(self, answer: Answer) -> Answer:
+        def record(request: Request) -> None:
             names = [
                 (name, value)
-                for name, value in asked.headers.items()
+                for name, value in request.headers.items()
                 if name.lower().startswith("impersonate-")
             ]
-            self.asked.append((asked.command, names))
-            answer(asked)
+            self.requests.append((request.command, names))
+            answer(request)
 
-        return noting
+        return record
 
-    def _evict(self, asked: Asked) -> None:
-        self._there = []
-        said({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}, 201)(asked)
+    def _evict(self, request: Request) -> None:
+        self._pods = []
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+        json_answer(status, 201)(request)
 
     def write(self, **user: Any) -> Path:
-        """Write a kubeconfig whose user impersonates so."""
+        """Write a kubeconfig with these fields of its user."""
         content = json.loads(self.kubeconfig.read_text())
         content["users"][0]["user"] |= user
         path = self.kubeconfig.with_name("impersonating")
@@ -64,16 +73,18 @@ class Drained:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Drained]:
-    with running(tmp_path) as wayward:
-        yield Drained(wayward)
+def server(tmp_path: Path) -> Iterator[RecordingServer]:
+    with running_faulty_server(tmp_path) as server:
+        yield RecordingServer(server)
 
 
 def drain(path: Path, *flags: str) -> int:
     return main.run(["drain", "node-1", "--force", "--kubeconfig", str(path), *flags])
 
 
-def test_a_kubeconfigs_as_is_in_every_request_of_a_drain(server: Drained) -> None:
+def test_every_request_of_a_drain_impersonates_the_kubeconfigs_user(
+    server: RecordingServer,
+) -> None:
     path = server.write(
         **{
             "as": "jane",
@@ -92,17 +103,17 @@ def test_a_kubeconfigs_as_is_in_every_request_of_a_drain(server: Drained) -> Non
         ("Impersonate-Extra-scopes", "deploy"),
         ("Impersonate-Extra-acme.com%2Fteam%20%C3%A9", "blue"),
     ]
-    assert {verb for verb, _ in server.asked} == {"GET", "PATCH", "POST"}
-    assert all(names == expected for _, names in server.asked), server.asked
+    assert {verb for verb, _ in server.requests} == {"GET", "PATCH", "POST"}
+    assert all(names == expected for _, names in server.requests), server.requests
 
 
-def test_without_it_nobody_is_impersonated(server: Drained) -> None:
+def test_a_kubeconfig_without_as_does_not_impersonate(server: RecordingServer) -> None:
     assert drain(server.kubeconfig) == 0
-    assert server.asked
-    assert all(names == [] for _, names in server.asked)
+    assert server.requests
+    assert all(names == [] for _, names in server.requests)
 
 
-def test_flags_go_before_the_kubeconfig_one_by_one(server: Drained) -> None:
+def test_each_flag_overrides_its_field_of_the_kubeconfig(server: RecordingServer) -> None:
     path = server.write(**{"as": "jane", "as-groups": ["developers"], "as-uid": "42"})
     assert drain(path, "--as", "joe", "--as-uid=7") == 0
     kept = [
@@ -110,42 +121,40 @@ def test_flags_go_before_the_kubeconfig_one_by_one(server: Drained) -> None:
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "developers"),
     ]
-    assert server.asked
-    assert all(names == kept for _, names in server.asked)
+    assert server.requests
+    assert all(names == kept for _, names in server.requests)
 
 
-def test_flags_alone_are_enough(server: Drained) -> None:
+def test_flags_impersonate_without_the_kubeconfig(server: RecordingServer) -> None:
     flags = ("--as=system:serviceaccount:ops:drainer", "--as-group=ops", "--as-group", "all")
     assert drain(server.kubeconfig, *flags) == 0
-    assert server.asked
+    assert server.requests
     expected = [
         ("Impersonate-User", "system:serviceaccount:ops:drainer"),
         ("Impersonate-Group", "ops"),
         ("Impersonate-Group", "all"),
     ]
-    assert all(names == expected for _, names in server.asked)
+    assert all(names == expected for _, names in server.requests)
 
 
-def test_an_answer_of_401_has_the_request_repeated_in_the_same_name(
-    server: Drained, tmp_path: Path
-) -> None:
+def test_the_retry_after_a_401_impersonates_the_same_user(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
-    with running(tmp_path) as wayward:
-        asked: list[Names] = []
+    with running_faulty_server(tmp_path) as server:
+        requests: list[Names] = []
 
-        def refuse(request: Asked) -> None:
+        def refuse(request: Request) -> None:
             names = [item for item in request.headers.items() if item[0].startswith("Imp")]
-            asked.append(names)
-            said({"kind": "Status", "code": 401, "message": "Unauthorized"}, 401)(request)
+            requests.append(names)
+            json_answer({"kind": "Status", "code": 401, "message": "Unauthorized"}, 401)(request)
 
-        wayward.otherwise(refuse)
-        content = json.loads(wayward.kubeconfig.read_text())
+        server.by_default(refuse)
+        content = json.loads(server.kubeconfig.read_text())
         content["users"][0]["user"] = {"tokenFile": str(token), "as": "jane"}
-        wayward.kubeconfig.write_text(json.dumps(content))
-        with closing(kubeconfig_connection(wayward.kubeconfig)) as connection:
+        server.kubeconfig.write_text(json.dumps(content))
+        with closing(kubeconfig_connection(server.kubeconfig)) as connection:
             assert connection.plain.get("/api/v1/nodes").status_code == 401
-    assert asked == [[("Impersonate-User", "jane")]] * 2
+    assert requests == [[("Impersonate-User", "jane")]] * 2
 
 
 @pytest.mark.parametrize(
@@ -162,8 +171,8 @@ def test_an_answer_of_401_has_the_request_repeated_in_the_same_name(
         ({"as": "a\r\nImpersonate-Group: system:masters"}, (), "a control character"),
     ],
 )
-def test_whom_nobody_can_impersonate_is_bad_input(
-    server: Drained,
+def test_an_invalid_impersonation_is_bad_input(
+    server: RecordingServer,
     user: dict[str, Any],
     flags: tuple[str, ...],
     words: str,
@@ -173,4 +182,4 @@ def test_whom_nobody_can_impersonate_is_bad_input(
     err = capsys.readouterr().err
     assert words in err
     assert err.count("\n") == 1
-    assert server.asked == []
+    assert server.requests == []

@@ -1,4 +1,4 @@
-"""Kubeconfigs are found and put together as kubectl does it."""
+"""Kubeconfigs are found and merged as kubectl does."""
 
 import os
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def host(path: Path | None = None, context: str | None = None) -> str:
         return connection.plain.base_url.host
 
 
-def test_of_several_files_the_first_that_says_something_is_right(
+def test_the_first_of_several_kubeconfigs_that_sets_a_value_wins(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write(kubeconfig("blue"), "first")
@@ -61,27 +61,27 @@ def test_of_several_files_the_first_that_says_something_is_right(
     assert host(first, "blue") == "blue.example"
 
 
-def test_without_any_the_users_own_is_taken(write: Write, home: Path) -> None:
+def test_the_users_kubeconfig_is_the_default(write: Write, home: Path) -> None:
     (home / ".kube").mkdir(parents=True)
     write(kubeconfig("mine", current="mine"), "home/.kube/config")
     assert host() == "mine.example"
 
 
-def test_a_pods_account_does_not_win_over_a_kubeconfig(
+def test_a_kubeconfig_wins_over_the_service_account_of_the_pod(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    asked: list[object] = []
+    calls: list[object] = []
     monkeypatch.setattr(
-        "lightkube.KubeConfig.from_service_account", lambda *_: asked.append(1), raising=True
+        "lightkube.KubeConfig.from_service_account", lambda *_: calls.append(1), raising=True
     )
     monkeypatch.setenv("KUBECONFIG", str(write(kubeconfig("far", current="far"), "far")))
     assert host() == "far.example"
-    assert asked == []
+    assert calls == []
 
 
-def test_paths_in_a_kubeconfig_are_from_its_own_folder(write: Write) -> None:
+def test_paths_in_a_kubeconfig_are_relative_to_its_folder(write: Write) -> None:
     document = kubeconfig("blue", current="blue")
     document["clusters"][0]["cluster"]["certificate-authority"] = "ca.crt"
     path = write(document, "folder")
@@ -91,7 +91,7 @@ def test_paths_in_a_kubeconfig_are_from_its_own_folder(write: Write) -> None:
     assert str(refused.value) == f"{path}: {missing}"
 
 
-def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write: Write) -> None:
+def test_only_the_cluster_with_a_proxy_url_is_refused(write: Write) -> None:
     document = kubeconfig("blue", current="blue")
     document["clusters"][0]["cluster"]["proxy-url"] = "socks5://127.0.0.1:1080"
     for part, entries in kubeconfig("green").items():
@@ -103,7 +103,7 @@ def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "expected a kubeconfig"),
         (b"[]", "expected a kubeconfig"),
@@ -115,22 +115,22 @@ def test_a_cluster_behind_a_proxy_is_refused_and_another_beside_it_is_not(write:
         (b"users: [{user: {token: x}}]", "users: expected entries with a name"),
         (
             b"{current-context: a, contexts: [{name: a, context: {cluster: b, user: c}}]}",
-            "'b' is not in it",
+            "refers to 'b', which it does not define",
         ),
     ],
 )
-def test_what_is_no_kubeconfig_is_named_with_what_is_wrong(
-    content: bytes, said: str, tmp_path: Path
+def test_an_invalid_kubeconfig_is_named_with_its_error(
+    content: bytes, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "config"
     path.write_bytes(content)
     with pytest.raises(BadKubeconfig) as refused:
         kubeconfig_connection(path)
     assert str(refused.value).startswith(f"{path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_where_there_is_none_it_is_said_where_one_was_looked_for(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_lists_the_searched_places(tmp_path: Path) -> None:
     with pytest.raises(BadKubeconfig, match=r"expected --kubeconfig, \$KUBECONFIG or ~/.kube"):
         kubeconfig_connection(None)
     with pytest.raises(BadKubeconfig, match="nowhere: No such file or directory"):
@@ -138,11 +138,13 @@ def test_where_there_is_none_it_is_said_where_one_was_looked_for(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [("false", "Exec false returned 1"), ("no-such-command", "no-such-command")],
 )
-def test_a_command_that_gives_no_token_is_a_refusal(write: Write, command: str, said: str) -> None:
+def test_a_kubeconfig_command_without_a_token_is_refused(
+    write: Write, command: str, message: str
+) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": command}
     path = write(kubeconfig("blue", current="blue", exec=plugin), "config")
-    with closing(kubeconfig_cluster(path)) as cluster, pytest.raises(ClusterRefused, match=said):
+    with closing(kubeconfig_cluster(path)) as cluster, pytest.raises(ClusterRefused, match=message):
         cluster.node("any")

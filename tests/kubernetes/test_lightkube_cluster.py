@@ -1,4 +1,4 @@
-"""The Cluster Protocol over HTTP: what a node, a pod, an eviction and a failure look like."""
+"""The Cluster Protocol over HTTP: nodes, pods, evictions and failures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ MARKS = Marks("spot-interruption", 2, "2026-11-20T09:46:55+00:00")
 
 
 def fresh_node(live: Live, **labels: str) -> tuple[str, str]:
-    """A node of its own for a test: its name and its instance."""
+    """Add a node for one test; return its name and its instance."""
     number = next(NUMBERS)
     (name,) = live.add_nodes(number, **labels)
     return name, f"i-{number - 1:017x}"
@@ -27,7 +27,7 @@ def fresh_node(live: Live, **labels: str) -> tuple[str, str]:
 def run_pod(
     live: Live, node: str, name: str, owners: list[dict[str, Any]] | None = None, **spec: Any
 ) -> None:
-    """A pod that somebody put on this very node."""
+    """Create a pod bound to this node."""
     body = bare_pod(name, nodeName=node, **spec)
     body["metadata"]["ownerReferences"] = owners or []
     live.create(PODS, body)
@@ -39,7 +39,7 @@ def only_pod(cluster: LightkubeCluster, node: str, name: str) -> Pod:
 
 
 def patched_nodes(live: Live) -> int:
-    """How often a node was patched so far: kubelets and controllers report by other ways."""
+    """Return how often a node was patched: kubelets and controllers use other verbs."""
     calls = live.control.get("/_sandbox/status").json()["calls"].values()
     return sum(by["patch nodes"] for by in calls if "patch nodes" in by)
 
@@ -59,14 +59,14 @@ def test_a_node_is_found_by_its_name_if_it_runs_on_the_instance(
     assert found.ready
 
 
-def test_a_node_of_the_right_name_on_another_instance_is_not_the_one(
+def test_a_node_with_the_name_on_another_instance_is_not_found(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name, _ = fresh_node(live)
     assert cluster.node_of("i-0ffffffffffffffff", (name,)) is None
 
 
-def test_a_node_whose_name_nobody_knows_is_found_by_its_provider_id(
+def test_a_node_with_an_unknown_name_is_found_by_its_provider_id(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name, instance = fresh_node(live)
@@ -77,7 +77,7 @@ def test_a_node_whose_name_nobody_knows_is_found_by_its_provider_id(
 
 @pytest.fixture
 def claim(live: Live) -> Iterator[Callable[[str, str], None]]:
-    """Creates Nodes without a kubelet that name an instance; they are gone after the test."""
+    """Create Nodes without a kubelet that name an instance; delete them after the test."""
     made: list[str] = []
 
     def create(name: str, instance: str) -> None:
@@ -90,7 +90,7 @@ def claim(live: Live) -> Iterator[Callable[[str, str], None]]:
         assert live.api.delete(f"/api/v1/nodes/{name}").status_code == 200
 
 
-def test_of_several_nodes_that_name_an_instance_the_ready_one_is_taken(
+def test_the_ready_one_of_several_nodes_that_name_an_instance_is_found(
     live: Live, cluster: LightkubeCluster, claim: Callable[[str, str], None]
 ) -> None:
     name, instance = fresh_node(live)
@@ -100,7 +100,7 @@ def test_of_several_nodes_that_name_an_instance_the_ready_one_is_taken(
     assert found.name == name
 
 
-def test_where_none_of_several_nodes_is_ready_none_is_taken(
+def test_several_nodes_that_name_an_instance_without_a_ready_one_are_an_error(
     cluster: LightkubeCluster, claim: Callable[[str, str], None]
 ) -> None:
     instance = "i-0ddddddddddddddd0"
@@ -110,7 +110,7 @@ def test_where_none_of_several_nodes_is_ready_none_is_taken(
         cluster.node_of(instance, ())
 
 
-def test_a_cordon_taints_annotates_and_keeps_what_others_put_there(
+def test_a_cordon_taints_and_annotates_and_keeps_the_fields_of_others(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name, _ = fresh_node(live)
@@ -134,12 +134,14 @@ def test_a_second_cordon_changes_nothing(live: Live, cluster: LightkubeCluster) 
     assert patched_nodes(live) == before > 0
 
 
-def test_a_node_that_is_gone_can_not_be_cordoned(cluster: LightkubeCluster) -> None:
+def test_a_missing_node_can_not_be_cordoned(cluster: LightkubeCluster) -> None:
     with pytest.raises(ClusterRefused, match="gone"):
         cluster.cordon("ip-10-99-99-99.ec2.internal", MARKS)
 
 
-def test_a_pod_is_read_with_all_that_a_drain_needs(live: Live, cluster: LightkubeCluster) -> None:
+def test_a_pod_is_read_with_all_fields_that_a_drain_uses(
+    live: Live, cluster: LightkubeCluster
+) -> None:
     name, _ = fresh_node(live)
     run_pod(
         live,
@@ -157,7 +159,9 @@ def test_a_pod_is_read_with_all_that_a_drain_needs(live: Live, cluster: Lightkub
     assert pod.cordon_toleration == "(operator Exists for every key)"
 
 
-def test_a_pod_of_a_daemonset_that_is_gone_says_so(live: Live, cluster: LightkubeCluster) -> None:
+def test_a_pod_of_a_deleted_daemonset_has_no_existing_controller(
+    live: Live, cluster: LightkubeCluster
+) -> None:
     name, _ = fresh_node(live)
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "controller": True}
     run_pod(live, name, "orphan", [owner | {"uid": "00000000-0000-0000-0000-000000000000"}])
@@ -165,7 +169,9 @@ def test_a_pod_of_a_daemonset_that_is_gone_says_so(live: Live, cluster: Lightkub
     assert pod.controller == Controller("DaemonSet", "gone", exists=False)
 
 
-def test_an_eviction_holds_for_this_very_pod_only(live: Live, cluster: LightkubeCluster) -> None:
+def test_an_eviction_has_the_pods_uid_as_a_precondition(
+    live: Live, cluster: LightkubeCluster
+) -> None:
     name, _ = fresh_node(live)
     run_pod(live, name, "evictee", terminationGracePeriodSeconds=1)
     pod = only_pod(cluster, name, "evictee")
@@ -196,7 +202,7 @@ def test_a_budget_blocks_an_eviction_and_not_a_delete(
         )
     )
     assert answer is not None
-    assert "guarded" in answer.detail
+    assert "guarded" in answer.reason.message
     stranger = replace(pod, uid="00000000-0000-0000-0000-000000000000")
     assert read_answer(cluster.delete(stranger, 1)).meaning is Meaning.GONE
     assert read_answer(cluster.delete(pod, 1)).meaning is Meaning.ACCEPTED
@@ -210,11 +216,11 @@ def test_a_rehearsed_delete_deletes_nothing(live: Live, cluster: LightkubeCluste
     assert only_pod(cluster, name, "rehearsed").deletion is None
 
 
-def test_an_event_that_is_there_already_is_no_error(live: Live, cluster: LightkubeCluster) -> None:
+def test_an_existing_event_is_not_an_error(live: Live, cluster: LightkubeCluster) -> None:
     name, _ = fresh_node(live)
     event = NodeEvent(f"{name}.leeway-1", name, "uid", "LeewayRetired", "done")
-    cluster.note(event)
-    cluster.note(event)
+    cluster.write_event(event)
+    cluster.write_event(event)
     listed = live.api.get("/api/v1/namespaces/default/events").json()["items"]
     assert [e["message"] for e in listed if e["metadata"]["name"] == event.name] == ["done"]
 
@@ -231,7 +237,7 @@ def test_an_event_that_is_there_already_is_no_error(live: Live, cluster: Lightku
         ({"status": 403}, ClusterRefused),
     ],
 )
-def test_a_list_that_fails_is_an_error_and_never_an_empty_node(
+def test_a_list_that_fails_is_an_error_and_not_an_empty_node(
     live: Live, cluster: LightkubeCluster, fault: dict[str, object], error: type[Exception]
 ) -> None:
     name, _ = fresh_node(live)
@@ -243,7 +249,7 @@ def test_a_list_that_fails_is_an_error_and_never_an_empty_node(
 @pytest.mark.parametrize(
     "fault", [{"status": 500}, {"status": 401}, {"drop": True}, {"drop": "before"}]
 )
-def test_an_eviction_that_fails_is_an_answer_to_try_again(
+def test_an_eviction_that_fails_returns_a_transient_answer(
     live: Live, cluster: LightkubeCluster, fault: dict[str, object]
 ) -> None:
     name, _ = fresh_node(live)
@@ -262,7 +268,7 @@ def test_an_api_server_that_refuses_connections_is_unavailable(
         cluster.node("ip-10-0-0-1.ec2.internal")
 
 
-def test_a_pages_worth_of_pods_is_not_all_of_them(
+def test_pods_of_all_pages_are_listed(
     live: Live, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, _ = fresh_node(live, only="pages")
@@ -271,9 +277,7 @@ def test_a_pages_worth_of_pods_is_not_all_of_them(
     assert len([p for p in cluster.pods_on(name) if p.name.startswith("many")]) == 7
 
 
-def test_labels_are_put_on_a_node_that_keeps_its_other_ones(
-    live: Live, cluster: LightkubeCluster
-) -> None:
+def test_labelling_a_node_keeps_its_other_labels(live: Live, cluster: LightkubeCluster) -> None:
     name, _ = fresh_node(live, pool="blue")
     cluster.label(name, {"capacity": "spot"})
     labels = raw_node(live, name)["metadata"]["labels"]
@@ -282,7 +286,7 @@ def test_labels_are_put_on_a_node_that_keeps_its_other_ones(
         cluster.label("no-such-node", {"capacity": "spot"})
 
 
-def test_nodes_that_are_not_ready_are_found_without_reading_the_others(
+def test_only_nodes_that_are_not_ready_are_read_one_by_one(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     well, _ = fresh_node(live)

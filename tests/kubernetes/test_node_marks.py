@@ -1,4 +1,4 @@
-"""What Leeway writes on a node and takes off again, among others who write it too."""
+"""The marks that Leeway sets on a node and removes, while others write the node as well."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +39,7 @@ def read(cluster: LightkubeCluster, name: str) -> Node:
 
 
 def lasting(node: dict[str, Any]) -> dict[str, Any]:
-    """What of a node is somebody's decision, not its kubelet's report."""
+    """The fields of a node that users and controllers set, without its status."""
     taints = [t for t in node["spec"].get("taints", []) if "kubernetes.io" not in t["key"]]
     return {
         "unschedulable": node["spec"].get("unschedulable"),
@@ -63,7 +63,7 @@ def patch(live: Live, name: str, body: dict[str, Any]) -> None:
     ],
     ids=["nothing", "a cordon", "a taint", "the load balancers' label"],
 )
-def test_a_release_undoes_what_leeway_put_there_and_nothing_else(
+def test_a_release_reverts_only_leeways_changes(
     live: Live, cluster: LightkubeCluster, theirs: dict[str, Any]
 ) -> None:
     name = fresh_node(live)
@@ -71,7 +71,7 @@ def test_a_release_undoes_what_leeway_put_there_and_nothing_else(
     patch(live, name, theirs)
     before = lasting(raw(live, name))
     cluster.cordon(name, MARKS)
-    cluster.leave_load_balancers(name)
+    cluster.exclude_from_load_balancers(name)
     cluster.mark_out_of_service(read(cluster, name))
     assert lasting(raw(live, name)) != before
     assert cluster.release(name)
@@ -79,7 +79,9 @@ def test_a_release_undoes_what_leeway_put_there_and_nothing_else(
     assert not cluster.release(name)
 
 
-def test_a_later_attempts_marks_stay(live: Live, cluster: LightkubeCluster) -> None:
+def test_a_release_keeps_the_marks_of_a_later_attempt(
+    live: Live, cluster: LightkubeCluster
+) -> None:
     name = fresh_node(live)
     cluster.cordon(name, MARKS)
     assert not cluster.release(name, attempt=1)
@@ -87,7 +89,7 @@ def test_a_later_attempts_marks_stay(live: Live, cluster: LightkubeCluster) -> N
     assert cluster.release(name, attempt=2)
 
 
-def test_a_second_attempt_keeps_in_mind_that_the_cordon_is_leeway_s(
+def test_a_second_attempt_keeps_the_annotation_of_leeways_cordon(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name = fresh_node(live)
@@ -98,7 +100,7 @@ def test_a_second_attempt_keeps_in_mind_that_the_cordon_is_leeway_s(
     assert lasting(raw(live, name)) == before
 
 
-def test_what_others_write_at_the_same_time_is_kept(live: Live, cluster: LightkubeCluster) -> None:
+def test_concurrent_changes_of_others_are_kept(live: Live, cluster: LightkubeCluster) -> None:
     name = fresh_node(live)
     rounds = 12
 
@@ -116,15 +118,15 @@ def test_what_others_write_at_the_same_time_is_kept(live: Live, cluster: Lightku
     assert not left["unschedulable"]
 
 
-def test_a_node_that_is_gone_has_nothing_to_release(cluster: LightkubeCluster) -> None:
+def test_a_missing_node_has_nothing_to_release(cluster: LightkubeCluster) -> None:
     assert not cluster.release("ip-10-99-99-99.ec2.internal")
-    assert not cluster.leave_load_balancers("ip-10-99-99-99.ec2.internal")
+    assert not cluster.exclude_from_load_balancers("ip-10-99-99-99.ec2.internal")
     gone = Node("ip-10-99-99-99.ec2.internal", "some-uid", "", True, False, {}, version="1")
     assert not cluster.mark_out_of_service(gone)
     assert not cluster.delete_node(gone)
 
 
-def test_only_the_very_node_is_vouched_for_and_removed(
+def test_only_the_node_with_the_uid_is_tainted_out_of_service_and_deleted(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name = fresh_node(live)
@@ -141,7 +143,7 @@ def test_only_the_very_node_is_vouched_for_and_removed(
     assert cluster.node(name) is None
 
 
-def test_a_node_that_was_changed_since_it_was_read_is_neither_vouched_for_nor_removed(
+def test_a_node_that_has_changed_is_neither_tainted_out_of_service_nor_deleted(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name = fresh_node(live)
@@ -154,7 +156,7 @@ def test_a_node_that_was_changed_since_it_was_read_is_neither_vouched_for_nor_re
     assert cluster.delete_node(now)
 
 
-def test_nodes_come_with_what_is_known_of_them_page_by_page(
+def test_nodes_are_listed_page_by_page_with_all_their_fields(
     live: Live, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {fresh_node(live) for _ in range(5)}
@@ -172,7 +174,7 @@ def test_nodes_come_with_what_is_known_of_them_page_by_page(
     assert cluster.ready_nodes() >= len(names)
 
 
-def test_the_claims_of_a_node_s_volumes_are_known(live: Live, cluster: LightkubeCluster) -> None:
+def test_the_claims_of_a_nodes_volumes_are_read(live: Live, cluster: LightkubeCluster) -> None:
     name = fresh_node(live)
     claim = {
         "metadata": {"name": "data"},
@@ -190,7 +192,7 @@ def test_the_claims_of_a_node_s_volumes_are_known(live: Live, cluster: Lightkube
     assert attachment == Attachment(attachment.volume, "default/data")
 
 
-def test_load_balancers_never_leave_out_more_than_half_of_the_ready_nodes(tmp_path: Path) -> None:
+def test_load_balancers_never_exclude_more_than_half_of_the_ready_nodes(tmp_path: Path) -> None:
     with running_cluster(tmp_path) as live:
         nodes = live.add_nodes(*range(1, 10))
         live.report("i-00000000000000008", "terminated")
@@ -200,7 +202,7 @@ def test_load_balancers_never_leave_out_more_than_half_of_the_ready_nodes(tmp_pa
 
         def retire(name: str) -> bool:
             cluster.cordon(name, MARKS)
-            return cluster.leave_load_balancers(name)
+            return cluster.exclude_from_load_balancers(name)
 
         assert [retire(name) for name in nodes[:4]] == [True, True, True, False]
         for name in nodes[:4]:
@@ -214,7 +216,7 @@ def test_load_balancers_never_leave_out_more_than_half_of_the_ready_nodes(tmp_pa
     assert len(left_out_now) == sum(left_out) + 1
 
 
-def test_in_a_storm_nodes_are_counted_by_one_and_only_those_on_their_way_out_listed_by_each(
+def test_in_a_storm_ready_nodes_are_counted_once_and_each_lists_only_retiring_nodes(
     tmp_path: Path,
 ) -> None:
     with running_cluster(tmp_path) as live:
@@ -226,17 +228,17 @@ def test_in_a_storm_nodes_are_counted_by_one_and_only_those_on_their_way_out_lis
             return counts[0]
 
         connection = kubeconfig_connection(live.kubeconfig())
-        cluster = LightkubeCluster(connection, SystemClock(), for_all=for_all)
+        cluster = LightkubeCluster(connection, SystemClock(), cache_count=for_all)
         left_out = []
         for name in nodes[:6]:
             cluster.cordon(name, MARKS)
-            left_out.append(cluster.leave_load_balancers(name))
+            left_out.append(cluster.exclude_from_load_balancers(name))
         cluster.close()
     assert left_out == [True] * 4 + [False] * 2
     assert counts == [8]
 
 
-def test_a_node_that_changed_since_it_was_looked_for_is_cordoned_as_it_is_now(
+def test_a_node_that_changed_after_the_lookup_is_read_again_and_cordoned(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     name = fresh_node(live)

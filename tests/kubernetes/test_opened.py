@@ -1,25 +1,25 @@
-"""A cluster stays open for as long as it is where it was."""
+"""A connection to a cluster is kept while its endpoint is the same."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.kubernetes.open_clusters import ASKED_AGAIN_AFTER, ASKED_EVERY, OpenedClusters
+from leeway.kubernetes.open_clusters import REFRESH_AFTER, RETRY_AFTER, OpenClusters
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 
 @dataclass
 class Region:
-    """Where clusters are, and the clock. `trouble` is what asking comes to."""
+    """A fake of the Clusters port, and the clock. `trouble` is the error of a read."""
 
     url: str = "https://one"
     trouble: Exception | None = None
     now_: datetime = datetime(2026, 11, 20, 9, tzinfo=UTC)
-    asked: int = 0
+    calls: int = 0
     opened: list[str] = field(default_factory=list)
 
     def endpoint(self, name: str) -> ClusterEndpoint:
-        self.asked += 1
+        self.calls += 1
         if self.trouble:
             raise self.trouble
         return ClusterEndpoint(name, self.url, "authority")
@@ -35,61 +35,61 @@ class Region:
         self.now_ += timedelta(seconds=seconds)
 
 
-def opened(region: Region) -> OpenedClusters[str]:
-    return OpenedClusters(region, region.open_at, region)
+def opened(region: Region) -> OpenClusters[str]:
+    return OpenClusters(region, region.open_at, region)
 
 
-def test_a_cluster_is_opened_once_and_asked_about_now_and_then() -> None:
+def test_a_cluster_is_opened_once_and_its_endpoint_is_refreshed() -> None:
     region = Region()
     clusters = opened(region)
     for _ in range(10):
-        assert clusters.named("prod") == "prod at https://one"
-    assert (region.asked, region.opened) == (1, ["https://one"])
-    region.now_ += ASKED_EVERY
-    clusters.named("prod")
-    assert (region.asked, region.opened) == (2, ["https://one"])
+        assert clusters.get("prod") == "prod at https://one"
+    assert (region.calls, region.opened) == (1, ["https://one"])
+    region.now_ += REFRESH_AFTER
+    clusters.get("prod")
+    assert (region.calls, region.opened) == (2, ["https://one"])
 
 
-def test_a_cluster_that_was_made_anew_is_opened_where_it_is_now() -> None:
+def test_a_recreated_cluster_is_opened_at_its_new_endpoint() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
+    clusters.get("prod")
     region.url = "https://two"
-    assert clusters.named("prod") == "prod at https://one"
-    region.now_ += ASKED_EVERY
-    assert clusters.named("prod") == "prod at https://two"
+    assert clusters.get("prod") == "prod at https://one"
+    region.now_ += REFRESH_AFTER
+    assert clusters.get("prod") == "prod at https://two"
 
 
-def test_where_nobody_can_be_asked_a_cluster_is_where_it_was() -> None:
+def test_the_last_endpoint_is_used_while_the_endpoint_cannot_be_read() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
-    region.now_ += ASKED_EVERY
+    clusters.get("prod")
+    region.now_ += REFRESH_AFTER
     region.trouble = CloudUnavailable("throttled")
-    assert clusters.named("prod") == "prod at https://one"
+    assert clusters.get("prod") == "prod at https://one"
     with pytest.raises(CloudUnavailable):
-        clusters.named("other")
+        clusters.get("other")
 
 
-def test_where_nobody_can_be_asked_not_every_pass_of_a_drain_waits_for_that() -> None:
+def test_a_failed_read_of_the_endpoint_is_not_repeated_in_every_pass() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
-    region.now_ += ASKED_EVERY
+    clusters.get("prod")
+    region.now_ += REFRESH_AFTER
     region.trouble = CloudUnavailable("throttled")
     for _ in range(10):
-        assert clusters.named("prod") == "prod at https://one"
-    assert region.asked == 2
+        assert clusters.get("prod") == "prod at https://one"
+    assert region.calls == 2
     region.trouble, region.url = None, "https://two"
-    region.now_ += ASKED_AGAIN_AFTER
-    assert clusters.named("prod") == "prod at https://two"
+    region.now_ += RETRY_AFTER
+    assert clusters.get("prod") == "prod at https://two"
 
 
-def test_a_cluster_that_is_no_more_is_not_there() -> None:
+def test_a_deleted_cluster_is_not_returned() -> None:
     region = Region()
     clusters = opened(region)
-    clusters.named("prod")
-    region.now_ += ASKED_EVERY
+    clusters.get("prod")
+    region.now_ += REFRESH_AFTER
     region.trouble = CloudRefused("No cluster found for name: prod")
     with pytest.raises(CloudRefused):
-        clusters.named("prod")
+        clusters.get("prod")

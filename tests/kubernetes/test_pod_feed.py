@@ -1,4 +1,4 @@
-"""A node's pods by list and watch: current, complete, and in spite of what befalls the watch."""
+"""A node's pods by list and watch, current and complete if the watch fails."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -36,11 +36,11 @@ def lists_and_watches(live: Live) -> tuple[int, int]:
     )
 
 
-def test_what_comes_changes_and_goes_is_seen_by_one_list_and_one_watch(
+def test_one_list_and_one_watch_report_added_changed_and_deleted_pods(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     before = lists_and_watches(live)
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
         run(live, node, "comes", "stays")
         live.until(lambda: names(feed) == {"comes", "stays"})
@@ -51,9 +51,11 @@ def test_what_comes_changes_and_goes_is_seen_by_one_list_and_one_watch(
     assert (after[0] - before[0], after[1] - before[1]) == (1, 1)
 
 
-def test_other_nodes_pods_are_not_seen(live: Live, cluster: LightkubeCluster, node: str) -> None:
+def test_pods_of_other_nodes_are_not_reported(
+    live: Live, cluster: LightkubeCluster, node: str
+) -> None:
     (other,) = live.add_nodes(next(NUMBERS))
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
         run(live, other, "elsewhere")
         run(live, node, "here")
@@ -63,22 +65,22 @@ def test_other_nodes_pods_are_not_seen(live: Live, cluster: LightkubeCluster, no
 @pytest.mark.parametrize(
     "fault", [{"status": 403}, {"status": 500}, {"status": 410}, {"drop": "before"}]
 )
-def test_where_no_watch_can_be_had_the_pods_are_listed(
+def test_pods_are_listed_if_the_watch_is_refused(
     live: Live, cluster: LightkubeCluster, node: str, fault: dict[str, object]
 ) -> None:
     live.fail_with({"verb": "watch", **fault})
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert names(feed) == set()
         name = f"listed-{node.partition('.')[0]}"
         run(live, node, name)
         live.until(lambda: names(feed) == {name})
 
 
-def test_what_is_not_listed_is_not_made_up(
+def test_a_list_that_fails_returns_no_pods(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     live.fail_with({"verb": "list", "status": 503})
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         for _ in range(3):
             with pytest.raises(ClusterUnavailable):
                 feed.pods()
@@ -87,11 +89,11 @@ def test_what_is_not_listed_is_not_made_up(
             feed.refresh()
 
 
-def test_a_fresh_list_is_not_overtaken_by_old_news(
+def test_an_older_watch_event_does_not_change_a_newer_list(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     run(live, node, "first")
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         live.until(lambda: names(feed) == {"first"})
         run(live, node, "second")
         assert {pod.name for pod in feed.refresh()} == {"first", "second"}
@@ -100,7 +102,7 @@ def test_a_fresh_list_is_not_overtaken_by_old_news(
 
 
 @pytest.mark.parametrize("ahead", [60, -60])
-def test_when_a_pod_is_to_end_is_told_by_our_clock_whatever_the_api_servers_shows(
+def test_the_deletion_time_of_a_pod_is_converted_to_the_local_clock(
     live: Live, cluster: LightkubeCluster, node: str, ahead: float
 ) -> None:
     live.fail_with({"clock": ahead})
@@ -109,19 +111,19 @@ def test_when_a_pod_is_to_end_is_told_by_our_clock_whatever_the_api_servers_show
     body["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "30s"}
     live.create(PODS, body)
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
-    asked = datetime.now(UTC)
+    before = datetime.now(UTC)
     live.evict(name)
-    (told,) = cluster.pods_on(node)
+    (found,) = cluster.pods_on(node)
     shown = datetime.fromisoformat(
         live.api.get(f"{PODS}/{name}").json()["metadata"]["deletionTimestamp"]
     )
-    assert told.deletion is not None
+    assert found.deletion is not None
     # Kubernetes writes whole seconds, and so does HTTP.
-    assert abs(told.deletion - asked - timedelta(seconds=30)) < timedelta(seconds=4)
-    assert abs(shown - told.deletion - timedelta(seconds=ahead)) < timedelta(seconds=2)
+    assert abs(found.deletion - before - timedelta(seconds=30)) < timedelta(seconds=4)
+    assert abs(shown - found.deletion - timedelta(seconds=ahead)) < timedelta(seconds=2)
 
 
-def test_a_pod_that_has_ended_and_is_kept_tells_by_which_finalizers(
+def test_an_ended_pod_lists_the_finalizers_that_keep_it(
     live: Live, cluster: LightkubeCluster, node: str
 ) -> None:
     name = f"kept-{node.partition('.')[0]}"
@@ -130,7 +132,7 @@ def test_a_pod_that_has_ended_and_is_kept_tells_by_which_finalizers(
     body["metadata"]["annotations"] = {"sandbox.leeway.sh/ends-after": "2s"}
     live.create(PODS, body)
     live.until(lambda: live.api.get(f"{PODS}/{name}").json()["status"]["phase"] == "Running")
-    with cluster.follow(node) as feed:
+    with cluster.watch_pods(node) as feed:
         assert [pod.kept_by for pod in feed.pods()] == [()]
         live.evict(name)
         live.until(lambda: [pod.deletion is not None for pod in feed.pods()] == [True])

@@ -1,8 +1,8 @@
-"""Whatever tenants write, the pods of others leave a retiring node as they should.
+"""The objects of one tenant do not affect the drain of other tenants' pods.
 
-A tenant writes any object that an API server takes, in a namespace of its own, before and while a
-node is drained. Names of objects and labels are held to Kubernetes's rules; owners, annotations,
-claims and providers' ids are free text there, and so they are here.
+A tenant writes any object that the API server accepts, in its own namespace, before and during a
+drain. Names of objects and labels follow Kubernetes's rules. Owners, annotations, claims and
+provider ids are free text in Kubernetes, and so in this test.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -72,7 +72,7 @@ LABELS = st.dictionaries(NAME, NAME, max_size=2)
 
 
 class Tenants(RuleBasedStateMachine):
-    """One node that retires, two pods of others on it, and a tenant who writes."""
+    """A retiring node, two pods of other tenants on it, and a tenant that writes objects."""
 
     live: ClassVar[Live]
     cluster: ClassVar[LightkubeCluster]
@@ -94,7 +94,7 @@ class Tenants(RuleBasedStateMachine):
         return bool(phase == "Running")
 
     def _write(self, path: str, body: dict[str, Any]) -> None:
-        """Write an object; what an API server does not take is no object."""
+        """Write an object; an object that the API server rejects is skipped."""
         assert self.live.api.post(path, json=body).status_code < 500
 
     @rule(
@@ -152,7 +152,7 @@ class Tenants(RuleBasedStateMachine):
 
     @rule(name=NAME, provider=TEXT | ODD, same=st.booleans())
     def write_a_node(self, name: str, provider: str, same: bool) -> None:
-        """Who may write Nodes may say of one that it runs on any instance."""
+        """A user who may write Nodes may set any provider id."""
         if same:
             provider = self.live.api.get(f"/api/v1/nodes/{self.node}").json()["spec"]["providerID"]
         body = {"metadata": {"name": f"{name}-{next(NUMBERS)}"}, "spec": {"providerID": provider}}
@@ -170,15 +170,15 @@ class Tenants(RuleBasedStateMachine):
         now = SystemClock().now()
         until = now + timedelta(seconds=SECONDS)
         self.cluster.cordon(found.name, Marks("spot-interruption", 1, until.isoformat()))
-        draining = DrainExecutor(self.cluster, SystemClock())
+        executor = DrainExecutor(self.cluster, SystemClock())
         terms = Terms(until, OnBlocked.DELETE)
-        machine = NodeIdentity(found.uid, SystemClock().now())
-        return draining.work(
-            self.node, Drain(), terms, until + timedelta(seconds=5), machine=machine
+        identity = NodeIdentity(found.uid, SystemClock().now())
+        return executor.run(
+            self.node, Drain(), terms, until + timedelta(seconds=5), identity=identity
         )
 
     def teardown(self) -> None:
-        """Nothing that the tenant has written changes what becomes of others' pods."""
+        """The objects of the tenant do not change the drain of the other pods."""
         if not hasattr(self, "pool"):
             return
         self.retire()
@@ -186,14 +186,14 @@ class Tenants(RuleBasedStateMachine):
         drain = self.drain.result(60)
         self.pool.shutdown()
         pods = {pod.pod: pod for pod in drain.pods.values()}
-        problems = (drain.problem, drain.unseen)
-        assert problems == ("", ""), problems
+        problems = (drain.problem, drain.listed_late)
+        assert problems == (None, None), problems
         for name in self.others:
             other = pods[f"default/{name}"]
-            assert (other.stage, other.way) == (Stage.GONE, RemovalMethod.EVICT), other.reason
+            assert (other.stage, other.method) == (Stage.GONE, RemovalMethod.EVICT), other.reason
         for pod in pods.values():
-            said = f"{pod.pod} {pod.reason} {pod.workload}"
-            assert said == printable(said)
+            text = f"{pod.pod} {pod.reason} {pod.workload}"
+            assert text == printable(text)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def cluster(live: Live, cluster: LightkubeCluster) -> LightkubeCluster:
     return cluster
 
 
-def test_no_tenant_changes_what_becomes_of_others_pods(
+def test_no_tenant_affects_the_drain_of_other_tenants_pods(
     live: Live, cluster: LightkubeCluster
 ) -> None:
     Tenants.live, Tenants.cluster = live, cluster

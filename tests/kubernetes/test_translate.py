@@ -1,4 +1,4 @@
-"""What is read from Kubernetes objects."""
+"""The translation of Kubernetes objects."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -30,11 +30,13 @@ def read(spec: dict[str, Any] | None = None, **metadata: Any) -> PodOfDrain:
     return to_pod(pod)
 
 
-@pytest.mark.parametrize(("said", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
-def test_a_grace_that_nobody_set_is_the_api_servers_and_one_of_zero_is_zero(
-    said: int | None, grace: int
+@pytest.mark.parametrize(("value", "grace"), [(None, 30), (0, 0), (1, 1), (7201, 7201)])
+def test_a_missing_grace_period_is_the_api_servers_default_and_zero_stays_zero(
+    value: int | None, grace: int
 ) -> None:
-    assert read({"terminationGracePeriodSeconds": said} if said is not None else {}).grace == grace
+    assert (
+        read({"terminationGracePeriodSeconds": value} if value is not None else {}).grace == grace
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_a_grace_that_nobody_set_is_the_api_servers_and_one_of_zero_is_zero(
         ({"key": "node.kubernetes.io/unschedulable", "effect": "NoExecute"}, False),
     ],
 )
-def test_a_toleration_of_the_cordon_is_known(toleration: dict[str, str], passes: bool) -> None:
+def test_a_toleration_of_the_cordon_is_described(toleration: dict[str, str], passes: bool) -> None:
     other = {"operator": "Exists", "key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     pod = read({"tolerations": [other, toleration]})
     assert (pod.cordon_toleration is not None) is passes
@@ -84,11 +86,11 @@ IN_ZONE = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["us-e
         (spread("kubernetes.io/hostname", "DoNotSchedule"), ""),
     ],
 )
-def test_what_keeps_a_pod_in_its_zone_is_known(spec: dict[str, Any], why: str) -> None:
+def test_the_field_that_keeps_a_pod_in_its_zone_is_returned(spec: dict[str, Any], why: str) -> None:
     assert read(spec).bound_to_zone == why
 
 
-def test_only_a_controller_brings_a_pod_back() -> None:
+def test_only_the_controlling_owner_is_the_controller() -> None:
     owner: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}
     owner["uid"] = "u-2"
     assert read(ownerReferences=[owner]).controller is None
@@ -99,7 +101,7 @@ def test_only_a_controller_brings_a_pod_back() -> None:
     assert read().workload == "shop/web-1"
 
 
-def test_the_claims_of_a_pods_volumes_are_known_also_those_that_come_with_it() -> None:
+def test_the_claims_of_a_pod_include_those_of_ephemeral_volumes() -> None:
     volumes: list[dict[str, Any]] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
@@ -110,7 +112,7 @@ def test_the_claims_of_a_pods_volumes_are_known_also_those_that_come_with_it() -
     assert read({"volumes": [{"name": "tmp", "emptyDir": {}}]}).empty_dir
 
 
-def test_what_keeps_a_pod_counts_when_its_kubelet_is_done_with_it() -> None:
+def test_finalizers_count_after_the_kubelet_has_deleted_the_pod() -> None:
     kept: dict[str, Any] = {"finalizers": ["example.com/backup"]}
     going = kept | {"deletionTimestamp": "2026-11-20T09:45:00Z"}
     assert read(**kept).kept_by == ()
@@ -120,7 +122,7 @@ def test_what_keeps_a_pod_counts_when_its_kubelet_is_done_with_it() -> None:
     assert done.deletion == datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
 
-def test_static_and_critical_pods_are_told_by_their_mirror_and_their_class() -> None:
+def test_static_and_critical_pods_are_detected_by_annotation_and_class() -> None:
     assert read(annotations={"kubernetes.io/config.mirror": "0af3"}).mirror
     assert not read(annotations={"kubernetes.io/config.source": "api"}).mirror
     assert read({"priorityClassName": "system-node-critical"}).critical
@@ -128,7 +130,7 @@ def test_static_and_critical_pods_are_told_by_their_mirror_and_their_class() -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "until"),
+    ("value", "until"),
     [
         ("true", datetime.max.replace(tzinfo=UTC)),
         ("30m", datetime(2026, 11, 20, 10, 15, tzinfo=UTC)),
@@ -136,10 +138,10 @@ def test_static_and_critical_pods_are_told_by_their_mirror_and_their_class() -> 
         ("soon", None),
     ],
 )
-def test_a_pod_asks_not_to_be_disrupted_for_good_or_for_a_while(
-    said: str, until: datetime | None
-) -> None:
-    wish: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": said}}
+def test_a_pod_is_protected_forever_or_for_a_duration(value: str, until: datetime | None) -> None:
+    metadata: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": value}}
     born: dict[str, Any] = {"creationTimestamp": "2026-11-20T09:45:00Z"}
-    assert read(**wish, **born).protected_until == until
-    assert read(**wish, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None
+    assert read(**metadata, **born).protected_until == until
+    assert (
+        read(**metadata, **born, deletionTimestamp="2026-11-20T09:46:00Z").protected_until is None
+    )

@@ -1,4 +1,4 @@
-"""Which certificates of API servers are accepted, with real TLS on loopback."""
+"""Accepted and refused certificates of API servers, with real TLS on loopback."""
 
 import base64
 import contextlib
@@ -29,7 +29,7 @@ LIFETIME = timedelta(days=1)
 
 
 class Authority:
-    """A certificate authority as those of old clusters: nothing it signs has key identifiers."""
+    """A certificate authority of an old cluster: its certificates have no key identifiers."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -95,7 +95,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 class Quiet(ThreadingHTTPServer):
-    """A server that does not print the handshakes that its clients break off."""
+    """A server that does not print handshakes that its clients abort."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing."""
@@ -119,7 +119,7 @@ def serving(context: ssl.SSLContext) -> Iterator[str]:
 
 @pytest.fixture(params=["eks", "kubeconfig-data", "kubeconfig-file"])
 def how(request: pytest.FixtureRequest) -> str:
-    """By what a connection knows the cluster's authority."""
+    """Return the base64 certificate of the authority."""
     name: str = request.param
     return name
 
@@ -184,7 +184,7 @@ def test_a_certificate_that_has_expired_is_refused(how: str, tmp_path: Path) -> 
         ask(connect(how, url, authority.pem, tmp_path))
 
 
-def test_errors_of_tls_name_no_line_of_pythons_source(
+def test_tls_errors_do_not_name_lines_of_pythons_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority()

@@ -3,7 +3,7 @@
 import pytest
 from leeway.selection.offers.catalog import Catalog
 
-from cli.catalogs import sandbox_catalog
+from cli.selection.catalogs import sandbox_catalog
 
 
 @pytest.fixture(scope="session")

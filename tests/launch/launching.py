@@ -1,49 +1,32 @@
 """An AWS in memory with all that launches need, and the use case on it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from leeway.admission.record import Admission
 from leeway.bootstrap.cluster import ClusterDetails
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOrder
 from leeway.launch.observed import Subnet
 from leeway.launch.ports import NodeCluster
 from leeway.launch.resolve_pools import NodeSources
-from leeway.ports.table import RecordChanged
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
+from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.fleets import FleetsInMemory
+from tests.fakes.functions import Starts
 from tests.fakes.images import ImagesInMemory
 from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
+from tests.fakes.offerings import OfferingsInMemory
 from tests.launch.pools import manifests, node_class, pods, pool, settings
-from tests.stand_ins import OfferingsInMemory, Starts
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
-
-
-@dataclass
-class AdmissionsInMemory:
-    """The Admissions Protocol."""
-
-    stored: dict[str, Admission] = field(default_factory=dict)
-
-    def arrival(self, instance: str) -> Admission | None:
-        return self.stored.get(instance)
-
-    def write(self, record: Admission) -> None:
-        known = self.stored.get(record.instance)
-        if (known.version if known else 0) != record.version - 1:
-            raise RecordChanged(record.instance)
-        self.stored[record.instance] = record
 
 
 class World:

@@ -4,8 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.lifecycle_hooks.held_hooks import HeldHook, hold, next_heartbeat, with_hooks
+from leeway.lifecycle_hooks.held_hooks import HeldHook, earliest_deadline, hold, next_heartbeat
+from leeway.lifecycle_hooks.reasons import HOOK_MISSING, HOOK_TIMED_OUT
 from leeway.notices import LifecycleHook, NoticeKind
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
@@ -18,21 +20,21 @@ TIMEOUTS = st.integers(30, 7200)
 def test_a_heartbeat_is_due_at_half_of_the_hooks_own_timeout() -> None:
     held = hold(HOOK, NOTICED, NOTICED, timeout=300)
     assert held.next_at == NOTICED + 150 * SECOND
-    assert held.beaten(NOTICED + 151 * SECOND).next_at == NOTICED + 301 * SECOND
+    assert held.heartbeat_sent(NOTICED + 151 * SECOND).next_at == NOTICED + 301 * SECOND
 
 
-def test_a_hook_whose_timeout_is_not_known_is_looked_at_in_time_for_the_shortest() -> None:
+def test_a_hook_with_an_unknown_timeout_gets_a_heartbeat_in_time_for_the_shortest_timeout() -> None:
     held = hold(HOOK, NOTICED, NOTICED)
     assert held.next_at == NOTICED + 15 * SECOND
-    assert held.known(3600).next_at == NOTICED + 1800 * SECOND
+    assert held.with_timeout(3600).next_at == NOTICED + 1800 * SECOND
 
 
-def test_a_hook_that_began_nobody_knows_when_has_a_heartbeat_at_once() -> None:
+def test_a_hook_with_an_unknown_start_gets_a_heartbeat_at_once() -> None:
     assert hold(HOOK, None, NOTICED).next_at == NOTICED
 
 
 @given(timeout=TIMEOUTS, late=st.floats(0, 0.45))
-def test_heartbeats_keep_an_action_alive_up_to_its_longest_wait_and_end_there(
+def test_heartbeats_keep_an_action_waiting_until_its_longest_wait_and_then_stop(
     timeout: int, late: float
 ) -> None:
     held = hold(HOOK, NOTICED, NOTICED, timeout)
@@ -41,60 +43,63 @@ def test_heartbeats_keep_an_action_alive_up_to_its_longest_wait_and_end_there(
     beats = 0
     while held.next_at is not None:
         beats += 1
-        beaten_at = held.next_at + late * timeout * SECOND
-        assert beaten_at < held.alive_at + timeout * SECOND, "before it has timed out"
-        held = held.beaten(beaten_at)
-    assert held.alive_at + timeout * SECOND >= longest, "the last one lasts to the end"
+        sent_at = held.next_at + late * timeout * SECOND
+        assert sent_at < held.alive_at + timeout * SECOND, "before the timeout"
+        held = held.heartbeat_sent(sent_at)
+    assert held.alive_at + timeout * SECOND >= longest, "the last heartbeat is valid until the end"
     assert beats <= 200
 
 
 @given(timeout=TIMEOUTS, failures=st.integers(0, 3))
-def test_a_heartbeat_that_fails_is_tried_again_while_it_can_still_help(
-    timeout: int, failures: int
-) -> None:
+def test_a_heartbeat_that_fails_is_retried_before_the_timeout(timeout: int, failures: int) -> None:
     held = hold(HOOK, NOTICED, NOTICED, timeout)
     for _ in range(failures):
         assert held.next_at is not None
-        held = held.failed("Throttling", held.next_at)
+        held = held.heartbeat_failed("Throttling", held.next_at)
     assert held.next_at is not None
     assert held.next_at < NOTICED + timeout * SECOND
-    assert not held.beaten(held.next_at).problem
+    assert held.heartbeat_sent(held.next_at).problem is None
 
 
-def test_a_hook_that_no_heartbeat_reached_is_given_up_when_it_has_timed_out() -> None:
+def test_a_hook_without_a_successful_heartbeat_is_over_after_its_timeout() -> None:
     held = hold(HOOK, NOTICED, NOTICED, timeout=60)
-    held = held.failed("AccessDenied", NOTICED + 61 * SECOND)
+    held = held.heartbeat_failed("AccessDenied", NOTICED + 61 * SECOND)
     assert held.next_at is None
-    assert "AccessDenied" in held.problem
+    assert held.problem == HOOK_TIMED_OUT(hook=HOOK.name, group=HOOK.group, error="AccessDenied")
 
 
-def test_the_end_of_the_longest_wait_is_the_deadline_of_what_the_hook_is_held_for() -> None:
+def test_the_end_of_the_longest_wait_is_a_deadline() -> None:
     in_an_hour = NOTICED + timedelta(hours=1)
     short = hold(HOOK, NOTICED, NOTICED, timeout=30)
-    assert with_hooks(in_an_hour, [short]) == NOTICED + 2995 * SECOND
-    assert with_hooks(None, [short]) == NOTICED + 2995 * SECOND
-    assert with_hooks(in_an_hour, [short.over("No active Lifecycle Action found")]) == in_an_hour
-    assert with_hooks(in_an_hour, [hold(HOOK, NOTICED, NOTICED)]) == in_an_hour
-    assert with_hooks(in_an_hour, []) == in_an_hour
+    assert earliest_deadline(in_an_hour, [short]) == NOTICED + 2995 * SECOND
+    assert earliest_deadline(None, [short]) == NOTICED + 2995 * SECOND
+    assert (
+        earliest_deadline(in_an_hour, [short.over(HOOK_MISSING(hook=HOOK.name, group=HOOK.group))])
+        == in_an_hour
+    )
+    assert earliest_deadline(in_an_hour, [hold(HOOK, NOTICED, NOTICED)]) == in_an_hour
+    assert earliest_deadline(in_an_hour, []) == in_an_hour
 
 
-def test_a_hook_waits_since_the_notice_that_told_of_it_or_since_the_group_was_asked() -> None:
-    told = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
+def test_a_hook_waits_since_its_notice_or_since_the_request_to_the_group() -> None:
+    record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
     later = NOTICED + timedelta(minutes=10)
-    assert [h.since for h in held_for(told, (), later)] == [NOTICED]
-    asked = ReplacementIntent(method=Method.TERMINATE_IN_GROUP, reason="", asked_at=later)
+    assert [h.since for h in held_for(record, (), later)] == [NOTICED]
+    intent = ReplacementIntent(
+        method=Method.TERMINATE_IN_GROUP, reason=LAUNCHED_BY_GROUP(), requested_at=later
+    )
     interrupted = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
-    joined = interrupted.model_copy(update={"replaced": asked, "hooks": (HOOK,)})
-    assert [h.since for h in held_for(joined, (), later)] == [later]
+    hooked = interrupted.model_copy(update={"replacement_intent": intent, "hooks": (HOOK,)})
+    assert [h.since for h in held_for(hooked, (), later)] == [later]
 
 
-def test_a_hook_that_is_announced_later_joins_those_that_are_held() -> None:
+def test_a_hook_that_is_announced_later_is_held_too() -> None:
     record = take(None, NoticeKind.TERMINATE_HOOK, "n-1", hook=HOOK).record
     held = held_for(record, (), NOTICED)
-    beaten = (held[0].beaten(NOTICED + 15 * SECOND),)
+    sent = (held[0].heartbeat_sent(NOTICED + 15 * SECOND),)
     another = LifecycleHook("ng", "another")
-    both = held_for(record.model_copy(update={"hooks": (HOOK, another)}), beaten, NOTICED)
-    assert both[0] == beaten[0]
+    both = held_for(record.model_copy(update={"hooks": (HOOK, another)}), sent, NOTICED)
+    assert both[0] == sent[0]
     assert both[1].hook == another
     assert next_heartbeat(both) == min(h.next_at for h in both if h.next_at)
     assert next_heartbeat([HeldHook(HOOK, _OLD, _OLD, None)]) is None

@@ -14,6 +14,7 @@ from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked
 from leeway.ports.aws import CloudUnavailable
+from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
 
@@ -50,13 +51,13 @@ class Table:
 
 
 class Reported:
-    """What people were told."""
+    """The reported problems."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
-        self.lines.append(f"{cluster} {manifest} {problem}")
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        self.lines.append(f"{cluster} {manifest} {reason}")
 
 
 class World:
@@ -89,7 +90,7 @@ def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None
     assert in_parallel(configuration.policy_of, clusters, 4) == [ClusterPolicy()] * 4
 
 
-def test_what_is_written_is_laid_over_the_defaults() -> None:
+def test_the_written_fields_replace_the_defaults() -> None:
     spec = {
         "dryRun": True,
         "takes": ["karpenter"],
@@ -111,7 +112,7 @@ def test_what_is_written_is_laid_over_the_defaults() -> None:
     assert policy.notices[untouched] == DEFAULTS[untouched]
     assert (policy.churn.percent, policy.churn.at_least) == (25, 1)
     assert policy.churn.within == timedelta(hours=1)
-    assert policy.takes == {OwnerKind.KARPENTER}
+    assert policy.retires_for == {OwnerKind.KARPENTER}
     assert (policy.dry_run, policy.paused) == (True, False)
 
 
@@ -165,7 +166,7 @@ def test_a_field_of_a_newer_version_is_reported_once_and_the_rest_is_obeyed() ->
 @pytest.mark.parametrize(
     "body", ["{", "[]", '{"apiVersion":"leeway.sh/v2","kind":"Cluster","metadata":{"name":"prod"}}']
 )
-def test_a_policy_that_nobody_can_read_stops_what_is_voluntary(body: str) -> None:
+def test_an_unreadable_policy_stops_voluntary_retirements(body: str) -> None:
     world = World(manifest(body=body))
     policy = world.policy()
     assert (policy.paused, policy.notices) == (True, DEFAULTS)

@@ -267,9 +267,9 @@ def test_a_capacity_buffer_with_active_capacity_is_read() -> None:
     scalable = {"kind": "Deployment", "name": "web"}
     manifest = read(capacity_buffer(scalableRef=scalable, percentage=20)).written[0].manifest
     assert isinstance(manifest, CapacityBuffer)
-    chunks = manifest.chunks()
-    assert chunks.like == ScaleTarget("apps/v1", "Deployment", "shop", "web")
-    assert chunks.percentage == 20
+    buffer = manifest.template_buffer()
+    assert buffer.template_of == ScaleTarget("apps/v1", "Deployment", "shop", "web")
+    assert buffer.percentage == 20
 
 
 @pytest.mark.parametrize(

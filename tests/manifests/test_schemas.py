@@ -11,8 +11,8 @@ from leeway.manifests.reading import read_manifests
 from leeway.notices import NoticeKind
 
 from cli import main
-from cli.manifest_pages import page_of
-from cli.schemas import file_of, schema_of
+from cli.manifests.json_schema import file_of, schema_of
+from cli.manifests.reference_page import page_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = [f"{kind.name} {kind.api_version}" for kind in KINDS]

@@ -1,9 +1,14 @@
-"""Events as EventBridge delivers them: those of events/, and what tests make of one."""
+"""Events as EventBridge delivers them: the folder events/, and events that tests create."""
 
 from pathlib import Path
 from typing import Any
 
+from leeway.notices.synthetic import EventOrigin
+
 EVENTS = Path(__file__).parents[2] / "events"
+
+HERE = EventOrigin("123456789012", "eu-west-1")
+"""The account and region of the events of tests."""
 
 
 def event(**changes: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Notices: every event of events/ is read, and what is wrong with a bad one is said in one line."""
+"""Parsing of notices: every file in events/, and malformed events."""
 
 import json
 from dataclasses import replace
@@ -16,13 +16,13 @@ from leeway.notices import (
     NoticeKind,
     UnknownNotice,
 )
-from leeway.notices.health import narrowed
+from leeway.notices.health import narrow_event
 from leeway.notices.parse import parse_notice
-from leeway.reconciliation.reconcile import parse_round
+from leeway.reconciliation.reconcile import parse_request
 
 from tests.notices.events import EVENTS, event, health
 
-OTHERS = {
+INPUTS_OF_OTHER_FUNCTIONS = {
     "admit-node.json",
     "keep-headroom.json",
     "reconcile-instance.json",
@@ -30,13 +30,15 @@ OTHERS = {
     "refresh-catalog.json",
     "retire-node.json",
 }
-"""What functions other than receive_notice are started with."""
+"""The events that other functions than receive_notice are invoked with."""
 TERMINATES = {"detail-type": "EC2 Instance-terminate Lifecycle Action"}
-NOTICE_FILES = sorted(p.name for p in EVENTS.glob("*.json") if p.name not in OTHERS)
+NOTICE_FILES = sorted(
+    p.name for p in EVENTS.glob("*.json") if p.name not in INPUTS_OF_OTHER_FUNCTIONS
+)
 
 
 @pytest.mark.parametrize("name", NOTICE_FILES)
-def test_every_event_file_is_a_notice(name: str) -> None:
+def test_every_event_file_is_parsed_as_a_notice(name: str) -> None:
     notice = parse_notice(json.loads((EVENTS / name).read_text()))
     assert notice.time.utcoffset() is not None
     if notice.kind is not NoticeKind.TEST_NOTIFICATION:
@@ -61,7 +63,7 @@ def test_a_spot_interruption_names_its_instance_and_what_ec2_will_do() -> None:
     ["Capacity Block Expiration Warning", "Capacity Block Reservation Expiration Warning"],
 )
 @pytest.mark.parametrize("end", ["2026-11-20 11:30:00 UTC", "2026-11-20T11:30:00Z"])
-def test_a_capacity_block_that_ends_takes_its_instances_half_an_hour_before(
+def test_the_instances_of_a_capacity_block_end_half_an_hour_before_the_block(
     detail_type: str, end: str
 ) -> None:
     detail = {"capacity-reservation-id": "cr-0a1b2c3d4e5f60718", "end-date": end}
@@ -72,9 +74,9 @@ def test_a_capacity_block_that_ends_takes_its_instances_half_an_hour_before(
 
 
 def test_a_capacity_block_without_its_reservation_is_malformed() -> None:
-    told = event(detail={"end-date": "2026-11-20T11:30:00Z"})
+    body = event(detail={"end-date": "2026-11-20T11:30:00Z"})
     with pytest.raises(MalformedNotice, match="capacity-reservation-id"):
-        parse_notice(told | {"detail-type": "Capacity Block Expiration Warning"})
+        parse_notice(body | {"detail-type": "Capacity Block Expiration Warning"})
 
 
 def test_a_lifecycle_action_names_its_hook() -> None:
@@ -89,7 +91,7 @@ def test_a_lifecycle_action_names_its_hook() -> None:
 
 
 @pytest.mark.parametrize("field", ["Event", "LifecycleTransition"])
-def test_a_hooks_test_notification_is_recognised_wherever_it_says_so(field: str) -> None:
+def test_a_test_notification_is_recognised_by_each_of_its_fields(field: str) -> None:
     changes = {"source": "aws.autoscaling", "detail": {field: "autoscaling:TEST_NOTIFICATION"}}
     notice = parse_notice(
         event(**changes, **{"detail-type": "EC2 Instance-launch Lifecycle Action"})
@@ -97,7 +99,7 @@ def test_a_hooks_test_notification_is_recognised_wherever_it_says_so(field: str)
     assert notice.kind is NoticeKind.TEST_NOTIFICATION
 
 
-def test_a_health_event_names_every_one_of_its_instances_not_just_the_first() -> None:
+def test_a_health_event_names_all_of_its_instances() -> None:
     notice = parse_notice(health())
     assert notice.instances == ("i-0b662ef9931388ba0", "i-0abc1234")
     assert notice.effective_at == datetime(2026, 12, 4, 2, tzinfo=UTC)
@@ -116,7 +118,7 @@ def test_an_open_health_event_is_over_for_the_instances_that_are_resolved() -> N
     assert parse_notice(health(affectedEntities=entities)).over == {"i-0b662ef9931388ba0"}
 
 
-def test_a_health_event_about_other_things_than_instances_names_none() -> None:
+def test_a_health_event_about_other_resources_names_no_instance() -> None:
     assert parse_notice(health(affectedEntities=[{"entityValue": "h-0abc1234"}])).instances == ()
 
 
@@ -124,7 +126,7 @@ def test_a_health_event_about_other_things_than_instances_names_none() -> None:
     "text",
     ["i-", "i-1", "i-0abc12345", "i-0ABC1234", "i-0abc1234\n", "i-0abc1234 ", "i-../../ENDPOINT"],
 )
-def test_an_entity_that_only_begins_like_an_instance_id_is_none(text: str) -> None:
+def test_an_entity_that_only_begins_like_an_instance_id_is_ignored(text: str) -> None:
     entity = {"entityValue": text, "status": "RESOLVED"}
     notice = parse_notice(health(affectedEntities=[entity]) | {"resources": [text]})
     assert (notice.instances, notice.over) == ((), frozenset())
@@ -147,10 +149,10 @@ def test_an_instance_id_has_8_or_17_digits_in_every_notice(digits: int) -> None:
     with pytest.raises(ValueError, match="instance"):
         parse_attempt_id({"instance": instance, "cluster": "prod", "attempt": 1})
     with pytest.raises(ValueError, match="instance"):
-        parse_round({"instance": instance})
+        parse_request({"instance": instance})
 
 
-def test_an_end_of_support_that_lists_a_whole_fleet_has_none_of_it_retired() -> None:
+def test_a_planned_lifecycle_event_names_no_instance() -> None:
     assert (
         len(parse_notice(health(eventTypeCode="AWS_EC2_SYSTEM_MAINTENANCE_EVENT")).instances) == 2
     )
@@ -162,36 +164,36 @@ FIRST, SECOND = "i-0b662ef9931388ba0", "i-0abc1234"
 
 
 @pytest.mark.parametrize("status", [None, "PENDING", "IMPAIRED", ""])
-def test_instances_stand_among_a_health_events_entities_or_its_resources_by_id_or_arn(
+def test_a_health_event_names_instances_as_entities_or_resources_by_id_or_arn(
     status: str | None,
 ) -> None:
     arn = "arn:aws:ec2:eu-west-1:123456789012:instance/"
     entity = {"entityValue": f"{arn}{FIRST}"} | ({} if status is None else {"status": status})
-    told = health(affectedEntities=[entity]) | {"resources": [SECOND, f"{arn}{FIRST}"]}
-    notice = parse_notice(told)
+    body = health(affectedEntities=[entity]) | {"resources": [SECOND, f"{arn}{FIRST}"]}
+    notice = parse_notice(body)
     assert (notice.instances, notice.over) == ((FIRST, SECOND), frozenset())
     only_listed = health(affectedEntities=[]) | {"resources": [f"{arn}{SECOND}"]}
     assert parse_notice(only_listed).instances == (SECOND,)
 
 
-def test_what_health_announces_is_known_by_its_arn_and_its_time() -> None:
+def test_a_health_event_has_the_arn_and_the_time_of_its_change() -> None:
     notice = parse_notice(health())
     assert notice.event == "arn:aws:health:eu-west-1::event/EC2/RETIREMENT/RETIREMENT_1"
     assert notice.effective_at == datetime(2026, 12, 4, 2, tzinfo=UTC)
-    for said in ("Fri, 04 Dec 2026 02:00:00 -0000", "Fri, 4 Dec 2026 04:00:00 +0200"):
-        assert parse_notice(health(startTime=said)).effective_at == notice.effective_at
+    for start in ("Fri, 04 Dec 2026 02:00:00 -0000", "Fri, 4 Dec 2026 04:00:00 +0200"):
+        assert parse_notice(health(startTime=start)).effective_at == notice.effective_at
     assert parse_notice(health(statusCode="CLOSED")).over == {FIRST, SECOND}
 
 
-def test_a_health_event_is_narrowed_to_one_instance_and_still_a_notice() -> None:
+def test_a_health_event_for_one_instance_is_still_a_notice() -> None:
     whole = json.loads((EVENTS / "scheduled-change.json").read_text())
     wanted = parse_notice(whole).instances[1]
-    notice = parse_notice(narrowed(whole, wanted))
+    notice = parse_notice(narrow_event(whole, wanted))
     assert notice.instances == (wanted,)
     assert replace(notice, instances=()) == replace(parse_notice(whole), instances=())
 
 
-def test_a_capacity_reservation_warning_may_have_a_bare_string_for_its_resources() -> None:
+def test_the_resources_of_a_capacity_reservation_warning_can_be_a_string() -> None:
     body = event(
         resources="arn:aws:ec2:eu-west-1:123456789012:instance/i-0b662ef9931388ba0",
         detail={"instance-termination-time": "2026-11-20 10:00:00 UTC"},
@@ -208,7 +210,7 @@ def reservation(**changes: Any) -> dict[str, Any]:
     return event(detail=detail | changes, resources=[]) | {"detail-type": kind}
 
 
-def test_a_capacity_reservation_warning_names_its_instance_in_its_detail_or_its_resources() -> None:
+def test_a_capacity_reservation_warning_names_its_instance_in_detail_or_resources() -> None:
     assert parse_notice(reservation()).instances == (FIRST,)
     arn = f"arn:aws:ec2:eu-west-1:123456789012:instance/{SECOND}"
     assert parse_notice(reservation() | {"resources": arn}).instances == (FIRST, SECOND)
@@ -217,11 +219,11 @@ def test_a_capacity_reservation_warning_names_its_instance_in_its_detail_or_its_
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     ["2026-11-20 10:00:00 UTC", "2026-11-20T10:00:00", "2026-11-20T11:00:00+01:00"],
 )
-def test_the_end_of_a_reservations_instance_is_in_utc_where_nothing_else_is_said(said: str) -> None:
-    notice = parse_notice(reservation(**{"instance-termination-time": said}))
+def test_a_termination_time_without_an_offset_is_in_utc(text: str) -> None:
+    notice = parse_notice(reservation(**{"instance-termination-time": text}))
     assert notice.effective_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
     assert notice.effective_at.utcoffset() == timedelta(0)
 
@@ -230,8 +232,8 @@ def test_the_end_of_a_reservations_instance_is_in_utc_where_nothing_else_is_said
     "state", ["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
 )
 def test_a_state_change_names_the_state_and_its_time_in_utc(state: str) -> None:
-    told = event(detail={"instance-id": SECOND, "state": state}, time="2026-11-20T10:45:00+01:00")
-    notice = parse_notice(told | {"detail-type": "EC2 Instance State-change Notification"})
+    body = event(detail={"instance-id": SECOND, "state": state}, time="2026-11-20T10:45:00+01:00")
+    notice = parse_notice(body | {"detail-type": "EC2 Instance State-change Notification"})
     assert (notice.kind, notice.instances, notice.state) == (
         NoticeKind.STATE_CHANGE,
         (SECOND,),
@@ -241,7 +243,7 @@ def test_a_state_change_names_the_state_and_its_time_in_utc(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "text"),
     [
         ([], "expected a JSON object, got list"),
         ("{", "expected a JSON object, got str"),
@@ -266,18 +268,18 @@ def test_a_state_change_names_the_state_and_its_time_in_utc(state: str) -> None:
         (health(eventArn=""), "detail.eventArn: "),
     ],
 )
-def test_what_is_wrong_with_an_event_is_said_in_one_line(bad: Any, said: str) -> None:
+def test_a_malformed_event_is_described_in_one_line(bad: Any, text: str) -> None:
     with pytest.raises(MalformedNotice) as raised:
         parse_notice(bad)
-    assert said in str(raised.value)
+    assert text in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("changes", [{"source": "aws.s3"}, {"detail-type": "Object Created"}])
-def test_an_event_of_another_source_or_type_is_unknown_not_malformed(
+def test_an_event_of_another_source_or_type_is_unknown(
     changes: dict[str, str],
 ) -> None:
-    with pytest.raises(UnknownNotice, match="no notice has source"):
+    with pytest.raises(UnknownNotice, match="expected an event that Leeway handles"):
         parse_notice(event(**changes))
 
 
@@ -291,7 +293,9 @@ json_values = st.recursive(
 
 
 @given(field=st.sampled_from(sorted(event())), value=json_values)
-def test_whatever_stands_in_a_field_is_a_notice_or_one_clear_error(field: str, value: Any) -> None:
+def test_any_value_in_a_field_is_parsed_or_rejected_with_one_clear_error(
+    field: str, value: Any
+) -> None:
     try:
         instances = parse_notice(event(**{field: value})).instances
     except (MalformedNotice, UnknownNotice):
@@ -300,10 +304,10 @@ def test_whatever_stands_in_a_field_is_a_notice_or_one_clear_error(field: str, v
 
 
 @pytest.mark.parametrize(("destination", "into_pool"), [("WarmPool", True), ("EC2", False)])
-def test_a_hook_tells_whether_the_instance_goes_into_a_warm_pool(
+def test_a_lifecycle_action_says_whether_the_instance_enters_a_warm_pool(
     destination: str, into_pool: bool
 ) -> None:
-    told = json.loads((EVENTS / "launch-lifecycle-action.json").read_text())
-    assert not parse_notice(told).into_pool
-    told["detail"] |= {"Origin": "EC2", "Destination": destination}
-    assert parse_notice(told).into_pool is into_pool
+    body = json.loads((EVENTS / "launch-lifecycle-action.json").read_text())
+    assert not parse_notice(body).into_pool
+    body["detail"] |= {"Origin": "EC2", "Destination": destination}
+    assert parse_notice(body).into_pool is into_pool

@@ -1,4 +1,4 @@
-"""Policies: what each notice comes to by default, and by when."""
+"""Policies: the default action and deadline for each kind of notice."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -47,34 +47,34 @@ TABLE = {
 @pytest.mark.parametrize("kind", NoticeKind)
 def test_every_kind_of_notice_has_its_default(kind: NoticeKind) -> None:
     here = DEFAULTS[kind]
-    said = (here.action, here.within, here.replacement, here.on_blocked, here.lead)
-    assert said == TABLE[kind]
+    fields = (here.action, here.within, here.replacement, here.on_blocked, here.lead)
+    assert fields == TABLE[kind]
 
 
-def test_by_default_nothing_is_held_and_a_tenth_of_the_nodes_may_go_in_ten_minutes() -> None:
+def test_by_default_a_tenth_of_the_nodes_may_retire_in_ten_minutes() -> None:
     policy = ClusterPolicy()
-    assert (policy.paused, policy.dry_run, policy.takes) == (False, False, frozenset())
+    assert (policy.paused, policy.dry_run, policy.retires_for) == (False, False, frozenset())
     assert policy.churn == ChurnCap(percent=10, at_least=1, within=10 * MINUTE)
     assert policy.notices == DEFAULTS
 
 
-def test_owners_that_retire_their_own_nodes_are_covered_where_they_are_taken() -> None:
+def test_nodes_of_owners_that_drain_themselves_are_retired_only_if_the_policy_says_so() -> None:
     karpenter, group = Owner(OwnerKind.KARPENTER, "spot"), Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")
-    assert ClusterPolicy().covers(group)
-    assert not ClusterPolicy().covers(karpenter)
-    taken = ClusterPolicy(takes=frozenset({OwnerKind.KARPENTER, OwnerKind.FARGATE}))
-    assert taken.covers(karpenter)
-    assert not taken.covers(Owner(OwnerKind.FARGATE))
+    assert ClusterPolicy().retires_nodes_of(group)
+    assert not ClusterPolicy().retires_nodes_of(karpenter)
+    taken = ClusterPolicy(retires_for=frozenset({OwnerKind.KARPENTER, OwnerKind.FARGATE}))
+    assert taken.retires_nodes_of(karpenter)
+    assert not taken.retires_nodes_of(Owner(OwnerKind.FARGATE))
 
 
-def test_a_kind_that_is_ignored_is_not_heeded() -> None:
+def test_a_policy_does_not_act_on_an_ignored_kind() -> None:
     ignored = dict(DEFAULTS) | {NoticeKind.REBALANCE: Policy(Action.IGNORE)}
     policy = ClusterPolicy(ignored)
-    assert not policy.heeds(NoticeKind.REBALANCE)
-    assert policy.heeds(NoticeKind.SPOT_INTERRUPTION)
+    assert not policy.acts_on(NoticeKind.REBALANCE)
+    assert policy.acts_on(NoticeKind.SPOT_INTERRUPTION)
 
 
-def test_an_interruption_leaves_two_minutes_less_the_margin_from_the_events_own_time() -> None:
+def test_an_interruption_leaves_two_minutes_minus_the_margin_from_its_own_time() -> None:
     found = ruling(NoticeKind.SPOT_INTERRUPTION, action=InterruptionAction.TERMINATE)
     assert found.deadline == NOTICED + timedelta(seconds=115)
     assert found.on_blocked is OnBlocked.DELETE
@@ -93,39 +93,39 @@ def test_a_reservations_own_termination_time_is_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down", "terminated"])
-def test_an_instance_on_its_way_out_is_retired(state: str) -> None:
+def test_an_instance_that_stops_or_terminates_is_retired(state: str) -> None:
     assert ruling(NoticeKind.STATE_CHANGE, state=state).action is Action.RETIRE
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
-def test_an_instance_that_runs_is_not(state: str) -> None:
+def test_an_instance_that_runs_is_not_retired(state: str) -> None:
     found = ruling(NoticeKind.STATE_CHANGE, state=state)
     assert found.action is Action.IGNORE
-    assert state in found.reason
+    assert state in found.reason.message
 
 
-def test_what_asks_for_nothing_says_so() -> None:
+def test_a_test_notification_is_ignored_with_its_reason() -> None:
     found = ruling(NoticeKind.TEST_NOTIFICATION)
     assert found.action is Action.IGNORE
-    assert found.reason
+    assert found.reason.code == "TestNotification"
 
 
-def test_an_instance_whose_launch_waits_is_admitted_within_a_quarter_of_an_hour() -> None:
+def test_an_instance_with_a_launch_hook_is_admitted_within_fifteen_minutes() -> None:
     found = ruling(NoticeKind.LAUNCH_HOOK)
     assert found.action is Action.ADMIT
     assert found.deadline == NOTICED + timedelta(minutes=15)
 
 
-def test_of_two_deadlines_the_earlier_holds() -> None:
-    told = notice(NoticeKind.CAPACITY_RESERVATION, effective_at=NOTICED + 10 * MINUTE)
+def test_the_earlier_of_two_deadlines_applies() -> None:
+    announced = notice(NoticeKind.CAPACITY_RESERVATION, effective_at=NOTICED + 10 * MINUTE)
     short, long = Policy(Action.RETIRE, 3 * MINUTE), Policy(Action.RETIRE, 30 * MINUTE)
-    assert rule(told, short).deadline == NOTICED + 3 * MINUTE
-    assert rule(told, long).deadline == NOTICED + 10 * MINUTE - timedelta(seconds=5)
+    assert rule(announced, short).deadline == NOTICED + 3 * MINUTE
+    assert rule(announced, long).deadline == NOTICED + 10 * MINUTE - timedelta(seconds=5)
     endless = notice(NoticeKind.SPOT_INTERRUPTION)
     assert rule(endless, Policy(Action.RETIRE), NOTICED + 9 * MINUTE).deadline is None
 
 
-def test_only_what_is_announced_for_later_with_a_lead_begins_later() -> None:
+def test_only_an_announced_change_with_a_lead_time_begins_later() -> None:
     at = NOTICED + 600 * MINUTE
     change = notice(NoticeKind.SCHEDULED_CHANGE, effective_at=at)
     assert begins_at(change, DEFAULTS[change.kind]) == at - 240 * MINUTE
@@ -147,7 +147,7 @@ def test_only_what_is_announced_for_later_with_a_lead_begins_later() -> None:
         (NoticeKind.REBALANCE, {}, False),
     ],
 )
-def test_only_what_ec2_should_have_ended_by_now_and_may_be_late_with_gets_a_last_chance(
+def test_only_an_announced_end_that_is_past_extends_the_deadline(
     kind: NoticeKind, more: dict[str, Any], extended: bool
 ) -> None:
     now = NOTICED + 60 * MINUTE

@@ -1,4 +1,4 @@
-"""What the admission policies of rbac/ let each group write: their own CEL, in a living cluster."""
+"""The writes that the admission policies of rbac/ allow each group, in a running cluster."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ def merge(client: httpx.Client, path: str, body: object) -> httpx.Response:
 
 
 def adopt(live: Live, role: str) -> None:
-    """Bind a role in the namespace `default`, as docs/headroom.md tells users."""
+    """Bind a role in the namespace `default`, as docs/headroom.md describes."""
     group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "leeway:headroom"}
     reference = {"apiGroup": group["apiGroup"], "kind": "ClusterRole", "name": role}
     body = {"metadata": {"name": role}, "roleRef": reference, "subjects": [group]}
@@ -57,12 +57,12 @@ def adopt(live: Live, role: str) -> None:
 
 
 def denied(answer: httpx.Response, policy: str) -> bool:
-    said = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request"
-    return answer.status_code == 422 and said in answer.json()["message"]
+    text = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request"
+    return answer.status_code == 422 and text in answer.json()["message"]
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """A copy with one field set; a number in the path is an index."""
+    """Return a copy with one field set; a number in the path is an index."""
     result = copy.deepcopy(document)
     *parts, last = path.split(".")
     place: Any = result
@@ -117,7 +117,7 @@ PROBE = {"httpGet": {"host": "169.254.169.254", "port": 80, "path": "/"}}
         (f"{POD}.priorityClassName", ""),
     ],
 )
-def test_headroom_makes_pause_pods_and_nothing_that_does_anything_else(
+def test_headroom_may_create_pause_pods_only(
     live: Live, headroom: httpx.Client, path: str, value: object
 ) -> None:
     apply(headroom, f"{CLASSES}/leeway-headroom--10", priority_class_object(-10))
@@ -130,20 +130,20 @@ def test_headroom_makes_pause_pods_and_nothing_that_does_anything_else(
     assert live.api.delete(f"{OWN}/warm").status_code == 200
 
 
-def test_a_pause_image_of_another_registry_is_taken(headroom: httpx.Client) -> None:
+def test_a_pause_image_of_another_registry_is_allowed(headroom: httpx.Client) -> None:
     image = "registry.example.com:5000/mirror/pause:3.10"
     mirrored = changed(PAUSE, f"{POD}.containers.0.image", image)
     assert apply(headroom, f"{OWN}/warm", mirrored).status_code == 201
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 
-def test_the_usual_proc_mount_is_taken(headroom: httpx.Client) -> None:
+def test_the_default_proc_mount_is_allowed(headroom: httpx.Client) -> None:
     usual = changed(PAUSE, f"{POD}.containers.0.securityContext.procMount", "Default")
     assert apply(headroom, f"{OWN}/warm", usual).status_code == 201
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 
-def test_headroom_has_no_rights_on_deployments_where_nobody_gave_it_any(
+def test_headroom_has_no_rights_on_deployments_of_other_namespaces(
     headroom: httpx.Client,
 ) -> None:
     path = "/apis/apps/v1/namespaces/kube-system/deployments"
@@ -154,7 +154,7 @@ def test_headroom_has_no_rights_on_deployments_where_nobody_gave_it_any(
     assert headroom.post("/api/v1/namespaces", json={"metadata": {"name": "x"}}).status_code == 403
 
 
-def test_where_targets_are_adopted_their_size_is_all_that_headroom_writes(
+def test_headroom_may_write_only_the_scale_of_adopted_targets(
     live: Live, headroom: httpx.Client
 ) -> None:
     adopt(live, "leeway-headroom-target")
@@ -167,7 +167,7 @@ def test_where_targets_are_adopted_their_size_is_all_that_headroom_writes(
     assert headroom.request("DELETE", path).status_code == 403
 
 
-def test_where_buffers_are_adopted_users_deployments_stay_as_they_are(
+def test_headroom_may_not_change_users_deployments_in_namespaces_of_buffers(
     live: Live, headroom: httpx.Client
 ) -> None:
     adopt(live, "leeway-headroom-buffer")
@@ -260,7 +260,7 @@ def node(live: Live) -> str:
 
 
 def fresh(live: Live, node: str) -> None:
-    """Have the node with its team's taint and annotation, and none of Leeway's."""
+    """Reset the node: with the taint and annotation of a team, without those of Leeway."""
     labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool"))
     notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned"))
     body = {
@@ -278,7 +278,7 @@ def fresh(live: Live, node: str) -> None:
         ("person", BY_DRAIN, []),
     ],
 )
-def test_of_a_node_each_group_changes_what_it_needs_and_no_more(
+def test_each_group_may_change_only_the_fields_of_nodes_that_it_needs(
     live: Live, node: str, group: str, allowed: list[Any], refused: list[Any]
 ) -> None:
     with live.client(eks_token(group)) as client:

@@ -1,4 +1,4 @@
-"""What a terminated instance leaves is cleaned up, and nothing that another one has by now."""
+"""Clean-ups after terminated instances; objects that another instance uses are kept."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,395 +7,400 @@ from typing import Any
 import pytest
 from leeway.ports.kubernetes_objects import Attachment
 from leeway.reconciliation.clean_up import CleanUpResult
-from leeway.reconciliation.reconcile import Round
+from leeway.reconciliation.reconcile import ReconcileRequest
 
-from tests.reconciliation.reconciling import (
+from tests.fakes.cluster_leftovers import LeftoversInMemory
+from tests.reconciliation.account import (
     OURS,
     VOLUME,
-    OneCluster,
-    World,
+    Account,
     facts,
-    gone,
     node,
+    observed,
     run,
-    seen,
+    terminated,
 )
 from tests.retirement.retirements import interrupted
 
-AT_ONCE = Round(OURS.instance, "prod")
+SINGLE = ReconcileRequest(OURS.instance, "prod")
 
 
-def test_what_a_terminated_instance_leaves_is_cleaned_up_its_volumes_first() -> None:
-    left = gone()
-    (cleaned,) = run(left).cleaned
+def test_volumes_of_a_terminated_instance_are_detached_before_its_node_is_deleted() -> None:
+    left = terminated()
+    (cleaned,) = run(left).clean_ups
     cluster = left.clusters["prod"]
-    assert (cleaned.result, cleaned.freed) == (CleanUpResult.CLEANED, ("shop/data-0",))
-    assert cluster.vouched == [OURS.private_dns_name]
+    assert (cleaned.result, cleaned.detached) == (CleanUpResult.CLEANED, ("shop/data-0",))
+    assert cluster.tainted == [OURS.private_dns_name]
     assert cluster.deleted == [(OURS.private_dns_name, 0)]
 
 
-def test_a_node_without_volumes_is_vouched_for_by_nobody() -> None:
-    left = gone()
+def test_a_node_without_volumes_gets_no_out_of_service_taint() -> None:
+    left = terminated()
     left.clusters["prod"].volumes.clear()
-    assert run(left).cleaned[0].result is CleanUpResult.CLEANED
-    assert left.clusters["prod"].vouched == []
+    assert run(left).clean_ups[0].result is CleanUpResult.CLEANED
+    assert left.clusters["prod"].tainted == []
 
 
-def test_an_instance_that_ec2_has_forgotten_is_gone_if_it_was_once_seen() -> None:
-    forgotten = gone(instances_=[], fresh={})
-    assert run(forgotten).cleaned[0].result is CleanUpResult.CLEANED
+def test_an_instance_that_ec2_does_not_know_any_more_is_gone_if_the_index_has_it() -> None:
+    forgotten = terminated(instances_=[], fresh={})
+    assert run(forgotten).clean_ups[0].result is CleanUpResult.CLEANED
     assert forgotten.index == {}
-    stranger = gone(instances_=[], fresh={}, index={})
-    assert run(stranger).cleaned == []
-    assert stranger.clusters["prod"].vouched == []
+    stranger = terminated(instances_=[], fresh={}, index={})
+    assert run(stranger).clean_ups == []
+    assert stranger.clusters["prod"].tainted == []
 
 
 @pytest.mark.parametrize("state", ["stopped", "stopping", "running", "pending"])
 def test_a_node_whose_instance_is_not_terminated_never_gets_the_taint(state: str) -> None:
-    stopped = gone(instances_=[seen(state=state)], fresh={OURS.instance: state})
-    assert run(stopped).cleaned == []
-    stopped.reconciliation().run(AT_ONCE)
-    assert stopped.clusters["prod"].vouched == []
+    stopped = terminated(instances_=[observed(state=state)], fresh={OURS.instance: state})
+    assert run(stopped).clean_ups == []
+    stopped.reconciliation().run(SINGLE)
+    assert stopped.clusters["prod"].tainted == []
     assert stopped.clusters["prod"].deleted == []
 
 
-def test_what_the_list_calls_gone_is_asked_again_before_anything_is_done() -> None:
-    back = gone(fresh={OURS.instance: "running"})
-    (cleaned,) = run(back).cleaned
-    assert cleaned.result is CleanUpResult.LEFT
-    assert back.clusters["prod"].vouched == []
-    unsure = gone(fails={"states"})
+def test_the_state_of_a_terminated_instance_is_read_again_before_the_clean_up() -> None:
+    back = terminated(fresh={OURS.instance: "running"})
+    (cleaned,) = run(back).clean_ups
+    assert cleaned.result is CleanUpResult.KEPT
+    assert back.clusters["prod"].tainted == []
+    unsure = terminated(fails={"states"})
     report = run(unsure)
-    assert "RequestLimitExceeded" in report.problems[0]
+    assert "RequestLimitExceeded" in report.problems[0].message
     assert unsure.clusters["prod"].deleted == []
 
 
-def test_ec2_is_asked_once_about_all_that_a_storm_left() -> None:
+def test_the_states_of_all_terminated_instances_are_read_with_one_call() -> None:
     ended = [facts(number) for number in range(1, 31)]
-    world = gone(
-        instances_=[seen(one, "terminated") for one in ended],
-        clusters={"prod": OneCluster({one.private_dns_name: node(one) for one in ended})},
+    account = terminated(
+        instances_=[observed(one, "terminated") for one in ended],
+        clusters={"prod": LeftoversInMemory({one.private_dns_name: node(one) for one in ended})},
     )
-    assert [one.result for one in run(world).cleaned] == [CleanUpResult.CLEANED] * 30
-    assert world.asked == [sorted(one.instance for one in ended)]
-    assert world.clusters["prod"].looked_at == []
+    assert [one.result for one in run(account).clean_ups] == [CleanUpResult.CLEANED] * 30
+    assert account.state_reads == [sorted(one.instance for one in ended)]
+    assert account.clusters["prod"].listed == []
 
 
-def test_attachments_are_listed_for_the_nodes_that_have_some() -> None:
+def test_attachments_are_listed_only_for_nodes_with_volumes() -> None:
     ended = [facts(number) for number in range(1, 11)]
-    cluster = OneCluster(
+    cluster = LeftoversInMemory(
         {one.private_dns_name: node(one) for one in ended},
         {ended[3].private_dns_name: [VOLUME]},
     )
-    world = gone(
-        instances_=[seen(one, "terminated") for one in ended],
+    account = terminated(
+        instances_=[observed(one, "terminated") for one in ended],
         fresh={one.instance: "terminated" for one in ended},
         clusters={"prod": cluster},
     )
-    assert [one.freed for one in run(world).cleaned if one.freed] == [("shop/data-0",)]
-    assert set(cluster.looked_at) == {ended[3].private_dns_name}
+    assert [one.detached for one in run(account).clean_ups if one.detached] == [("shop/data-0",)]
+    assert set(cluster.listed) == {ended[3].private_dns_name}
     assert cluster.nodes == {}
 
 
-def test_volumes_that_stay_attached_keep_the_node_and_its_place_in_the_index() -> None:
-    stuck = gone(instances_=[], fresh={})
+def test_attached_volumes_keep_the_node_and_its_item_in_the_index() -> None:
+    stuck = terminated(instances_=[], fresh={})
     stuck.clusters["prod"].stuck = True
-    (cleaned,) = run(stuck).cleaned
-    assert cleaned.result is CleanUpResult.WAITING
+    (cleaned,) = run(stuck).clean_ups
+    assert cleaned.result is CleanUpResult.VOLUMES_ATTACHED
     assert stuck.clusters["prod"].deleted == []
     assert OURS.instance in stuck.index
     stuck.clusters["prod"].stuck = False
-    assert run(stuck).cleaned[0].result is CleanUpResult.CLEANED
+    assert run(stuck).clean_ups[0].result is CleanUpResult.CLEANED
     assert stuck.index == {}
 
 
-def test_two_nodes_that_name_one_instance_are_removed_one_after_the_other() -> None:
-    """A Node that somebody else made with an instance's provider id does not keep the real one."""
-    doubled = gone(instances_=[], fresh={})
+def test_two_nodes_that_name_one_instance_are_deleted_in_two_runs() -> None:
+    """A Node of another client with the provider id of an instance does not keep the real one."""
+    doubled = terminated(instances_=[], fresh={})
     cluster = doubled.clusters["prod"]
     cluster.volumes.clear()
     cluster.nodes["copy"] = replace(node(OURS), name="copy", uid="copy")
-    assert run(doubled).cleaned[0].result is CleanUpResult.CLEANED
+    assert run(doubled).clean_ups[0].result is CleanUpResult.CLEANED
     assert OURS.instance in doubled.index
-    assert run(doubled).cleaned[0].result is CleanUpResult.CLEANED
+    assert run(doubled).clean_ups[0].result is CleanUpResult.CLEANED
     assert (cluster.nodes, doubled.index) == ({}, {})
 
 
-def test_a_node_that_another_instance_has_by_now_is_not_removed() -> None:
-    newer = gone()
+def test_a_node_of_another_instance_is_not_deleted() -> None:
+    newer = terminated()
     cluster = newer.clusters["prod"]
     cluster.nodes[OURS.private_dns_name] = node(facts(9), name=OURS.private_dns_name)
-    (report,) = newer.reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.NOTHING]
+    (report,) = newer.reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.NOTHING_TO_DO]
     assert cluster.deleted == []
 
 
-class Reborn(OneCluster):
-    """A cluster in which another node gets the name while its volumes are looked at."""
+class ReplacedNode(LeftoversInMemory):
+    """A cluster in which another Node gets the name while volumes are listed."""
 
     def nodes_with_volumes(self) -> frozenset[str]:
         found = super().nodes_with_volumes()
-        self._bear_again()
+        self._replace_nodes()
         return found
 
     def attachments_on(self, node: str) -> list[Attachment]:
         found = super().attachments_on(node)
-        self._bear_again()
+        self._replace_nodes()
         return found
 
-    def _bear_again(self) -> None:
+    def _replace_nodes(self) -> None:
         for name, one in self.nodes.items():
             self.nodes[name] = replace(one, uid="another", ready=True)
 
 
 @pytest.mark.parametrize("volumes", [[VOLUME], []])
-@pytest.mark.parametrize("wanted", [Round(), AT_ONCE])
-def test_a_node_that_came_back_under_the_same_name_meanwhile_is_neither_vouched_for_nor_removed(
-    volumes: list[Attachment], wanted: Round
+@pytest.mark.parametrize("wanted", [ReconcileRequest(), SINGLE])
+def test_another_node_that_gets_the_name_meanwhile_is_neither_tainted_nor_deleted(
+    volumes: list[Attachment], wanted: ReconcileRequest
 ) -> None:
     name = OURS.private_dns_name
-    cluster = Reborn({name: node(OURS)}, {name: volumes})
-    (report,) = gone(clusters={"prod": cluster}).reconciliation().run(wanted)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.NOTHING]
-    assert (cluster.vouched, cluster.deleted) == ([], [])
+    cluster = ReplacedNode({name: node(OURS)}, {name: volumes})
+    (report,) = terminated(clusters={"prod": cluster}).reconciliation().run(wanted)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.NOTHING_TO_DO]
+    assert (cluster.tainted, cluster.deleted) == ([], [])
     assert cluster.nodes[name].uid == "another"
 
 
-def inherited(**changes: Any) -> World:
-    """A newer instance has the name, and goes on with the Node object that it found."""
+def reused(**changes: Any) -> Account:
+    """A newer instance has the name of a node and uses its Node object."""
     name = OURS.private_dns_name
-    cluster = OneCluster({name: node(OURS, ready=True)}, {name: [VOLUME]})
+    cluster = LeftoversInMemory({name: node(OURS, ready=True)}, {name: [VOLUME]})
     newer = facts(9).model_copy(update={"private_dns_name": name, **changes})
-    world = gone(clusters={"prod": cluster})
-    world.instances_.append(seen(newer))
-    return world
+    account = terminated(clusters={"prod": cluster})
+    account.instances_.append(observed(newer))
+    return account
 
 
-def test_a_node_object_that_a_newer_instance_goes_on_with_is_left_to_it() -> None:
-    world = inherited()
-    (report,) = world.reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.LEFT]
-    assert facts(9).instance in report.cleaned[0].reason
-    assert run(world).cleaned == []
-    cluster = world.clusters["prod"]
-    assert (cluster.vouched, cluster.deleted) == ([], [])
+def test_a_node_object_that_a_newer_instance_uses_is_kept() -> None:
+    account = reused()
+    (report,) = account.reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.KEPT]
+    assert facts(9).instance in report.clean_ups[0].reason.message
+    assert run(account).clean_ups == []
+    cluster = account.clusters["prod"]
+    assert (cluster.tainted, cluster.deleted) == ([], [])
 
 
-@pytest.mark.parametrize("wanted", [Round(), AT_ONCE])
+@pytest.mark.parametrize("wanted", [ReconcileRequest(), SINGLE])
 @pytest.mark.parametrize("state", ["pending", "running", "stopping", "stopped"])
-def test_an_heir_whose_kubelet_is_silent_keeps_its_node(wanted: Round, state: str) -> None:
-    world = inherited()
-    cluster = world.clusters["prod"]
+def test_a_newer_instance_whose_kubelet_does_not_respond_keeps_its_node(
+    wanted: ReconcileRequest, state: str
+) -> None:
+    account = reused()
+    cluster = account.clusters["prod"]
     cluster.nodes[OURS.private_dns_name] = node(OURS)
-    world.instances_[1] = replace(world.instances_[1], state=state)
-    (report,) = world.reconciliation().run(wanted)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.LEFT]
-    assert facts(9).instance in report.cleaned[0].reason
-    assert (cluster.vouched, cluster.deleted) == ([], [])
-    world.instances_[1] = replace(world.instances_[1], state="terminated")
-    world.fresh[facts(9).instance] = "terminated"
-    (report,) = world.reconciliation().run(wanted)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.CLEANED]
+    account.instances_[1] = replace(account.instances_[1], state=state)
+    (report,) = account.reconciliation().run(wanted)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.KEPT]
+    assert facts(9).instance in report.clean_ups[0].reason.message
+    assert (cluster.tainted, cluster.deleted) == ([], [])
+    account.instances_[1] = replace(account.instances_[1], state="terminated")
+    account.fresh[facts(9).instance] = "terminated"
+    (report,) = account.reconciliation().run(wanted)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
 
 
-def test_heirs_of_all_that_a_storm_left_are_looked_for_by_one_call() -> None:
+def test_instances_that_reuse_names_are_listed_with_one_call() -> None:
     ended = [facts(number) for number in range(1, 31)]
-    world = gone(
-        instances_=[seen(one, "terminated") for one in ended],
-        clusters={"prod": OneCluster({one.private_dns_name: node(one) for one in ended})},
+    account = terminated(
+        instances_=[observed(one, "terminated") for one in ended],
+        clusters={"prod": LeftoversInMemory({one.private_dns_name: node(one) for one in ended})},
     )
-    run(world)
-    assert world.named_ == [sorted(one.private_dns_name for one in ended)]
+    run(account)
+    assert account.name_reads == [sorted(one.private_dns_name for one in ended)]
 
 
-class Inherited(OneCluster):
-    """A cluster in which an heir goes on with the Node while its volumes are looked at: same UID,
-    same provider id."""
+class ReusedNode(LeftoversInMemory):
+    """A cluster in which another instance uses the Node while volumes are listed: same UID, same
+    provider id."""
 
-    heir: Callable[[], None] = staticmethod(lambda: None)
+    reuse: Callable[[], None] = staticmethod(lambda: None)
 
     def attachments_on(self, node: str) -> list[Attachment]:
         found = super().attachments_on(node)
-        if node in self.vouched:
-            self.heir()
+        if node in self.tainted:
+            self.reuse()
         else:
             self.write(node)
         return found
 
 
-def test_a_node_that_an_heir_has_written_is_not_vouched_for() -> None:
+def test_a_node_that_another_instance_has_changed_gets_no_taint() -> None:
     name = OURS.private_dns_name
-    cluster = Inherited({name: node(OURS)}, {name: [VOLUME]})
-    (report,) = gone(clusters={"prod": cluster}).reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.NOTHING]
-    assert "was changed since it was read" in report.cleaned[0].reason
-    assert (cluster.vouched, cluster.deleted) == ([], [])
+    cluster = ReusedNode({name: node(OURS)}, {name: [VOLUME]})
+    (report,) = terminated(clusters={"prod": cluster}).reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.NOTHING_TO_DO]
+    assert report.clean_ups[0].reason.code == "NodeChanged"
+    assert (cluster.tainted, cluster.deleted) == ([], [])
 
 
-def test_an_heir_that_comes_while_volumes_are_waited_for_keeps_its_node() -> None:
+def test_an_instance_that_reuses_the_node_during_the_wait_for_volumes_keeps_it() -> None:
     name = OURS.private_dns_name
 
-    class Freed(Inherited):
+    class Detaching(ReusedNode):
         def attachments_on(self, node: str) -> list[Attachment]:
-            if node not in self.vouched:
-                return OneCluster.attachments_on(self, node)
+            if node not in self.tainted:
+                return LeftoversInMemory.attachments_on(self, node)
             return super().attachments_on(node)
 
-    cluster = Freed({name: node(OURS)}, {name: [VOLUME]})
-    world = gone(clusters={"prod": cluster})
+    cluster = Detaching({name: node(OURS)}, {name: [VOLUME]})
+    account = terminated(clusters={"prod": cluster})
 
-    def come() -> None:
-        if len(world.instances_) == 1:
+    def launch() -> None:
+        if len(account.instances_) == 1:
             newer = facts(9).model_copy(update={"private_dns_name": name})
-            world.instances_.append(seen(newer, "pending"))
+            account.instances_.append(observed(newer, "pending"))
             cluster.write(name)
 
-    cluster.heir = come
-    (report,) = world.reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.LEFT]
-    assert (cluster.vouched, cluster.deleted) == ([name], [])
+    cluster.reuse = launch
+    (report,) = account.reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.KEPT]
+    assert (cluster.tainted, cluster.deleted) == ([name], [])
 
 
-def test_an_instance_of_which_ec2_says_nothing_keeps_its_node() -> None:
-    for wanted in (AT_ONCE, Round()):
-        unsaid = gone(instances_=[], fresh={}, unsaid={OURS.instance})
-        (report,) = unsaid.reconciliation().run(wanted)
-        assert [one.result for one in report.cleaned] == [CleanUpResult.LEFT]
-        assert report.cleaned[0].reason == "EC2 says nothing of the instance"
-        assert (unsaid.clusters["prod"].vouched, unsaid.clusters["prod"].deleted) == ([], [])
+def test_an_instance_without_a_state_from_ec2_keeps_its_node() -> None:
+    for wanted in (SINGLE, ReconcileRequest()):
+        unknown = terminated(instances_=[], fresh={}, without_state={OURS.instance})
+        (report,) = unknown.reconciliation().run(wanted)
+        assert [one.result for one in report.clean_ups] == [CleanUpResult.KEPT]
+        assert report.clean_ups[0].reason.code == "InstanceStateUnknown"
+        assert (unknown.clusters["prod"].tainted, unknown.clusters["prod"].deleted) == ([], [])
 
 
-def test_a_namesake_in_another_clusters_vpc_is_no_heir() -> None:
-    world = inherited(cluster="blue")
-    (report,) = world.reconciliation("prod", "blue").run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.CLEANED]
+def test_an_instance_with_the_same_name_in_the_vpc_of_another_cluster_does_not_count() -> None:
+    account = reused(cluster="blue")
+    (report,) = account.reconciliation("prod", "blue").run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
 
 
-def test_whether_there_is_an_heir_must_be_known() -> None:
-    world = inherited()
-    world.fails = {"named"}
-    (report,) = world.reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.LATER]
-    assert world.clusters["prod"].deleted == []
+def test_a_clean_up_is_deferred_if_instances_cannot_be_read_by_name() -> None:
+    account = reused()
+    account.fails = {"named"}
+    (report,) = account.reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.DEFERRED]
+    assert account.clusters["prod"].deleted == []
 
 
 @pytest.mark.parametrize("part", ["states", "known", "the cluster"])
-def test_what_is_throttled_at_once_is_said_in_one_line_and_done_by_the_next_minute(
+def test_a_throttled_clean_up_is_deferred_without_a_problem_and_done_by_the_next_run(
     part: str,
 ) -> None:
-    storm = gone(fails={part})
+    storm = terminated(fails={part})
     storm.clusters["prod"].down = part == "the cluster"
-    (report,) = storm.reconciliation().run(AT_ONCE)
+    (report,) = storm.reconciliation().run(SINGLE)
     assert report.problems == [], "no function error, and no alarm"
-    (later,) = report.cleaned
-    assert (later.result, later.instance, later.cluster) == (
-        CleanUpResult.LATER,
+    (deferred,) = report.clean_ups
+    assert (deferred.result, deferred.instance, deferred.cluster) == (
+        CleanUpResult.DEFERRED,
         OURS.instance,
         "prod",
     )
-    assert later.reason.startswith("the next minute's run cleans up: C")
+    assert deferred.reason.code == "CleanUpDeferred"
     assert storm.clusters["prod"].nodes, "nothing is done on a bad read"
     storm.fails.clear()
     storm.clusters["prod"].down = False
-    assert [one.result for one in run(storm).cleaned] == [CleanUpResult.CLEANED]
+    assert [one.result for one in run(storm).clean_ups] == [CleanUpResult.CLEANED]
 
 
-def test_what_nobody_foresaw_is_an_error_at_once_too() -> None:
-    broken = gone(breaks={"states"})
+def test_an_unexpected_error_of_a_single_clean_up_is_raised() -> None:
+    broken = terminated(breaks={"states"})
     with pytest.raises(KeyError):
-        broken.reconciliation().run(AT_ONCE)
+        broken.reconciliation().run(SINGLE)
 
 
-def test_about_an_instance_whose_node_is_gone_ec2_is_not_asked() -> None:
-    clean = gone(clusters={"prod": OneCluster()})
-    (report,) = clean.reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.NOTHING]
-    assert clean.asked == []
+def test_ec2_is_not_called_about_an_instance_without_a_node() -> None:
+    clean = terminated(clusters={"prod": LeftoversInMemory()})
+    (report,) = clean.reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.NOTHING_TO_DO]
+    assert clean.state_reads == []
 
 
-def named_after_its_instance() -> World:
-    world = gone()
-    cluster = world.clusters["prod"]
+def named_after_its_instance() -> Account:
+    account = terminated()
+    cluster = account.clusters["prod"]
     cluster.nodes = {OURS.instance: node(OURS, name=OURS.instance)}
     cluster.volumes = {OURS.instance: [VOLUME]}
-    return world
+    return account
 
 
-def of_another_by_now() -> World:
-    world = gone()
+def of_another_instance() -> Account:
+    account = terminated()
     name = OURS.private_dns_name
-    world.clusters["prod"].nodes[name] = node(facts(9), name=name)
-    return world
+    account.clusters["prod"].nodes[name] = node(facts(9), name=name)
+    return account
 
 
-def begun_with_by_a_newer_one() -> World:
-    world = inherited()
-    world.clusters["prod"].nodes[OURS.private_dns_name] = node(OURS)
-    return world
+def reused_by_a_newer_instance() -> Account:
+    account = reused()
+    account.clusters["prod"].nodes[OURS.private_dns_name] = node(OURS)
+    return account
 
 
-def without_volumes() -> World:
-    world = gone()
-    world.clusters["prod"].volumes.clear()
-    return world
+def without_volumes() -> Account:
+    account = terminated()
+    account.clusters["prod"].volumes.clear()
+    return account
 
 
-def only_stopped() -> World:
-    return gone(instances_=[seen(state="stopped")], fresh={OURS.instance: "stopped"})
+def only_stopped() -> Account:
+    return terminated(instances_=[observed(state="stopped")], fresh={OURS.instance: "stopped"})
 
 
 @pytest.mark.parametrize(
     "left",
     [
-        gone,
+        terminated,
         without_volumes,
-        lambda: gone(instances_=[], fresh={}),
-        lambda: gone(fresh={OURS.instance: "running"}),
+        lambda: terminated(instances_=[], fresh={}),
+        lambda: terminated(fresh={OURS.instance: "running"}),
         only_stopped,
         named_after_its_instance,
-        of_another_by_now,
-        begun_with_by_a_newer_one,
-        lambda: gone(clusters={"prod": OneCluster()}),
+        of_another_instance,
+        reused_by_a_newer_instance,
+        lambda: terminated(clusters={"prod": LeftoversInMemory()}),
     ],
 )
-def test_a_minutes_run_does_all_that_cleaning_up_at_once_does(left: Callable[[], World]) -> None:
-    at_once, by_the_minute = left(), left()
-    at_once.reconciliation().run(AT_ONCE)
-    by_the_minute.reconciliation().run(Round())
-    did, does = at_once.clusters["prod"], by_the_minute.clusters["prod"]
-    assert (does.vouched, does.deleted, does.volumes) == (did.vouched, did.deleted, did.volumes)
-    assert does.nodes.keys() == did.nodes.keys()
+def test_a_full_run_has_the_results_of_a_single_clean_up(
+    left: Callable[[], Account],
+) -> None:
+    single, full = left(), left()
+    single.reconciliation().run(SINGLE)
+    full.reconciliation().run(ReconcileRequest())
+    first, second = single.clusters["prod"], full.clusters["prod"]
+    assert (first.tainted, first.deleted) == (second.tainted, second.deleted)
+    assert first.volumes == second.volumes
+    assert first.nodes.keys() == second.nodes.keys()
 
 
-def test_an_instance_that_was_never_indexed_is_cleaned_up_after_by_the_minute_as_at_once() -> None:
+def test_an_instance_without_an_item_in_the_index_is_cleaned_up_by_both_runs() -> None:
     record = interrupted().model_copy(update={"facts": OURS})
-    for wanted in (AT_ONCE, Round()):
-        young = gone(index={}, records=[record])
-        young.under_way = False
+    for wanted in (SINGLE, ReconcileRequest()):
+        young = terminated(index={}, records=[record])
+        young.records_open = False
         (report,) = young.reconciliation().run(wanted)
-        assert [one.result for one in report.cleaned] == [CleanUpResult.CLEANED]
+        assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
 
 
-def test_an_instance_that_ec2_has_forgotten_is_cleaned_up_after_when_a_late_notice_comes() -> None:
-    forgotten = gone(instances_=[], fresh={})
-    (report,) = forgotten.reconciliation().run(AT_ONCE)
-    assert [(one.result, one.freed) for one in report.cleaned] == [
+def test_a_late_notice_of_an_instance_that_ec2_does_not_know_cleans_up() -> None:
+    forgotten = terminated(instances_=[], fresh={})
+    (report,) = forgotten.reconciliation().run(SINGLE)
+    assert [(one.result, one.detached) for one in report.clean_ups] == [
         (CleanUpResult.CLEANED, ("shop/data-0",))
     ]
     assert forgotten.clusters["prod"].deleted == [(OURS.private_dns_name, 0)]
 
 
-def test_an_instance_that_ec2_does_not_list_but_still_knows_keeps_its_node() -> None:
-    unlisted = gone(instances_=[], fresh={OURS.instance: "running"})
-    assert [one.result for one in run(unlisted).cleaned] == [CleanUpResult.LEFT]
+def test_an_instance_that_ec2_knows_and_does_not_list_keeps_its_node() -> None:
+    unlisted = terminated(instances_=[], fresh={OURS.instance: "running"})
+    assert [one.result for one in run(unlisted).clean_ups] == [CleanUpResult.KEPT]
     assert unlisted.clusters["prod"].deleted == []
     assert OURS.instance in unlisted.index
 
 
-def test_a_terminated_instance_is_cleaned_up_after_at_once_when_its_notice_comes() -> None:
-    left = gone()
-    (report,) = left.reconciliation().run(AT_ONCE)
-    assert [one.result for one in report.cleaned] == [CleanUpResult.CLEANED]
-    unknown = gone(index={})
-    (report,) = unknown.reconciliation().run(AT_ONCE)
-    assert report.cleaned == []
+def test_a_single_clean_up_needs_a_record_or_an_item_in_the_index() -> None:
+    left = terminated()
+    (report,) = left.reconciliation().run(SINGLE)
+    assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
+    unknown = terminated(index={})
+    (report,) = unknown.reconciliation().run(SINGLE)
+    assert report.clean_ups == []

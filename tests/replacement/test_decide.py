@@ -1,4 +1,4 @@
-"""How a retiring instance is replaced, owner by owner, each with its reason."""
+"""The decision how a retiring instance is replaced, with its reason code."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import Replacement
-from leeway.replacement.decide import Decision, decide_replacement, groups_own_business
+from leeway.replacement.decide import ReplacementDecision, decide_replacement, why_group_replaces
+from leeway.replacement.reasons import LAUNCH_REFUSED
 from leeway.retirement.replacement_intent import Method
 
 GROUP = Owner(OwnerKind.AUTO_SCALING_GROUP, "ng")
@@ -25,173 +26,177 @@ def group(**changes: Any) -> GroupFacts:
     return GroupFacts(**facts | changes)
 
 
-def ahead(facts: GroupFacts, kind: NoticeKind = NoticeKind.REBALANCE, **more: Any) -> Decision:
+def before_drain(
+    facts: GroupFacts, kind: NoticeKind = NoticeKind.REBALANCE, **more: Any
+) -> ReplacementDecision:
     return decide_replacement(kind, Replacement.BEFORE, GROUP, facts, **more)
 
 
-def decide(facts: GroupFacts | None, owner: Owner = GROUP, **more: Any) -> Decision:
+def decide(facts: GroupFacts | None, owner: Owner = GROUP, **more: Any) -> ReplacementDecision:
     return decide_replacement(NoticeKind.SPOT_INTERRUPTION, Replacement.WITH, owner, facts, **more)
 
 
 def test_a_group_with_a_terminate_hook_keeps_the_instance_while_its_successor_starts() -> None:
     decision = decide(group(terminate_hooks=("leeway-drain",)))
     assert decision.method is Method.TERMINATE_IN_GROUP
-    assert "leeway-drain" in decision.reason
+    assert "leeway-drain" in decision.reason.message
 
 
 def test_an_instance_of_a_group_without_one_is_detached() -> None:
     assert decide(group()).method is Method.DETACH
 
 
-def test_a_group_that_may_not_terminate_gets_no_order_to() -> None:
+def test_a_group_with_a_suspended_terminate_process_is_not_asked_to_terminate() -> None:
     facts = group(terminate_hooks=("leeway-drain",), suspended=frozenset({"Terminate"}))
     assert decide(facts).method is Method.DETACH
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("changes", "code"),
     [
-        ({"lifecycle_state": "Terminating:Wait"}, "Terminating:Wait"),
-        ({"lifecycle_state": "Standby"}, "Standby"),
-        ({"capacity_rebalance": True}, "Capacity Rebalancing"),
-        ({"refreshing": True}, "instance refresh"),
+        ({"lifecycle_state": "Terminating:Wait"}, "InstanceNotInService"),
+        ({"lifecycle_state": "Standby"}, "InstanceNotInService"),
+        ({"capacity_rebalance": True}, "CapacityRebalancing"),
+        ({"refreshing": True}, "InstanceRefresh"),
     ],
 )
-def test_what_a_group_does_by_itself_is_left_to_it(changes: dict[str, Any], word: str) -> None:
+def test_a_group_that_replaces_the_instance_itself_gets_no_request(
+    changes: dict[str, Any], code: str
+) -> None:
     decision = decide(group(**changes))
     assert decision.method is Method.LEFT_TO_OWNER
-    assert word in decision.reason
+    assert decision.reason.code == code
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.IMPAIRED_STATUS, NoticeKind.SCHEDULED_CHANGE])
-def test_capacity_rebalancing_replaces_no_instance_that_was_not_recommended_to_go(
+def test_capacity_rebalancing_replaces_only_after_a_rebalance_recommendation(
     kind: NoticeKind,
 ) -> None:
-    assert groups_own_business(kind, group(capacity_rebalance=True)) is None
-    assert groups_own_business(NoticeKind.REBALANCE, group(capacity_rebalance=True))
+    assert why_group_replaces(kind, group(capacity_rebalance=True)) is None
+    assert why_group_replaces(NoticeKind.REBALANCE, group(capacity_rebalance=True))
 
 
-def test_a_group_whose_launch_process_is_suspended_is_not_robbed_of_an_instance() -> None:
+def test_a_group_with_a_suspended_launch_process_keeps_its_instance() -> None:
     decision = decide(group(suspended=frozenset({"Launch"})))
     assert decision.method is Method.NOTHING
-    assert "Launch" in decision.reason
+    assert decision.reason.code == "LaunchProcessSuspended"
 
 
 @pytest.mark.parametrize(
     "kind", [OwnerKind.MANAGED_NODE_GROUP, OwnerKind.AUTO_MODE, OwnerKind.KARPENTER]
 )
-def test_owners_that_replace_their_own_nodes_are_left_alone(kind: OwnerKind) -> None:
+def test_owners_that_replace_their_own_nodes_get_no_request(kind: OwnerKind) -> None:
     assert decide(group(), Owner(kind, "x")).method is Method.LEFT_TO_OWNER
 
 
 @pytest.mark.parametrize(
-    ("owner", "asked"),
+    ("owner", "requested"),
     [(GROUP, Method.DETACH), (GROUP, None)],
 )
 def test_an_instance_that_left_its_group_is_not_replaced_a_second_time(
-    owner: Owner, asked: Method | None
+    owner: Owner, requested: Method | None
 ) -> None:
-    assert decide(None, owner, asked=asked).method is Method.NOTHING
+    assert decide(None, owner, requested=requested).method is Method.NOTHING
 
 
-def test_a_terminate_hook_at_scale_in_replaces_nothing() -> None:
+def test_a_terminate_hook_notice_replaces_nothing() -> None:
     decision = decide_replacement(NoticeKind.TERMINATE_HOOK, Replacement.NONE, GROUP, group())
     assert decision.method is Method.NOTHING
-    assert "group" in decision.reason
+    assert decision.reason.code == "GroupDecidesReplacement"
 
 
-ROOM = {"desired": 3, "maximum": 4}
+SPARE_CAPACITY = {"desired": 3, "maximum": 4}
 HOOKED = {"terminate_hooks": ("leeway-drain",), "desired": 3, "maximum": 4}
 
 
-def test_where_there_is_time_a_group_with_a_hook_starts_one_more_before_the_instance_goes() -> None:
-    decision = ahead(group(**HOOKED))
+def test_a_voluntary_retirement_launches_the_successor_before_the_drain() -> None:
+    decision = before_drain(group(**HOOKED))
     assert (decision.method, decision.before) == (Method.LAUNCH, True)
-    assert "4 of at most 4" in decision.reason
+    assert "4 of at most 4" in decision.reason.message
 
 
-def test_a_group_at_its_maximum_gets_its_successor_when_the_instance_goes() -> None:
-    decision = ahead(group(**HOOKED | {"maximum": 3}))
+def test_a_group_at_its_maximum_launches_the_successor_when_the_instance_leaves() -> None:
+    decision = before_drain(group(**HOOKED | {"maximum": 3}))
     assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, True)
-    assert "at its maximum of 3" in decision.reason
+    assert "exceed the maximum of group ng, which is 3" in decision.reason.message
 
 
-def test_a_group_without_a_hook_launches_one_more_and_ends_the_instance_when_it_is_drained() -> (
-    None
-):
-    decision = ahead(group(**ROOM))
+def test_a_group_without_a_hook_launches_the_successor_before_the_drain() -> None:
+    decision = before_drain(group(**SPARE_CAPACITY))
     assert (decision.method, decision.before) == (Method.LAUNCH, True)
 
 
 @pytest.mark.parametrize(
-    ("facts", "why"),
+    ("facts", "fact"),
     [
-        ({"not_by_name": "has a warm pool"}, "has a warm pool"),
-        ({"not_by_name": "mixes On-Demand and Spot Instances"}, "mixes On-Demand and Spot"),
-        ({"maximum": 3}, "is at its maximum of 3"),
-        ({"desired": 8, "units": 4, "maximum": 11}, "is at its maximum of 11"),
-        ({"suspended": frozenset({"Terminate"})}, "has its Terminate process suspended"),
+        ({"launch_unsupported": "has a warm pool"}, "has a warm pool"),
+        ({"launch_unsupported": "mixes On-Demand and Spot Instances"}, "mixes On-Demand and Spot"),
+        ({"maximum": 3}, "maximum of group ng, which is 3"),
+        ({"desired": 8, "units": 4, "maximum": 11}, "maximum of group ng, which is 11"),
+        ({"suspended": frozenset({"Terminate"})}, "its Terminate process is suspended"),
     ],
 )
-def test_where_a_group_launches_none_by_name_it_replaces_the_instance_itself_and_says_why(
-    facts: dict[str, Any], why: str
+def test_a_group_that_cannot_use_launch_instances_replaces_a_detached_instance(
+    facts: dict[str, Any], fact: str
 ) -> None:
-    decision = ahead(group(**ROOM | facts))
+    decision = before_drain(group(**SPARE_CAPACITY | facts))
     assert (decision.method, decision.before) == (Method.DETACH, True)
-    assert why in decision.reason
+    assert fact in decision.reason.message
 
 
-def test_what_the_group_refused_is_not_asked_again_and_stands_in_the_reason() -> None:
-    decision = ahead(group(**HOOKED), asked=Method.LAUNCH, refused="AccessDenied")
+def test_a_refused_launch_is_not_repeated_and_is_part_of_the_reason() -> None:
+    refused = LAUNCH_REFUSED(error="AccessDenied")
+    decision = before_drain(group(**HOOKED), requested=Method.LAUNCH, refused=refused)
     assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, True)
-    assert decision.reason.startswith("no successor by name: AccessDenied")
+    assert decision.reason.code == "GroupTerminatesWithHook"
+    assert refused.message in decision.reason.message
 
 
-def test_who_asked_the_group_to_end_the_instance_still_waits_for_what_it_launches() -> None:
+def test_a_repeated_termination_in_the_group_waits_for_its_successor() -> None:
     ending = group(**HOOKED, lifecycle_state="Terminating:Wait")
-    decision = ahead(ending, asked=Method.TERMINATE_IN_GROUP)
+    decision = before_drain(ending, requested=Method.TERMINATE_IN_GROUP)
     assert (decision.method, decision.before) == (Method.LEFT_TO_OWNER, True)
 
 
 @pytest.mark.parametrize(
     "kind", [NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE]
 )
-def test_an_instance_that_ec2_takes_waits_for_no_successor_whatever_its_policy_says(
+def test_an_interruption_does_not_wait_for_a_successor(
     kind: NoticeKind,
 ) -> None:
-    decision = ahead(group(**HOOKED), kind)
+    decision = before_drain(group(**HOOKED), kind)
     assert (decision.method, decision.before) == (Method.TERMINATE_IN_GROUP, False)
 
 
-def test_an_interruption_takes_up_the_successor_that_was_asked_for_before() -> None:
-    decision = decide(group(**HOOKED), asked=Method.LAUNCH)
+def test_an_interruption_keeps_the_successor_of_an_earlier_attempt() -> None:
+    decision = decide(group(**HOOKED), requested=Method.LAUNCH)
     assert (decision.method, decision.before) == (Method.LAUNCH, False)
-    ending = decide(group(**HOOKED, lifecycle_state="Terminating:Wait"), asked=Method.LAUNCH)
-    assert ending.method is Method.LEFT_TO_OWNER, "its group ends it already"
+    ending = decide(group(**HOOKED, lifecycle_state="Terminating:Wait"), requested=Method.LAUNCH)
+    assert ending.method is Method.LEFT_TO_OWNER, "the group terminates it already"
 
 
-def test_a_successor_that_a_policy_wants_beside_the_drain_is_not_waited_for() -> None:
-    for facts in (group(**HOOKED), group(**ROOM)):
+def test_a_drain_does_not_wait_for_a_successor_under_replacement_with() -> None:
+    for facts in (group(**HOOKED), group(**SPARE_CAPACITY)):
         decision = decide_replacement(NoticeKind.REBALANCE, Replacement.WITH, GROUP, facts)
         assert (decision.method, decision.before) == (Method.LAUNCH, False)
 
 
-OTHERS = {"others_hooks": ("cmdb",), "desired": 3, "maximum": 4}
+OTHERS = {"foreign_terminate_hooks": ("cmdb",), "desired": 3, "maximum": 4}
 
 
-def test_a_hook_that_calls_somebody_else_keeps_no_instance_for_its_pods() -> None:
-    taken = decide(group(**OTHERS))
-    assert taken.method is Method.DETACH
-    assert "its hook cmdb calls others" in taken.reason
-    ours_too = decide(group(**OTHERS, terminate_hooks=("leeway-drain",)))
-    assert ours_too.method is Method.TERMINATE_IN_GROUP
+def test_a_hook_that_notifies_another_target_does_not_keep_the_instance() -> None:
+    foreign = decide(group(**OTHERS))
+    assert foreign.method is Method.DETACH
+    assert "terminate hook cmdb notifies another target" in foreign.reason.message
+    both = decide(group(**OTHERS, terminate_hooks=("leeway-drain",)))
+    assert both.method is Method.TERMINATE_IN_GROUP
 
 
-def test_where_there_is_time_a_group_ends_the_drained_instance_so_that_others_are_called() -> None:
-    decision = ahead(group(**OTHERS))
+def test_a_group_with_a_foreign_hook_terminates_the_drained_instance_itself() -> None:
+    decision = before_drain(group(**OTHERS))
     assert (decision.method, decision.before) == (Method.LAUNCH, True)
-    for alone in ({"maximum": 3}, {"suspended": frozenset({"Terminate"})}):
-        decision = ahead(group(**OTHERS | alone))
+    for changes in ({"maximum": 3}, {"suspended": frozenset({"Terminate"})}):
+        decision = before_drain(group(**OTHERS | changes))
         assert (decision.method, decision.before) == (Method.DETACH, True)
     beside = decide_replacement(NoticeKind.REBALANCE, Replacement.WITH, GROUP, group(**OTHERS))
     assert (beside.method, beside.before) == (Method.LAUNCH, False)
@@ -199,48 +204,48 @@ def test_where_there_is_time_a_group_ends_the_drained_instance_so_that_others_ar
 
 def test_capacity_rebalancing_does_not_follow_scheduled_changes() -> None:
     facts = group(**HOOKED, capacity_rebalance=True)
-    assert ahead(facts).method is Method.LEFT_TO_OWNER
-    assert ahead(facts, NoticeKind.SCHEDULED_CHANGE).method is Method.LAUNCH
+    assert before_drain(facts).method is Method.LEFT_TO_OWNER
+    assert before_drain(facts, NoticeKind.SCHEDULED_CHANGE).method is Method.LAUNCH
 
 
-def test_what_may_surprise_is_said() -> None:
+def test_the_reason_names_zones_and_scale_in_protection() -> None:
     zones = ("us-east-1a", "us-east-1b", "us-east-1c")
-    reason = ahead(group(**HOOKED, zones=zones, protected=True)).reason
-    assert "zones" not in reason, "it names the one"
-    assert "any of 3 zones" in decide(group(**HOOKED, zones=zones)).reason
-    assert "protection from scale-in does not hold" in reason
-    plain = ahead(group(**HOOKED)).reason
+    reason = before_drain(group(**HOOKED, zones=zones, protected=True)).reason
+    assert "zones" not in reason.message, "LaunchInstances names one zone"
+    assert "any of the group's 3 zones" in decide(group(**HOOKED, zones=zones)).reason.message
+    assert "scale-in protection does not prevent" in reason.message
+    plain = before_drain(group(**HOOKED)).reason.message
     assert "zones" not in plain
     assert "protection" not in plain
-    assert "has no terminate hook" in decide(group()).reason
+    assert "has no terminate hook" in decide(group()).reason.message
     facts = group(**HOOKED, suspended=frozenset({"Terminate"}))
-    assert "has its Terminate process suspended" in decide(facts).reason
-    assert "has the instance no more" in decide(None).reason
-    assert "belongs to no group" in decide(None, Owner(OwnerKind.NONE)).reason
+    assert "its Terminate process is suspended" in decide(facts).reason.message
+    assert decide(None).reason.code == "InstanceRemovedFromGroup"
+    assert decide(None, Owner(OwnerKind.NONE)).reason.code == "InstanceWithoutGroup"
 
 
-def test_a_managed_group_that_the_policy_takes_is_worked_on_like_any_other() -> None:
+def test_a_managed_group_that_leeway_retires_is_treated_like_another_group() -> None:
     owner = Owner(OwnerKind.MANAGED_NODE_GROUP, "ng")
-    assert decide(group(**HOOKED), owner, taken=True).method is Method.TERMINATE_IN_GROUP
+    assert decide(group(**HOOKED), owner, leeway_retires=True).method is Method.TERMINATE_IN_GROUP
 
 
-def test_no_instance_is_taken_out_of_a_managed_group_since_eks_does_not_let_it_go() -> None:
-    decision = decide(group(), Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), taken=True)
+def test_no_instance_of_a_managed_group_is_detached() -> None:
+    decision = decide(group(), Owner(OwnerKind.MANAGED_NODE_GROUP, "ng"), leeway_retires=True)
     assert decision.method is Method.NOTHING
-    assert "EKS" in decision.reason
+    assert decision.reason.code == "InstanceNotDetachable"
 
 
 @pytest.mark.parametrize("kind", [OwnerKind.KARPENTER, OwnerKind.AUTO_MODE])
-def test_those_who_launch_for_pods_are_left_to_do_so_when_their_nodes_are_taken(
+def test_owners_that_launch_for_pods_replace_the_nodes_that_leeway_retires(
     kind: OwnerKind,
 ) -> None:
-    decision = decide(None, Owner(kind, "general"), taken=True)
+    decision = decide(None, Owner(kind, "general"), leeway_retires=True)
     assert decision.method is Method.LEFT_TO_OWNER
-    assert "launches what the evicted pods need" in decision.reason
+    assert decision.reason.code == "OwnerLaunchesCapacity"
 
 
-def test_a_successor_that_was_asked_for_by_detaching_is_still_waited_for() -> None:
+def test_a_retirement_waits_for_the_successor_of_an_earlier_detachment() -> None:
     decision = decide_replacement(
-        NoticeKind.REBALANCE, Replacement.BEFORE, GROUP, None, asked=Method.DETACH
+        NoticeKind.REBALANCE, Replacement.BEFORE, GROUP, None, requested=Method.DETACH
     )
     assert (decision.method, decision.before) == (Method.NOTHING, True)

@@ -1,4 +1,4 @@
-"""A successor by name: its zone, when it is relied on, and what is done where there is none."""
+"""Successors: their zones, when they count as Ready, and the fallback without one."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,203 +9,212 @@ from leeway.ports.aws import Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.ports.table import Offering
 from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.reasons import SAME_ZONE_FOR_PODS
 from leeway.retire_node.outcome import RetirementResult
 
-from tests.retire_node.retiring import (
-    HOOKED,
-    POD,
-    SUCCESSOR,
-    ZONES,
-    Surrounding,
-    rebalanced,
-    retire,
-)
+from tests.fakes.groups import SUCCESSOR, ZONES
+from tests.fakes.retirement import HOOKED, POD, RetirementFakes, rebalanced, retire
 from tests.retirement.retirements import FACTS, NOTICED
 
-BY_ITSELF = {"not_by_name": "mixes On-Demand and Spot Instances"}
+IN_AN_HOUR = NOTICED + timedelta(hours=1)
+UNSUPPORTED = {"launch_unsupported": "mixes On-Demand and Spot Instances"}
 
 
-def test_where_nothing_is_launched_by_name_it_is_detached_and_waits_as_well() -> None:
-    world = rebalanced(hooks=(), facts_=BY_ITSELF)
-    outcome = retire(world)
-    assert world.order_of("detach", "evict") == ["detach", "evict"]
-    assert "group ng mixes On-Demand and Spot Instances" in outcome.replacement_reason
-    assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
-    assert world.ended == ["terminated"]
-    assert world.record.ended_at is not None, "reconcile must not take it up again at once"
+def test_a_group_that_does_not_support_launch_instances_replaces_a_detached_instance() -> None:
+    fakes = rebalanced(hooks=(), overrides=UNSUPPORTED)
+    outcome = retire(fakes)
+    assert fakes.actions.order_of("detach", "evict") == ["detach", "evict"]
+    assert (
+        "group ng, which mixes On-Demand and Spot Instances" in outcome.replacement_reason.message
+    )
+    assert f"Successor {SUCCESSOR} is Ready" in outcome.replacement_reason.message
+    assert fakes.actions.ended == ["terminated"]
+    assert fakes.record.ended_at is not None, "reconcile does not start it again at once"
 
 
-def test_a_hook_is_kept_waiting_while_the_groups_own_successor_is_waited_for() -> None:
-    world = rebalanced(facts_=BY_ITSELF, tells_of_hooks=True, timeout=60, starts_in=200)
-    outcome = retire(world)
-    assert world.order_of("terminate", "evict") == ["terminate", "evict"]
-    evicted = next(at for what, at in world.done if what == "evict")
+def test_heartbeats_keep_a_hook_open_while_the_retirement_waits_for_a_successor() -> None:
+    fakes = rebalanced(overrides=UNSUPPORTED, notifies_hooks=True, timeout=60, starts_in=200)
+    outcome = retire(fakes)
+    assert fakes.actions.order_of("terminate", "evict") == ["terminate", "evict"]
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=200)
-    assert len([at for at in world.beaten if at < evicted]) >= 4
-    assert (outcome.result, world.ended) == (RetirementResult.DRAINED, [*HOOKED])
+    assert len([at for at in fakes.groups.heartbeats if at < evicted]) >= 4
+    assert (outcome.result, fakes.actions.ended) == (RetirementResult.DRAINED, [*HOOKED])
 
 
-def test_a_successor_that_another_retirement_has_is_not_this_ones() -> None:
-    world = rebalanced(starts_in=100)
-    theirs = "i-0aneighbours000000"
-    node = world.node
+def test_the_successor_of_another_retirement_does_not_count() -> None:
+    fakes = rebalanced(starts_in=100)
+    other = "i-0another0000000000"
+    node = fakes.cluster.node
 
     def node_named(name: str) -> Node | None:
-        if name == theirs:
-            return Node(name, "uid-3", f"aws:///z/{theirs}", False, True, {})
+        if name == other:
+            return Node(name, "uid-3", f"aws:///z/{other}", False, True, {})
         return node(name)
 
-    world.node = node_named  # type: ignore[method-assign]
-    came = FACTS.model_copy(update={"instance": theirs, "private_dns_name": theirs})
-    world.launched_in = lambda group, since: [came]  # type: ignore[method-assign]
-    outcome = retire(world)
-    evicted = next(at for what, at in world.done if what == "evict")
+    fakes.cluster.node = node_named  # type: ignore[method-assign]
+    launched = FACTS.model_copy(update={"instance": other, "private_dns_name": other})
+    fakes.instances.launched_in = lambda group, since: [launched]  # type: ignore[method-assign]
+    outcome = retire(fakes)
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=100)
     assert [one.instance for one in outcome.successors] == [SUCCESSOR]
 
 
-def test_what_its_group_launched_for_an_interrupted_instance_is_not_relied_on() -> None:
-    world = rebalanced(starts_in=120, facts_=BY_ITSELF)
-    theirs = "i-0aneighbours000000"
-    node, launched_in = world.node, world.launched_in
-    came = FACTS.model_copy(update={"instance": theirs, "private_dns_name": theirs})
+def test_a_retirement_waits_for_all_instances_that_its_group_launched() -> None:
+    fakes = rebalanced(starts_in=120, overrides=UNSUPPORTED)
+    other = "i-0another0000000000"
+    node, launched_in = fakes.cluster.node, fakes.instances.launched_in
+    launched = FACTS.model_copy(update={"instance": other, "private_dns_name": other})
 
     def node_named(name: str) -> Node | None:
-        if name == theirs:
-            return Node(name, "uid-3", f"aws:///z/{theirs}", False, True, {})
+        if name == other:
+            return Node(name, "uid-3", f"aws:///z/{other}", False, True, {})
         return node(name)
 
-    world.node = node_named  # type: ignore[method-assign]
-    world.launched_in = lambda group, since: [came, *launched_in(group, since)]  # type: ignore[method-assign]
-    outcome = retire(world)
-    evicted = next(at for what, at in world.done if what == "evict")
-    assert evicted - NOTICED >= timedelta(seconds=120), "another one is not Ready"
-    assert "is Ready" in outcome.replacement_reason
+    fakes.cluster.node = node_named  # type: ignore[method-assign]
+    fakes.instances.launched_in = lambda group, since: [launched, *launched_in(group, since)]  # type: ignore[method-assign]
+    outcome = retire(fakes)
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
+    assert evicted - NOTICED >= timedelta(seconds=120), "another instance is not Ready"
+    assert "is Ready" in outcome.replacement_reason.message
 
 
-def test_the_pods_that_need_its_zone_are_the_reason_for_it() -> None:
+def test_the_reason_for_a_zone_names_the_pods_that_need_it() -> None:
     tied = replace(POD, bound_to_zone="topology spread")
     db = replace(POD, name="db-0", uid="u-2", claims=("shop/data",))
-    world = rebalanced(pods=[db, tied])
-    world.attachments_on = lambda node: [Attachment("pv-1", "shop/data")]  # type: ignore[method-assign]
-    launching = SuccessorLaunch(world.dependencies.context, world, world.offerings, "us-east-1")
-    [choice, *_] = launching.zones_for(world.record, facts_of(world))
+    fakes = rebalanced(pods=[db, tied])
+    fakes.cluster.attachments_on = lambda node: [Attachment("pv-1", "shop/data")]  # type: ignore[method-assign]
+    context = fakes.dependencies.context
+    launch = SuccessorLaunch(context, fakes.groups, fakes.offerings, "us-east-1")
+    [choice, *_] = launch.choose_zones(fakes.record, facts_of(fakes))
     assert choice.zone == "us-east-1a"
-    assert choice.why == "shop/db-0 needs us-east-1a (a volume), as 1 more of its pods do"
+    assert choice.why == SAME_ZONE_FOR_PODS(
+        pod="shop/db-0", need="a volume", more=", and 1 more of its pods need it"
+    )
 
 
-def facts_of(world: Surrounding) -> GroupFacts:
-    facts = world.facts(FACTS.instance)
+def facts_of(fakes: RetirementFakes) -> GroupFacts:
+    facts = fakes.groups.facts(FACTS.instance)
     assert facts is not None
     return facts
 
 
-def test_a_zone_without_capacity_is_marked_and_the_next_is_asked_in_the_same_run() -> None:
-    world = rebalanced(full={"us-east-1a"})
-    outcome = retire(world)
+def test_a_zone_without_capacity_is_marked_and_the_next_zone_is_tried_at_once() -> None:
+    fakes = rebalanced(full={"us-east-1a"})
+    outcome = retire(fakes)
     assert [one.zone for one in outcome.successors] == ["us-east-1f"]
-    assert "since us-east-1a has no capacity now" in outcome.replacement_reason
-    [marked] = world.offerings.marked
+    assert "because us-east-1a has no capacity now" in outcome.replacement_reason.message
+    [marked] = fakes.offerings.marked
     assert (marked.instance_type, marked.zone, marked.capacity_type) == (
         "m5.large",
         "us-east-1a",
         "spot",
     )
-    assert (world.operations, world.desired) == (retire_operations(), 3)
+    assert (fakes.steps.operations, fakes.groups.desired) == (retire_operations(), 3)
 
 
 def retire_operations() -> int:
-    world = rebalanced()
-    retire(world)
-    return world.operations
+    fakes = rebalanced()
+    retire(fakes)
+    return fakes.steps.operations
 
 
-def test_a_zone_that_is_known_to_have_no_capacity_is_not_asked() -> None:
-    world = rebalanced(full={"us-east-1a"})
-    world.offerings.mark(Offering("us-east-1", "m5.large", "us-east-1a", "spot"), "", NOTICED)
-    assert [one.zone for one in retire(world).successors] == ["us-east-1f"]
-    assert len(world.launched) == 1
+def test_a_zone_that_is_marked_as_unavailable_is_not_tried() -> None:
+    fakes = rebalanced(full={"us-east-1a"})
+    fakes.offerings.mark(Offering("us-east-1", "m5.large", "us-east-1a", "spot"), "", IN_AN_HOUR)
+    assert [one.zone for one in retire(fakes).successors] == ["us-east-1f"]
+    assert len(fakes.groups.launched) == 1
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_where_no_zone_has_capacity_the_group_replaces_it_and_the_outcome_says_so(
+def test_without_capacity_in_any_zone_the_group_replaces_the_instance_itself(
     known: bool,
 ) -> None:
-    world = rebalanced(full={*ZONES}, tells_of_hooks=True)
+    fakes = rebalanced(full={*ZONES}, notifies_hooks=True)
     for zone in ZONES if known else ():
-        world.offerings.mark(Offering("us-east-1", "m5.large", zone, "spot"), "", NOTICED)
-    outcome = retire(world)
+        fakes.offerings.mark(Offering("us-east-1", "m5.large", zone, "spot"), "", IN_AN_HOUR)
+    outcome = retire(fakes)
     assert outcome.replacement == "terminate-in-group"
-    said = "no zone of group ng has" if known else "InsufficientInstanceCapacity for m5.large in"
-    assert said in outcome.replacement_reason
-    assert world.order_of("launch", "terminate", "evict") == ["terminate", "evict"]
-    assert (world.desired, world.record.owes) == (3, False)
+    fact = "no zone of group ng has" if known else "InsufficientInstanceCapacity for m5.large in"
+    assert fact in outcome.replacement_reason.message
+    assert fakes.actions.order_of("launch", "terminate", "evict") == ["terminate", "evict"]
+    assert (fakes.groups.desired, fakes.record.must_restore_capacity) == (3, False)
 
 
-def test_what_the_group_refuses_is_said_and_it_replaces_the_instance_by_itself() -> None:
-    world = rebalanced(refuses="AccessDenied: autoscaling:LaunchInstances", tells_of_hooks=True)
-    outcome = retire(world)
+def test_a_group_that_refuses_launch_instances_replaces_the_instance_itself() -> None:
+    fakes = rebalanced(
+        launch_error="AccessDenied: autoscaling:LaunchInstances", notifies_hooks=True
+    )
+    outcome = retire(fakes)
     assert outcome.replacement == "terminate-in-group"
-    assert "AccessDenied: autoscaling:LaunchInstances" in outcome.replacement_reason
+    assert "AccessDenied: autoscaling:LaunchInstances" in outcome.replacement_reason.message
 
 
-def test_a_successor_that_fails_is_noticed_and_its_group_launches_another_one() -> None:
-    world = rebalanced(dies=True, starts_in=None)
+def test_a_retirement_waits_for_the_replacement_of_a_failed_successor() -> None:
+    fakes = rebalanced(successor_dies=True, starts_in=None)
 
     def recover(step: str) -> None:
-        if step == "successor-9":
-            world.starts_in = 0
+        if step == "check-successor-9":
+            fakes.cluster.starts_in = 0
 
-    world.before_step = recover
-    outcome = retire(world)
-    assert f"successor {SUCCESSOR} left group ng before it was Ready" in outcome.replacement_reason
-    assert "is Ready" in outcome.replacement_reason
-    assert world.order_of("launch") == ["launch"], "its group asks for the next by itself"
-    assert world.desired == 3
+    fakes.steps.before_step = recover
+    outcome = retire(fakes)
+    assert (
+        f"Successor {SUCCESSOR} left group ng before it was Ready"
+        in outcome.replacement_reason.message
+    )
+    assert "is Ready" in outcome.replacement_reason.message
+    assert fakes.actions.order_of("launch") == ["launch"], "the group launches the next one itself"
+    assert fakes.groups.desired == 3
 
 
-def test_a_successor_that_does_not_join_is_ended_and_its_group_launches_another_one() -> None:
-    world = rebalanced(starts_in=None)
-    end = world.terminate_in_group
+def test_a_successor_that_does_not_join_is_terminated_and_replaced_by_its_group() -> None:
+    fakes = rebalanced(starts_in=None)
+    end = fakes.groups.terminate_in_group
 
     def ends(instance: str, decrement: bool = False) -> None:
         end(instance, decrement)
-        world.starts_in = 60
+        fakes.cluster.starts_in = 60
 
-    world.terminate_in_group = ends  # type: ignore[method-assign]
-    outcome = retire(world)
-    assert "had no node in 5 minutes and was ended" in outcome.replacement_reason
-    assert world.order_of("launch", "end successor", "evict", "terminate and decrement") == [
+    fakes.groups.terminate_in_group = ends  # type: ignore[method-assign]
+    outcome = retire(fakes)
+    assert "had no node after 5 minutes and was terminated" in outcome.replacement_reason.message
+    assert fakes.actions.order_of(
+        "launch", "end successor", "evict", "terminate and decrement"
+    ) == [
         "launch",
         "end successor",
         "evict",
         "terminate and decrement",
     ]
-    assert world.desired == 3
+    assert fakes.groups.desired == 3
 
 
-def test_a_successor_that_joined_under_another_name_is_not_ended() -> None:
-    world = rebalanced(starts_in=None)
+def test_a_successor_with_an_unexpected_node_name_is_not_terminated() -> None:
+    fakes = rebalanced(starts_in=None)
     joined = Node("other", "uid-2", f"aws:///z/{SUCCESSOR}", False, True, {})
-    world.node_of = lambda instance, names: joined  # type: ignore[method-assign]
-    assert "no successor was Ready in 10 minutes" in retire(world).replacement_reason
-    assert world.order_of("end successor") == []
+    fakes.cluster.node_of = lambda instance, names: joined  # type: ignore[method-assign]
+    assert "No successor was Ready within 10 minutes" in retire(fakes).replacement_reason.message
+    assert fakes.actions.order_of("end successor") == []
 
 
-def test_of_a_group_that_counts_units_as_many_are_asked_for_as_the_instance_is() -> None:
-    world = rebalanced(facts_={"units": 4, "desired": 12, "minimum": 0, "maximum": 16}, maximum=16)
-    launch, asked = world.launch, []
+def test_a_weighted_group_launches_as_many_units_as_the_instance_has() -> None:
+    fakes = rebalanced(
+        overrides={"units": 4, "desired": 12, "minimum": 0, "maximum": 16}, maximum=16
+    )
+    launch, requested = fakes.groups.launch, []
 
     def launches(group: str, zone: str, units: int, token: str) -> Launched:
-        asked.append((zone, units, token))
+        requested.append((zone, units, token))
         return launch(group, zone, units, token)
 
-    world.launch = launches  # type: ignore[method-assign]
-    assert retire(world).result is RetirementResult.DRAINED
-    assert asked == [("us-east-1a", 4, f"{FACTS.instance}-1-us-east-1a")]
+    fakes.groups.launch = launches  # type: ignore[method-assign]
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert requested == [("us-east-1a", 4, f"{FACTS.instance}-1-us-east-1a")]
 
 
 def test_a_record_does_not_grow_with_its_group() -> None:
-    world = rebalanced()
-    retire(world)
-    assert len(world.record.model_dump_json()) < 2500
+    fakes = rebalanced()
+    retire(fakes)
+    assert len(fakes.record.model_dump_json()) < 2500

@@ -1,4 +1,4 @@
-"""Machines that were still booting when they were told of: their nodes join late, or never."""
+"""Instances that are booting when their notice comes: their nodes join late, or never."""
 
 from datetime import timedelta
 
@@ -10,104 +10,106 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retire_node.outcome import RetirementResult
 
-from tests.retire_node.retiring import Surrounding, retire, surrounding
+from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
 from tests.retirement.retirements import HOOK, NOTICED, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 REBALANCES = {"capacity_rebalance": True}
-"""A group that replaces by itself, and leaves an interrupted instance to EC2."""
+"""A group with Capacity Rebalancing, which leaves an interrupted instance to EC2."""
 
 
-def booting(kind: NoticeKind, joins_in: float, **more: object) -> Surrounding:
-    return surrounding(kind, **{"pods": [POD], "blocks": False, "joins_in": joins_in} | more)
+def booting(kind: NoticeKind, joins_in: float, **more: object) -> RetirementFakes:
+    return retirement_fakes(kind, **{"pods": [POD], "blocks": False, "joins_in": joins_in} | more)
 
 
-def done_at(world: Surrounding, wanted: str) -> timedelta:
-    return next(at for what, at in world.done if what == wanted) - NOTICED
+def done_at(fakes: RetirementFakes, wanted: str) -> timedelta:
+    return next(at for what, at in fakes.actions.done if what == wanted) - NOTICED
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
-def test_a_node_that_joins_late_is_cordoned_before_a_successor_is_asked_for_and_then_drained(
+def test_a_late_node_is_cordoned_before_the_successor_is_requested_and_then_drained(
     kind: NoticeKind,
 ) -> None:
-    world = booting(kind, joins_in=20, facts_={"not_by_name": "has a warm pool"})
-    outcome = retire(world)
+    fakes = booting(kind, joins_in=20, overrides={"launch_unsupported": "has a warm pool"})
+    outcome = retire(fakes)
     assert (outcome.result, outcome.node) == (RetirementResult.DRAINED, "node-1")
-    assert world.order_of("detach", "cordon", "evict")[:2] == ["cordon", "detach"]
-    assert world.order_of("cordon", "evict")[-1] == "evict"
-    assert done_at(world, "cordon") < timedelta(seconds=40)
-    assert world.ended == ["terminated"]
+    assert fakes.actions.order_of("detach", "cordon", "evict")[:2] == ["cordon", "detach"]
+    assert fakes.actions.order_of("cordon", "evict")[-1] == "evict"
+    assert done_at(fakes, "cordon") < timedelta(seconds=40)
+    assert fakes.actions.ended == ["terminated"]
 
 
-def test_from_a_group_with_a_hook_it_is_drained_before_its_group_ends_it() -> None:
-    world = booting(NoticeKind.REBALANCE, joins_in=20, hooks=("leeway-drain",))
-    assert retire(world).result is RetirementResult.DRAINED
-    ends = world.order_of("launch", "evict", "terminate and decrement")
+def test_a_late_node_is_drained_before_its_group_terminates_it() -> None:
+    fakes = booting(NoticeKind.REBALANCE, joins_in=20, hooks=("leeway-drain",))
+    assert retire(fakes).result is RetirementResult.DRAINED
+    ends = fakes.actions.order_of("launch", "evict", "terminate and decrement")
     assert ends == ["launch", "evict", "terminate and decrement"]
 
 
-def test_an_interrupted_machine_that_joins_within_its_two_minutes_is_drained() -> None:
-    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=40, facts_=REBALANCES)
-    outcome = retire(world)
+def test_an_interrupted_instance_that_joins_within_two_minutes_is_drained() -> None:
+    fakes = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=40, overrides=REBALANCES)
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.DRAINED
-    assert timedelta(seconds=40) <= done_at(world, "cordon") < timedelta(seconds=46)
-    assert outcome.pods[0].asked_at is not None
+    assert timedelta(seconds=40) <= done_at(fakes, "cordon") < timedelta(seconds=46)
+    assert outcome.pods[0].requested_at is not None
 
 
-def test_one_that_does_not_join_is_given_up_at_its_deadline_and_all_nodes_are_listed_once() -> None:
-    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, facts_=REBALANCES)
-    outcome = retire(world)
+def test_an_interrupted_instance_that_does_not_join_costs_one_search_of_all_nodes() -> None:
+    fakes = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, overrides=REBALANCES)
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.NO_NODE
-    assert timedelta(seconds=110) < world.now_ - NOTICED < timedelta(seconds=120)
-    assert world.searched == 1
-    assert world.operations < 60
+    assert timedelta(seconds=110) < fakes.clock.time - NOTICED < timedelta(seconds=120)
+    assert fakes.cluster.searches == 1
+    assert fakes.steps.operations < 60
 
 
-def test_what_leeway_or_its_group_ends_at_once_is_not_waited_for() -> None:
+def test_a_retirement_does_not_wait_for_the_node_of_an_instance_that_is_terminated_at_once() -> (
+    None
+):
     detached = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
     assert retire(detached).result is RetirementResult.NO_NODE
-    assert detached.ended == [], "it may never have been a node: it is left to EC2"
+    assert detached.actions.ended == [], "it may never have been a node, so EC2 terminates it"
     known = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
     joined = known.record.facts.model_copy(update={"joined": True})
     known.record = known.record.model_copy(update={"facts": joined})
     assert retire(known).result is RetirementResult.NO_NODE
-    assert known.ended == ["terminated"]
+    assert known.actions.ended == ["terminated"]
     by_group = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, hooks=("leeway-drain",))
     assert retire(by_group).result is RetirementResult.NO_NODE
     hooked = booting(NoticeKind.TERMINATE_HOOK, joins_in=999)
     assert retire(hooked).result is RetirementResult.NO_NODE
-    assert hooked.ended == ["leeway-drain"]
-    rebalancing = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, facts_=REBALANCES)
+    assert hooked.actions.ended == ["leeway-drain"]
+    rebalancing = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, overrides=REBALANCES)
     rebalancing.record = rebalancing.record.model_copy(update={"hooks": (HOOK,)})
     assert retire(rebalancing).result is RetirementResult.NO_NODE
-    assert rebalancing.ended == ["leeway-drain"], "its group waits for nothing else"
-    for world in (detached, known, by_group, hooked, rebalancing):
-        assert world.now_ - NOTICED < timedelta(seconds=20)
+    assert rebalancing.actions.ended == ["leeway-drain"], "the group waits for nothing else"
+    for fakes in (detached, known, by_group, hooked, rebalancing):
+        assert fakes.clock.time - NOTICED < timedelta(seconds=20)
 
 
-def test_a_successor_that_could_not_be_asked_for_is_not_put_off_for_a_node_that_may_join() -> None:
-    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
-    real = world.rules
+def test_a_wait_for_a_late_node_does_not_delay_the_retry_of_the_replacement() -> None:
+    fakes = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999)
+    real = fakes.groups.rules
 
     def rules(group: str) -> GroupRules:
-        if world.now_ < NOTICED + timedelta(seconds=20):
+        if fakes.clock.time < NOTICED + timedelta(seconds=20):
             raise CloudUnavailable("Throttling: Rate exceeded")
         return real(group)
 
-    world.rules = rules  # type: ignore[method-assign]
-    assert retire(world).result is RetirementResult.NO_NODE
-    assert done_at(world, "detach") < timedelta(seconds=40)
+    fakes.groups.rules = rules  # type: ignore[method-assign]
+    assert retire(fakes).result is RetirementResult.NO_NODE
+    assert done_at(fakes, "detach") < timedelta(seconds=40)
 
 
-def test_an_interruption_that_finds_no_node_gives_way_to_what_is_told_meanwhile() -> None:
-    world = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, facts_=REBALANCES)
+def test_a_wait_for_a_late_node_ends_with_a_newer_attempt() -> None:
+    fakes = booting(NoticeKind.SPOT_INTERRUPTION, joins_in=999, overrides=REBALANCES)
 
     def ends(step: str) -> None:
-        if step == "expect-3" and world.record.attempt == 1:
+        if step == "find-late-node-3" and fakes.record.attempt == 1:
             more = {"after": 12, "state": "shutting-down"}
-            told = take(world.record, NoticeKind.STATE_CHANGE, "n-2", **more)
-            world.record = told.record
+            change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", **more)
+            fakes.record = change.record
 
-    world.before_step = ends
-    assert world.run_attempt(1) is None
-    assert world.record.phase is Phase.NOTICED
+    fakes.steps.before_step = ends
+    assert fakes.run_attempt(1) is None
+    assert fakes.record.phase is Phase.NOTICED

@@ -1,4 +1,4 @@
-"""A retirement that could as well wait: its turn, its successor, and who takes over meanwhile."""
+"""Voluntary retirements: the disruption budget, the successor, and superseded attempts."""
 
 from datetime import timedelta
 
@@ -10,257 +10,267 @@ from leeway.policy.rules import Action, ChurnCap, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
+from leeway.replacement.reasons import SAME_ZONE, SUCCESSOR_REQUESTED
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.record import due
+from leeway.retirement.record import latest_end
 from leeway.retirement.replacement_intent import ReplacementIntent, ZoneChoice
 
-from tests.retire_node.retiring import (
+from tests.fakes.groups import SUCCESSOR
+from tests.fakes.retirement import (
     HOOKED,
     POD,
-    SUCCESSOR,
-    Surrounding,
+    RetirementFakes,
     next_attempt,
     rebalanced,
     retire,
-    surrounding,
+    retirement_fakes,
 )
 from tests.retirement.retirements import NOTICED, notice, take
 
-NONE_MAY = ChurnCap(percent=0, at_least=0)
+NO_DISRUPTION = ChurnCap(percent=0, at_least=0)
 
 
 def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
-    world = rebalanced()
-    outcome = retire(world)
+    fakes = rebalanced()
+    outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
-    assert world.order_of("launch", "terminate and decrement", "evict") == [
+    assert fakes.actions.order_of("launch", "terminate and decrement", "evict") == [
         "launch",
         "evict",
         "terminate and decrement",
     ]
-    assert world.desired == 3, "one successor, and nothing more"
-    evicted = next(at for what, at in world.done if what == "evict")
+    assert fakes.groups.desired == 3, "one successor, and no other instance"
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert evicted - NOTICED >= timedelta(seconds=60)
-    assert f"successor {SUCCESSOR} is Ready" in outcome.replacement_reason
+    assert f"Successor {SUCCESSOR} is Ready" in outcome.replacement_reason.message
     [successor] = outcome.successors
     assert (successor.instance, successor.instance_type) == (SUCCESSOR, "m5.large")
-    assert (successor.zone, successor.why) == (
-        "us-east-1a",
-        "the instance's own zone, which keeps its group's balance",
+    assert (successor.zone, successor.why) == ("us-east-1a", SAME_ZONE())
+    assert f"Successor {SUCCESSOR} is of type m5.large in zone us-east-1a." in (
+        outcome.replacement_reason.message
     )
-    assert str(successor) in outcome.replacement_reason
 
 
-def test_in_a_group_without_a_hook_it_stays_in_service_until_it_is_drained() -> None:
-    world = rebalanced(hooks=())
-    outcome = retire(world)
-    assert world.order_of("launch", "detach", "evict", "terminate and decrement") == [
+def test_an_instance_of_a_group_without_a_hook_stays_in_service_until_it_is_drained() -> None:
+    fakes = rebalanced(hooks=())
+    outcome = retire(fakes)
+    assert fakes.actions.order_of("launch", "detach", "evict", "terminate and decrement") == [
         "launch",
         "evict",
         "terminate and decrement",
     ]
     assert outcome.replacement == "launch-successor"
-    assert world.desired == 3
+    assert fakes.groups.desired == 3
 
 
-def test_a_successor_that_does_not_come_is_waited_for_ten_minutes() -> None:
-    world = rebalanced(starts_in=None)
-    outcome = retire(world)
+def test_a_retirement_waits_ten_minutes_for_a_successor_that_is_not_ready() -> None:
+    fakes = rebalanced(starts_in=None)
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.DRAINED
-    evicted = next(at for what, at in world.done if what == "evict")
+    evicted = next(at for what, at in fakes.actions.done if what == "evict")
     assert timedelta(minutes=10) <= evicted - NOTICED < timedelta(minutes=11)
-    assert "no successor was Ready in 10 minutes" in outcome.replacement_reason
+    assert "No successor was Ready within 10 minutes" in outcome.replacement_reason.message
     assert outcome.deadline is not None
-    assert outcome.deadline - evicted > timedelta(minutes=29), "counted from then"
+    assert outcome.deadline - evicted > timedelta(minutes=29), (
+        "the deadline counts from the start of the drain"
+    )
 
 
-def test_a_group_that_is_full_replaces_as_in_an_interruption() -> None:
-    world = rebalanced(maximum=3)
-    outcome = retire(world)
-    assert world.order_of("terminate", "evict") == ["terminate", "evict"]
-    assert "at its maximum" in outcome.replacement_reason
+def test_a_group_at_its_maximum_replaces_as_in_an_interruption() -> None:
+    fakes = rebalanced(maximum=3)
+    outcome = retire(fakes)
+    assert fakes.actions.order_of("terminate", "evict") == ["terminate", "evict"]
+    assert "exceed the maximum" in outcome.replacement_reason.message
 
 
-def test_a_group_that_fills_up_between_the_look_and_the_launch_is_asked_otherwise() -> None:
-    world = rebalanced(facts_={"maximum": 4}, maximum=3, tells_of_hooks=True)
-    outcome = retire(world)
-    assert "above the maximum" in outcome.replacement_reason
+def test_a_group_that_reaches_its_maximum_before_the_launch_replaces_another_way() -> None:
+    fakes = rebalanced(overrides={"maximum": 4}, maximum=3, notifies_hooks=True)
+    outcome = retire(fakes)
+    assert "above the maximum" in outcome.replacement_reason.message
     assert outcome.replacement == "terminate-in-group"
-    assert world.order_of("launch", "terminate", "evict") == ["terminate", "evict"]
+    assert fakes.actions.order_of("launch", "terminate", "evict") == ["terminate", "evict"]
 
 
-def test_an_interruption_takes_over_at_once_with_one_successor_in_all() -> None:
-    world = rebalanced()
-    takes_over_at = "successor-2"
+def test_an_interruption_supersedes_a_rebalance_and_keeps_its_successor() -> None:
+    fakes = rebalanced()
+    superseded_at = "check-successor-2"
 
     def interrupt(step: str) -> None:
-        if step == takes_over_at and world.record.attempt == 1:
-            told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
-            world.record = told.record
+        if step == superseded_at and fakes.record.attempt == 1:
+            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
+            fakes.record = change.record
 
-    world.before_step = interrupt
-    assert world.run_attempt(1) is None, "the first attempt says nothing and does nothing"
-    assert world.order_of("evict", "terminate and decrement") == []
-    world.launched_at = world.now_ if world.launched_at is None else world.launched_at
-    outcome = world.run_attempt(2)
+    fakes.steps.before_step = interrupt
+    assert fakes.run_attempt(1) is None, "the first attempt reports nothing"
+    assert fakes.actions.order_of("evict", "terminate and decrement") == []
+    fakes.groups.launched_at = (
+        fakes.clock.time if fakes.groups.launched_at is None else fakes.groups.launched_at
+    )
+    outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert outcome.kind is NoticeKind.SPOT_INTERRUPTION
-    assert world.order_of("launch", "terminate", "terminate and decrement") == [
+    assert fakes.actions.order_of("launch", "terminate", "terminate and decrement") == [
         "launch",
         "terminate and decrement",
     ]
-    assert world.desired == 3
-    assert world.order_of("evict") == ["evict"]
+    assert fakes.groups.desired == 3
+    assert fakes.actions.order_of("evict") == ["evict"]
 
 
-def test_an_interruption_ends_no_instance_before_its_pods_whose_group_has_lost_its_hook() -> None:
-    world = rebalanced()
+def test_an_interruption_drains_before_the_termination_if_the_hook_is_gone() -> None:
+    fakes = rebalanced()
 
     def interrupt(step: str) -> None:
-        if step == "successor-2" and world.record.attempt == 1:
-            told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
-            world.record, world.hooks = told.record, ()
+        if step == "check-successor-2" and fakes.record.attempt == 1:
+            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=40)
+            fakes.record, fakes.groups.hooks = change.record, ()
 
-    world.before_step = interrupt
-    assert world.run_attempt(1) is None
-    outcome = world.run_attempt(2)
+    fakes.steps.before_step = interrupt
+    assert fakes.run_attempt(1) is None
+    outcome = fakes.run_attempt(2)
     assert outcome is not None
-    assert world.order_of("launch", "evict", "terminate and decrement") == [
+    assert fakes.actions.order_of("launch", "evict", "terminate and decrement") == [
         "launch",
         "evict",
         "terminate and decrement",
     ]
-    assert (world.desired, world.record.owes) == (3, False)
+    assert (fakes.groups.desired, fakes.record.must_restore_capacity) == (3, False)
 
 
-STEPS = ["cordon", "replace", "successor-1", "begin", "drain-1", "finish"]
+STEPS = [
+    "cordon",
+    "request-replacement",
+    "check-successor-1",
+    "begin-drain",
+    "drain-1",
+    "finish",
+]
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_attempt_that_is_superseded_before_a_step_does_nothing_in_it(step: str) -> None:
-    world = rebalanced(pods=[POD])
+def test_an_attempt_that_is_superseded_before_a_step_does_nothing_in_it(step: str) -> None:
+    fakes = rebalanced(pods=[POD])
 
     def supersede(name: str) -> None:
-        if name == step and world.record.attempt == 1:
-            told = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=90)
-            world.record = told.record
-            world.done.clear()
+        if name == step and fakes.record.attempt == 1:
+            change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=90)
+            fakes.record = change.record
+            fakes.actions.done.clear()
 
-    world.before_step = supersede
-    assert world.run_attempt(1) is None
-    assert world.done == []
-    assert world.record.phase is Phase.NOTICED, "nor is the newer one's record touched"
+    fakes.steps.before_step = supersede
+    assert fakes.run_attempt(1) is None
+    assert fakes.actions.done == []
+    assert fakes.record.phase is Phase.NOTICED, "the record of the newer attempt is not changed"
 
 
-def test_a_superseded_attempt_evicts_nothing_more_in_the_midst_of_a_pass() -> None:
-    world = surrounding(pods=[POD], blocks=True)
+def test_an_attempt_that_is_superseded_during_a_pass_evicts_no_more_pods() -> None:
+    fakes = retirement_fakes(pods=[POD], blocks=True)
     rounds = 0
 
-    real = world.pods_on
+    real = fakes.cluster.pods_on
 
     def pods_on(node: str, selector: str = "") -> list[Pod]:
         nonlocal rounds
         rounds += 1
         if rounds == 3:
-            world.record = world.record.model_copy(
-                update={"attempt": 2, "version": world.record.version + 1}
+            fakes.record = fakes.record.model_copy(
+                update={"attempt": 2, "version": fakes.record.version + 1}
             )
-            assert "evict" in [what for what, _ in world.done]
-            world.done.clear()
+            assert "evict" in [what for what, _ in fakes.actions.done]
+            fakes.actions.done.clear()
         return real(node)
 
-    world.pods_on = pods_on  # type: ignore[method-assign]
-    assert world.run_attempt(1) is None
-    assert world.done == []
-    assert rounds <= 4, "nor is it gone on with"
+    fakes.cluster.pods_on = pods_on  # type: ignore[method-assign]
+    assert fakes.run_attempt(1) is None
+    assert fakes.actions.done == []
+    assert rounds <= 4, "the pass ends"
 
 
-def test_a_paused_cluster_keeps_its_node_until_it_is_resumed() -> None:
-    world = rebalanced(policy=ClusterPolicy(paused=True))
+def test_a_node_of_a_paused_cluster_is_not_changed_until_the_cluster_is_resumed() -> None:
+    fakes = rebalanced(policy=ClusterPolicy(paused=True))
 
     def resume(step: str) -> None:
-        if step == "turn-5":
-            assert world.done == [], "not even cordoned"
-            world.policy = ClusterPolicy()
+        if step == "request-disruption-5":
+            assert fakes.actions.done == [], "the node is not cordoned"
+            fakes.policies.policy = ClusterPolicy()
 
-    world.before_step = resume
-    assert retire(world).result is RetirementResult.DRAINED
-    assert world.told[0] == "waits: cluster prod is paused"
+    fakes.steps.before_step = resume
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert fakes.reports.codes[0] == "ClusterPaused"
+    assert "Cluster prod is paused" in fakes.reports.reasons[0].message
 
 
-def test_a_cluster_that_stays_paused_declines_after_a_day_in_few_operations() -> None:
-    world = rebalanced(policy=ClusterPolicy(paused=True))
-    outcome = retire(world)
+def test_a_retirement_in_a_paused_cluster_is_declined_after_a_day() -> None:
+    fakes = rebalanced(policy=ClusterPolicy(paused=True))
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
-    assert outcome.sentence == (
-        "rebalance: i-0b662ef9931388ba0 declined: its turn has not come in 24 hours: "
-        "cluster prod is paused"
-    )
-    assert world.done == []
-    assert world.operations < 1000
+    assert outcome.summary.code == "RetirementDeclined"
+    assert "24 hours" in outcome.summary.message
+    assert "Cluster prod is paused" in outcome.summary.message
+    assert fakes.actions.done == []
+    assert fakes.steps.operations < 1000
 
 
-def test_a_churn_cap_of_nothing_declines_after_a_day_too() -> None:
-    world = rebalanced(policy=ClusterPolicy(churn=NONE_MAY))
-    outcome = retire(world)
+def test_a_budget_of_zero_nodes_declines_after_a_day() -> None:
+    fakes = rebalanced(policy=ClusterPolicy(churn=NO_DISRUPTION))
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
-    assert "its turn has not come in 24 hours: 0 of 20 nodes went" in outcome.reason
-    assert world.now_ - NOTICED < timedelta(hours=25)
+    assert outcome.reason.code == "DisruptionTimedOut"
+    assert "0 of 20 nodes" in outcome.reason.message
+    assert fakes.clock.time - NOTICED < timedelta(hours=25)
 
 
-def test_a_cluster_that_cannot_be_asked_for_a_turn_declines_after_a_day_too() -> None:
-    world = rebalanced()
+def test_a_budget_that_cannot_be_read_declines_after_a_day() -> None:
+    fakes = rebalanced()
 
     def ready_nodes() -> int:
         raise ClusterUnavailable("connection refused")
 
-    world.ready_nodes = ready_nodes  # type: ignore[method-assign]
-    outcome = retire(world)
+    fakes.cluster.ready_nodes = ready_nodes  # type: ignore[method-assign]
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
-    assert "in 24 hours: ClusterUnavailable: connection refused" in outcome.reason
-    assert world.operations < 1000
+    assert "ClusterUnavailable: connection refused" in outcome.reason.message
+    assert fakes.steps.operations < 1000
 
 
-def marked_before(**changes: object) -> Surrounding:
-    """A rebalance whose attempt before this one cordoned the node, and came no further."""
-    world = rebalanced(marked=True, **changes)
-    world.record = world.record.model_copy(update={"attempt": 2})
-    return world
+def marked_before(**changes: object) -> RetirementFakes:
+    """A rebalance whose earlier attempt cordoned the node and did nothing more."""
+    fakes = rebalanced(marked=True, **changes)
+    fakes.record = fakes.record.model_copy(update={"attempt": 2})
+    return fakes
 
 
-def test_a_function_that_died_after_its_cordon_keeps_no_marks_if_its_step_then_has_to_wait() -> (
-    None
-):
-    world = rebalanced(marked=True, policy=ClusterPolicy(paused=True))
-    outcome = retire(world)
+def test_marks_of_a_crashed_cordon_are_removed_if_the_repeated_step_has_to_wait() -> None:
+    fakes = rebalanced(marked=True, policy=ClusterPolicy(paused=True))
+    outcome = retire(fakes)
     assert (outcome.result, outcome.node) == (RetirementResult.DECLINED, "")
-    assert world.order_of("release", "cordon") == ["release"]
+    assert fakes.actions.order_of("release", "cordon") == ["release"]
     untouched = rebalanced(policy=ClusterPolicy(paused=True))
     retire(untouched)
-    assert untouched.done == []
+    assert untouched.actions.done == []
 
 
-def test_whoever_is_declined_keeps_no_marks_of_a_attempt_before() -> None:
-    world = marked_before(policy=ClusterPolicy(paused=True))
-    outcome = world.run_attempt(2)
+def test_a_declined_retirement_removes_the_marks_of_an_earlier_attempt() -> None:
+    fakes = marked_before(policy=ClusterPolicy(paused=True))
+    outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.node) == (RetirementResult.DECLINED, "node-1")
-    assert {what for what, _ in world.done} == {"release"}
-    assert world.told[-1] == "LeewayReleased"
+    assert {what for what, _ in fakes.actions.done} == {"release"}
+    assert fakes.reports.codes[-1] == "RetirementDeclined"
 
 
-def test_who_waits_for_its_turn_again_is_uncordoned_meanwhile() -> None:
-    world = marked_before(policy=ClusterPolicy(paused=True))
+def test_a_node_is_uncordoned_while_its_retirement_waits_for_the_budget_again() -> None:
+    fakes = marked_before(policy=ClusterPolicy(paused=True))
 
     def resume(step: str) -> None:
-        if step == "turn-2":
-            world.policy = ClusterPolicy()
+        if step == "request-disruption-2":
+            fakes.policies.policy = ClusterPolicy()
 
-    world.before_step = resume
-    assert next_attempt(world).result is RetirementResult.DRAINED
-    assert world.order_of("release", "cordon", "evict") == [
+    fakes.steps.before_step = resume
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert fakes.actions.order_of("release", "cordon", "evict") == [
         "release",
         "release",
         "cordon",
@@ -269,164 +279,172 @@ def test_who_waits_for_its_turn_again_is_uncordoned_meanwhile() -> None:
     ]
 
 
-def test_whoever_is_declined_since_its_group_replaces_it_is_uncordoned_until_it_does() -> None:
-    waits = marked_before(facts_={"capacity_rebalance": True})
+def test_a_retirement_that_is_left_to_the_group_uncordons_the_node_until_the_group_acts() -> None:
+    waits = marked_before(overrides={"capacity_rebalance": True})
     outcome = waits.run_attempt(2)
     assert outcome is not None
     assert outcome.result is RetirementResult.DECLINED
-    assert waits.order_of("release") == ["release", "release"]
+    assert waits.actions.order_of("release") == ["release", "release"]
     goes = marked_before(state="Terminating:Wait")
     outcome = goes.run_attempt(2)
     assert outcome is not None
     assert outcome.result is RetirementResult.DECLINED
-    assert goes.done == [], "its hook's notice goes on from where it is"
+    assert goes.actions.done == [], "the notice of the hook continues from there"
 
 
-def test_marks_that_cannot_be_taken_off_are_no_end() -> None:
-    world = marked_before(policy=ClusterPolicy(paused=True))
+def test_a_decline_repeats_until_the_marks_are_removed() -> None:
+    fakes = marked_before(policy=ClusterPolicy(paused=True))
 
     def release(node: str, attempt: int | None = None) -> bool:
         raise ClusterUnavailable("connection refused")
 
-    world.release = release  # type: ignore[method-assign]
+    fakes.cluster.release = release  # type: ignore[method-assign]
     with pytest.raises(ClusterUnavailable):
-        world.run_attempt(2)
-    assert world.record.phase is Phase.NOTICED, "the step is tried again"
+        fakes.run_attempt(2)
+    assert fakes.record.phase is Phase.NOTICED, "the step is repeated"
 
 
-def test_who_asked_for_its_successor_before_its_function_died_takes_no_second_turn() -> None:
-    world = marked_before(facts_={"refreshing": True}, policy=ClusterPolicy(churn=NONE_MAY))
+def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again() -> None:
+    fakes = marked_before(overrides={"refreshing": True}, policy=ClusterPolicy(churn=NO_DISRUPTION))
     asked = ReplacementIntent(
         method="launch-successor",
-        reason="",
-        asked_at=NOTICED,
+        reason=SUCCESSOR_REQUESTED(group="ng"),
+        requested_at=NOTICED,
         group="ng",
-        zones=(ZoneChoice("us-east-1a", "its own"),),
+        zones=(ZoneChoice("us-east-1a", SAME_ZONE()),),
     )
-    world.record = world.record.model_copy(update={"replaced": asked})
-    outcome = world.run_attempt(2)
+    fakes.record = fakes.record.model_copy(update={"replacement_intent": asked})
+    outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
-    assert world.ledgers.churns == {}
+    assert fakes.ledgers.ledgers == {}
 
 
-def test_an_interruption_of_a_paused_cluster_is_drained_all_the_same() -> None:
-    world = surrounding(policy=ClusterPolicy(paused=True), pods=[POD], blocks=False)
-    assert retire(world).result is RetirementResult.DRAINED
+def test_an_interruption_in_a_paused_cluster_is_drained() -> None:
+    fakes = retirement_fakes(policy=ClusterPolicy(paused=True), pods=[POD], blocks=False)
+    assert retire(fakes).result is RetirementResult.DRAINED
 
 
-def test_who_exceeds_the_churn_cap_waits_and_says_so() -> None:
-    world = rebalanced(ready=10)
-    earlier, _ = DisruptionLedger(cluster="prod").take("i-0earlier", 10, ChurnCap(), NOTICED)
+def test_a_retirement_over_the_budget_waits_and_reports_it() -> None:
+    fakes = rebalanced(ready=10)
+    earlier, _ = DisruptionLedger(cluster="prod").request("i-0earlier", 10, ChurnCap(), NOTICED)
     assert earlier is not None
-    world.ledgers.churns["prod"] = earlier
-    assert retire(world).result is RetirementResult.DRAINED
-    assert world.told[0].startswith("waits: 1 of 10 nodes went in the last 10 minutes")
-    cordoned = next(at for what, at in world.done if what == "cordon")
+    fakes.ledgers.ledgers["prod"] = earlier
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert fakes.reports.codes[0] == "DisruptionBudgetExhausted"
+    assert "1 of 10 nodes" in fakes.reports.reasons[0].message
+    cordoned = next(at for what, at in fakes.actions.done if what == "cordon")
     assert timedelta(minutes=10) <= cordoned - NOTICED < timedelta(minutes=12)
 
 
-def test_nobody_takes_it_for_dead_while_it_waits_long_for_its_turn_and_then_its_successor() -> None:
-    world = rebalanced(policy=ClusterPolicy(paused=True), starts_in=None)
+def test_a_retirement_that_waits_long_is_never_overdue() -> None:
+    fakes = rebalanced(policy=ClusterPolicy(paused=True), starts_in=None)
     seen = set()
 
-    def look(step: str) -> None:
-        if world.now_ - NOTICED > timedelta(hours=3):
-            world.policy = ClusterPolicy()
-        seen.add(step.split("-")[0])
-        assert world.now_ < due(world.record) + OVERDUE
+    def check(step: str) -> None:
+        if fakes.clock.time - NOTICED > timedelta(hours=3):
+            fakes.policies.policy = ClusterPolicy()
+        seen.add(step.rstrip("-0123456789"))
+        assert fakes.clock.time < latest_end(fakes.record) + OVERDUE
 
-    world.before_step = look
-    assert retire(world).result is RetirementResult.DRAINED
-    assert {"turn", "successor", "begin", "drain", "finish"} <= seen
+    fakes.steps.before_step = check
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert {"request-disruption", "check-successor", "begin-drain", "drain", "finish"} <= seen
 
 
-def test_a_pod_that_asks_not_to_be_disrupted_is_waited_for() -> None:
+def test_a_retirement_waits_for_a_pod_with_the_do_not_disrupt_annotation() -> None:
     until = NOTICED + timedelta(hours=2)
     busy = Pod("shop", "job-1", "u-2", "Running", 30, None, protected_until=until)
-    world = rebalanced(pods=[busy])
-    assert retire(world).result is RetirementResult.DRAINED
-    assert world.told[0] == "waits: pod shop/job-1 has karpenter.sh/do-not-disrupt"
-    cordoned = next(at for what, at in world.done if what == "cordon")
+    fakes = rebalanced(pods=[busy])
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert "pod shop/job-1 has the annotation karpenter.sh/do-not-disrupt" in (
+        fakes.reports.reasons[0].message
+    )
+    cordoned = next(at for what, at in fakes.actions.done if what == "cordon")
     assert until <= cordoned < until + timedelta(minutes=6)
 
 
-def test_a_node_that_asks_not_to_be_disrupted_is_waited_for_too() -> None:
-    world = rebalanced(annotations={"karpenter.sh/do-not-disrupt": "true"})
-    assert retire(world).result is RetirementResult.DECLINED
-    assert "node node-1 has karpenter.sh/do-not-disrupt" in world.told[0]
+def test_a_retirement_waits_for_a_node_with_the_do_not_disrupt_annotation() -> None:
+    fakes = rebalanced(annotations={"karpenter.sh/do-not-disrupt": "true"})
+    assert retire(fakes).result is RetirementResult.DECLINED
+    assert "node node-1 has the annotation karpenter.sh/do-not-disrupt" in (
+        fakes.reports.reasons[0].message
+    )
 
 
-def test_a_group_that_rebalances_by_itself_is_left_to_it_until_its_hook_tells() -> None:
-    world = rebalanced(facts_={"capacity_rebalance": True})
-    outcome = retire(world)
+def test_a_group_with_capacity_rebalancing_replaces_the_instance_until_its_hook_notifies() -> None:
+    fakes = rebalanced(overrides={"capacity_rebalance": True})
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
-    assert "Capacity Rebalancing" in outcome.reason
-    assert "hook tells when" in outcome.reason
-    assert world.done == []
+    assert "Capacity Rebalancing" in outcome.reason.message
+    assert "terminate hook starts the drain" in outcome.reason.message
+    assert fakes.actions.done == []
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SPOT_INTERRUPTION])
-def test_a_dry_run_decides_and_reports_everything_and_acts_on_nothing(kind: NoticeKind) -> None:
-    world = surrounding(kind, pods=[POD], hooks=HOOKED, policy=ClusterPolicy(dry_run=True))
-    outcome = retire(world)
-    assert outcome.result is RetirementResult.REHEARSED
-    assert (world.done, world.ended) == ([], [])
+def test_a_dry_run_reports_all_decisions_and_changes_nothing(kind: NoticeKind) -> None:
+    fakes = retirement_fakes(kind, pods=[POD], hooks=HOOKED, policy=ClusterPolicy(dry_run=True))
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DRY_RUN
+    assert (fakes.actions.done, fakes.actions.ended) == ([], [])
     assert outcome.replacement in {"launch-successor", "terminate-in-group"}
     assert [pod.pod for pod in outcome.pods] == ["shop/web-1"]
-    assert "would be retired, 1 of its 1 pods would go" in outcome.sentence
-    assert "LeewayRetired" not in world.told
-    assert world.record.answer is None, "no hook may be answered for it"
+    assert outcome.summary.code == "RetirementDryRun"
+    assert "pods that would be evicted: 1 of 1." in outcome.summary.message
+    assert fakes.reports.codes == ["RetirementDryRun"], "there is no Kubernetes Event"
+    assert fakes.record.answer is None, "no hook is answered after a dry run"
 
 
-def test_a_policy_that_says_cordon_cordons_answers_the_hook_and_reports() -> None:
-    world = surrounding(NoticeKind.TERMINATE_HOOK, pods=[POD])
-    world.record = world.record.model_copy(update={"action": Action.CORDON})
-    outcome = retire(world)
+def test_a_policy_with_action_cordon_cordons_answers_the_hook_and_reports() -> None:
+    fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=[POD])
+    fakes.record = fakes.record.model_copy(update={"action": Action.CORDON})
+    outcome = retire(fakes)
     assert outcome.result is RetirementResult.CORDONED
-    assert [what for what, _ in world.done] == ["cordon"]
-    assert world.ended == ["leeway-drain"]
-    assert world.told[-1] == "LeewayCordoned"
-    assert world.record.answer is HookResult.CONTINUE, "though that may not have arrived"
+    assert [what for what, _ in fakes.actions.done] == ["cordon"]
+    assert fakes.actions.ended == ["leeway-drain"]
+    assert fakes.reports.codes[-1] == "NodeCordoned"
+    assert fakes.record.answer is HookResult.CONTINUE, "the record has the answer"
 
 
-def test_what_is_called_off_before_it_began_is_undone_and_can_come_again() -> None:
-    world = surrounding(NoticeKind.SCHEDULED_CHANGE)
-    news = {"after": 60, "event": world.record.event}
-    told = undo(world.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
-    assert told is not None
-    world.record = told.record
-    outcome = world.run_attempt(2)
+def test_a_withdrawn_notice_undoes_a_retirement_that_has_not_begun() -> None:
+    fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE)
+    news = {"after": 60, "event": fakes.record.event}
+    change = undo(fakes.record, notice(NoticeKind.SCHEDULED_CHANGE, "n-2", **news))
+    assert change is not None
+    fakes.record = change.record
+    outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert outcome.result is RetirementResult.UNDONE
-    assert world.order_of("release", "cordon") == ["release", "release"]
-    assert world.record.phase is Phase.UNDONE
-    again = take(world.record, NoticeKind.SPOT_INTERRUPTION, "n-3", after=120)
+    assert fakes.actions.order_of("release", "cordon") == ["release", "release"]
+    assert fakes.record.phase is Phase.UNDONE
+    again = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-3", after=120)
     assert (again.start, again.record.attempt) == (True, 3)
 
 
-def test_karpenters_node_that_the_policy_takes_is_drained_and_left_for_karpenter_to_end() -> None:
-    world = surrounding(pods=[POD], blocks=False, state=None)
+def test_a_karpenter_node_that_leeway_retires_is_drained_and_not_terminated() -> None:
+    fakes = retirement_fakes(pods=[POD], blocks=False, state=None)
     owner = Owner(OwnerKind.KARPENTER, "general")
-    facts = world.record.facts.model_copy(update={"owner": owner})
-    world.record = world.record.model_copy(update={"facts": facts})
-    outcome = retire(world)
+    facts = fakes.record.facts.model_copy(update={"owner": owner})
+    fakes.record = fakes.record.model_copy(update={"facts": facts})
+    outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "left-to-owner")
-    assert world.ended == []
+    assert fakes.actions.ended == []
 
 
-def test_a_group_that_rebalances_by_itself_and_whose_hook_calls_others_is_not_waited_for() -> None:
-    rules = {"capacity_rebalance": True, "others_hooks": ("cmdb",)}
-    world = rebalanced(hooks=(), facts_=rules)
-    outcome = retire(world)
-    assert outcome.result is RetirementResult.DRAINED, "nobody would tell when its group ends it"
+def test_a_group_with_capacity_rebalancing_and_a_foreign_hook_is_not_waited_for() -> None:
+    rules = {"capacity_rebalance": True, "foreign_terminate_hooks": ("cmdb",)}
+    fakes = rebalanced(hooks=(), overrides=rules)
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DRAINED, (
+        "no notice would come when the group terminates it"
+    )
     assert outcome.replacement == "left-to-owner"
 
 
-def test_a_drained_instance_is_ended_by_its_group_where_its_hooks_call_others() -> None:
-    world = rebalanced(hooks=(), facts_={"others_hooks": ("cmdb",)})
-    assert retire(world).result is RetirementResult.DRAINED
-    assert world.order_of("launch", "evict", "terminate and decrement", "detach") == [
+def test_a_group_with_a_foreign_hook_terminates_the_drained_instance_itself() -> None:
+    fakes = rebalanced(hooks=(), overrides={"foreign_terminate_hooks": ("cmdb",)})
+    assert retire(fakes).result is RetirementResult.DRAINED
+    assert fakes.actions.order_of("launch", "evict", "terminate and decrement", "detach") == [
         "launch",
         "evict",
         "terminate and decrement",

@@ -1,4 +1,4 @@
-"""The retirement records that tests begin with, and the notices that lead to them."""
+"""Retirement records and notices for tests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.ports.aws import HookResult
-from leeway.retirement.attempts import receive
+from leeway.retirement.attempts import apply_notice
 from leeway.retirement.record import Retirement
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -37,8 +37,8 @@ def take(
     id: str,  # noqa: A002
     **more: Any,
 ) -> RecordChange[Retirement]:
-    told = notice(kind, id, **more)
-    return receive(stored, told, rule(told, DEFAULTS[kind]), FACTS)
+    announced = notice(kind, id, **more)
+    return apply_notice(stored, announced, rule(announced, DEFAULTS[kind]), FACTS)
 
 
 def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:
@@ -47,6 +47,6 @@ def interrupted(phase: Phase = Phase.RUNNING) -> Retirement:
 
 
 def at(record: Retirement, phase: Phase) -> Retirement:
-    """A retirement that got so far; one that finished was carried out, and not rehearsed."""
+    """A retirement in this phase; a finished one had an effect."""
     answer = HookResult.CONTINUE if phase is Phase.FINISHED else None
     return record.model_copy(update={"phase": phase, "answer": answer})

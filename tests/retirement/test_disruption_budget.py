@@ -1,4 +1,4 @@
-"""Whose turn it is: pause, churn cap and annotations hold what can wait, and nothing else."""
+"""Disruption budget: pause, churn cap and annotations delay voluntary retirements only."""
 
 from datetime import datetime, timedelta
 
@@ -7,16 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked
+from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.disruption_budget import (
-    LAST_CALL,
+    ALLOWED,
+    INVOLUNTARY_BEFORE,
     BudgetDecision,
     BudgetVerdict,
     DisruptionLedger,
-    begun,
     decide_disruption,
+    decline_after_timeout,
     is_voluntary,
-    pause_before_asking,
-    with_patience,
+    retry_pause,
+    start_drain,
+)
+from leeway.retirement.reasons import (
+    BUDGET_EXHAUSTED,
+    CLUSTER_PAUSED,
+    DISRUPTION_TIMED_OUT,
+    NODE_PROTECTED,
 )
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent
@@ -43,61 +51,72 @@ def noticed(kind: NoticeKind) -> Retirement:
         (NoticeKind.STATE_CHANGE, False),
     ],
 )
-def test_only_what_leaves_the_choice_is_voluntary(kind: NoticeKind, voluntary: bool) -> None:
+def test_only_notices_without_an_immediate_end_are_voluntary(
+    kind: NoticeKind, voluntary: bool
+) -> None:
     assert is_voluntary(noticed(kind), NOTICED) is voluntary
 
 
-def test_a_scheduled_change_is_no_choice_any_more_an_hour_before_ec2_makes_it() -> None:
+def test_a_scheduled_change_is_involuntary_in_its_last_hour() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert change.deadline is not None
-    assert is_voluntary(change, change.deadline - LAST_CALL - timedelta(seconds=1))
-    assert not is_voluntary(change, change.deadline - LAST_CALL)
+    assert is_voluntary(change, change.deadline - INVOLUNTARY_BEFORE - timedelta(seconds=1))
+    assert not is_voluntary(change, change.deadline - INVOLUNTARY_BEFORE)
 
 
 @pytest.mark.parametrize("kind", [NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE])
-def test_a_paused_cluster_lets_it_wait_with_the_reason(kind: NoticeKind) -> None:
-    turn = decide_disruption(noticed(kind), PAUSED, [])
-    assert (turn.verdict, turn.reason) == (BudgetVerdict.WAIT, "cluster prod is paused")
+def test_a_retirement_waits_in_a_paused_cluster_with_the_reason(kind: NoticeKind) -> None:
+    decision = decide_disruption(noticed(kind), PAUSED, [])
+    assert (decision.verdict, decision.reason) == (
+        BudgetVerdict.WAIT,
+        CLUSTER_PAUSED(cluster="prod"),
+    )
 
 
-def test_an_annotation_holds_up_a_rebalance_but_not_what_ec2_has_scheduled() -> None:
-    said = ["pod shop/job has karpenter.sh/do-not-disrupt", "pod shop/b has it too"]
-    turn = decide_disruption(noticed(NoticeKind.REBALANCE), ClusterPolicy(), said)
-    assert turn.verdict is BudgetVerdict.WAIT
-    assert turn.reason == "pod shop/job has karpenter.sh/do-not-disrupt (and 1 more)"
+def test_an_annotation_delays_a_rebalance_but_not_a_scheduled_change() -> None:
+    protections = ["pod shop/job has karpenter.sh/do-not-disrupt", "pod shop/b has it too"]
+    decision = decide_disruption(noticed(NoticeKind.REBALANCE), ClusterPolicy(), protections)
+    assert decision.verdict is BudgetVerdict.WAIT
+    assert decision.reason == NODE_PROTECTED(
+        protections="pod shop/job has karpenter.sh/do-not-disrupt (and 1 more)"
+    )
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert decide_disruption(change, ClusterPolicy(), said).verdict is BudgetVerdict.GO
+    assert decide_disruption(change, ClusterPolicy(), protections).verdict is BudgetVerdict.GO
 
 
-WAITS = BudgetDecision(BudgetVerdict.WAIT, "cluster prod is paused")
+WAITS = BudgetDecision(BudgetVerdict.WAIT, CLUSTER_PAUSED(cluster="prod"))
 DAY = timedelta(hours=24)
 
 
-def test_a_recommendation_whose_turn_does_not_come_in_a_day_is_declined() -> None:
+def test_a_rebalance_is_declined_after_a_day() -> None:
     recommended = noticed(NoticeKind.REBALANCE)
-    assert with_patience(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
-    turn = with_patience(recommended, WAITS, NOTICED + DAY)
-    assert turn.verdict is BudgetVerdict.DECLINE
-    assert turn.reason == "its turn has not come in 24 hours: cluster prod is paused"
-    go = BudgetDecision(BudgetVerdict.GO)
-    assert with_patience(recommended, go, NOTICED + DAY) == go
+    assert decline_after_timeout(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
+    decision = decline_after_timeout(recommended, WAITS, NOTICED + DAY)
+    assert decision.verdict is BudgetVerdict.DECLINE
+    assert decision.reason == DISRUPTION_TIMED_OUT(hours=24).and_then(WAITS.reason)
+    assert decline_after_timeout(recommended, ALLOWED, NOTICED + DAY) == ALLOWED
 
 
-def test_what_comes_anyway_and_what_has_asked_for_its_successor_are_never_declined() -> None:
+def test_a_scheduled_change_and_a_requested_replacement_are_never_declined() -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert with_patience(change, WAITS, NOTICED + DAY) == WAITS
-    asked = ReplacementIntent(method="launch-successor", reason="", asked_at=NOTICED)
-    asked_for = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
-    assert with_patience(asked_for, WAITS, NOTICED + DAY) == WAITS
+    assert decline_after_timeout(change, WAITS, NOTICED + DAY) == WAITS
+    intent = ReplacementIntent(
+        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+    )
+    requested = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
+    assert decline_after_timeout(requested, WAITS, NOTICED + DAY) == WAITS
 
 
-def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() -> None:
-    turn = NOTICED + timedelta(hours=3)
-    recommended = begun(noticed(NoticeKind.REBALANCE), turn)
-    assert (recommended.begun_at, recommended.deadline) == (turn, turn + timedelta(minutes=30))
-    assert begun(recommended, turn + timedelta(hours=1)) == recommended
+def test_the_deadline_of_a_rebalance_counts_from_the_begin_of_the_drain() -> None:
+    begins = NOTICED + timedelta(hours=3)
+    recommended = start_drain(noticed(NoticeKind.REBALANCE), begins)
+    assert (recommended.drain_began_at, recommended.deadline) == (
+        begins,
+        begins + timedelta(minutes=30),
+    )
+    assert start_drain(recommended, begins + timedelta(hours=1)) == recommended
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
-    assert begun(change, turn).deadline == change.deadline
+    assert start_drain(change, begins).deadline == change.deadline
 
 
 @pytest.mark.parametrize(
@@ -108,51 +127,55 @@ def test_a_recommendations_deadline_counts_from_when_its_pods_are_asked_to_go() 
         ("detach", 0.5, OnBlocked.WAIT),
     ],
 )
-def test_only_where_its_group_ends_it_a_blocked_pod_is_waited_for_as_long_as_the_hook_can_be_kept(
+def test_blocked_pods_get_the_longest_wait_of_the_hook_only_if_the_group_terminates(
     method: str, hours: float, then: OnBlocked
 ) -> None:
-    asked = ReplacementIntent(
-        method=method, reason="", asked_at=NOTICED, owed=method == "launch-successor"
+    intent = ReplacementIntent(
+        method=method,
+        reason=LAUNCHED_BY_GROUP(),
+        requested_at=NOTICED,
+        to_restore=method == "launch-successor",
     )
-    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replaced": asked})
-    on = begun(noted, NOTICED)
-    assert (on.deadline, on.on_blocked) == (NOTICED + timedelta(hours=hours), then)
-    fails = begun(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
+    noted = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
+    started = start_drain(noted, NOTICED)
+    assert (started.deadline, started.on_blocked) == (NOTICED + timedelta(hours=hours), then)
+    fails = start_drain(noted.model_copy(update={"on_blocked": OnBlocked.FAIL}), NOTICED)
     assert fails.deadline == NOTICED + timedelta(minutes=30)
 
 
 @given(st.integers(0, 48 * 3600))
-def test_asking_again_is_never_put_off_past_the_last_call(after: int) -> None:
+def test_a_scheduled_change_is_retried_when_it_becomes_involuntary(after: int) -> None:
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert change.deadline is not None
     now = NOTICED + timedelta(seconds=after)
-    pause = pause_before_asking(change, now)
+    pause = retry_pause(change, now)
     assert timedelta(seconds=1) <= pause <= timedelta(minutes=5)
-    last_call = change.deadline - LAST_CALL
-    assert now + pause <= max(last_call, now + timedelta(seconds=1))
+    involuntary_at = change.deadline - INVOLUNTARY_BEFORE
+    assert now + pause <= max(involuntary_at, now + timedelta(seconds=1))
 
 
-def test_a_tenth_of_the_nodes_may_go_and_one_at_least() -> None:
+def test_a_tenth_of_the_nodes_may_retire_and_at_least_one() -> None:
     cap, ledger = ChurnCap(), DisruptionLedger(cluster="prod")
     for number in range(2):
-        taken, turn = ledger.take(f"i-{number}", 25, cap, NOTICED)
-        assert turn.verdict is BudgetVerdict.GO
-        assert taken is not None
-        ledger = taken
-    none, turn = ledger.take("i-2", 25, cap, NOTICED + timedelta(minutes=9))
+        changed_, decision = ledger.request(f"i-{number}", 25, cap, NOTICED)
+        assert decision.verdict is BudgetVerdict.GO
+        assert changed_ is not None
+        ledger = changed_
+    none, decision = ledger.request("i-2", 25, cap, NOTICED + timedelta(minutes=9))
     assert none is None
-    assert turn.verdict is BudgetVerdict.WAIT
-    assert turn.reason == "2 of 25 nodes went in the last 10 minutes, and at most 2 may"
+    assert decision.verdict is BudgetVerdict.WAIT
+    assert decision.reason == BUDGET_EXHAUSTED(disrupted=2, nodes=25, minutes=10, allowed=2)
     assert (
-        DisruptionLedger(cluster="prod").take("i-0", 3, cap, NOTICED)[1].verdict is BudgetVerdict.GO
+        DisruptionLedger(cluster="prod").request("i-0", 3, cap, NOTICED)[1].verdict
+        is BudgetVerdict.GO
     )
 
 
-def test_who_has_its_turn_keeps_it_and_takes_no_second() -> None:
-    ledger, _ = DisruptionLedger(cluster="prod").take("i-0", 3, ChurnCap(), NOTICED)
+def test_a_repeated_request_is_allowed_and_does_not_change_the_ledger() -> None:
+    ledger, _ = DisruptionLedger(cluster="prod").request("i-0", 3, ChurnCap(), NOTICED)
     assert ledger is not None
-    changed, turn = ledger.take("i-0", 3, ChurnCap(), NOTICED)
-    assert (changed, turn.verdict) == (None, BudgetVerdict.GO)
+    changed, decision = ledger.request("i-0", 3, ChurnCap(), NOTICED)
+    assert (changed, decision.verdict) == (None, BudgetVerdict.GO)
 
 
 @given(
@@ -160,19 +183,19 @@ def test_who_has_its_turn_keeps_it_and_takes_no_second() -> None:
     st.integers(0, 100),
     st.integers(0, 200),
 )
-def test_in_no_window_do_more_go_than_the_cap_allows(
-    asks: list[tuple[int, int]], percent: int, nodes: int
+def test_no_window_has_more_retirements_than_the_budget_allows(
+    requests: list[tuple[int, int]], percent: int, nodes: int
 ) -> None:
     cap = ChurnCap(percent=percent)
     allowed = max(cap.at_least, nodes * percent // 100)
     ledger = DisruptionLedger(cluster="prod")
-    went: dict[str, datetime] = {}
-    for number, second in sorted(asks, key=lambda ask: ask[1]):
+    begun: dict[str, datetime] = {}
+    for number, second in sorted(requests, key=lambda request_: request_[1]):
         now = NOTICED + timedelta(seconds=second)
-        changed, turn = ledger.take(f"i-{number}", nodes, cap, now)
+        changed, decision = ledger.request(f"i-{number}", nodes, cap, now)
         if changed is not None:
-            assert turn.verdict is BudgetVerdict.GO
+            assert decision.verdict is BudgetVerdict.GO
             assert changed.version == ledger.version + 1
-            ledger, went[f"i-{number}"] = changed, now
-        within = [at for at in went.values() if now - at < cap.within]
+            ledger, begun[f"i-{number}"] = changed, now
+        within = [at for at in begun.values() if now - at < cap.within]
         assert len(within) <= allowed

@@ -1,4 +1,4 @@
-"""What the tests of built functions share: the build, an engine, a sandbox in its reach."""
+"""Fixtures for tests of built functions: the build, a Docker engine, a sandbox."""
 
 import json
 import os
@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from sandbox.containers import addresses_for_containers
-from sandbox.up import Sandbox
-from sandbox.world import smoke_world
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import smoke_scenario
 from tests.sam.invocation import Invocation, Invoke
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / ".aws-sam" / "build"
 ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
 CANNOT = 3
-"""Exit status of tools/lambda-image where a machine can neither pull nor make the image."""
+"""The exit status of tools/lambda-image if the machine can neither pull nor build the image."""
 
 
 @pytest.fixture(scope="session")
 def build() -> Path:
-    """The folder that `make build` built into."""
+    """The output folder of `make build`."""
     if not (BUILD / "template.yaml").exists():
         pytest.fail("nothing is built: these tests are run by `make sam-test`")
     return BUILD
@@ -34,13 +34,13 @@ def build() -> Path:
 
 @pytest.fixture(scope="session")
 def engine() -> None:
-    """A Docker engine with the image that Lambda's functions run in."""
+    """A Docker engine with the Lambda image."""
     try:
-        asked = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
+        info = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         pytest.skip("no docker client is installed")
-    if asked.returncode:
-        pytest.skip(f"no Docker engine answers: {asked.stderr.strip().splitlines()[-1]}")
+    if info.returncode:
+        pytest.skip(f"no Docker engine answers: {info.stderr.strip().splitlines()[-1]}")
     made = subprocess.run(
         [ROOT / "tools" / "lambda-image"], capture_output=True, text=True, check=False
     )
@@ -51,16 +51,18 @@ def engine() -> None:
 
 @pytest.fixture(scope="session")
 def sandbox(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A small cluster that containers reach, and its own functions by the same address."""
+    """A small cluster at an address that containers and the sandbox's own functions use."""
     host, advertise = addresses_for_containers()
     folder = tmp_path_factory.mktemp("sandbox")
-    with Sandbox.start(smoke_world(), state_dir=folder, host=host, advertise=advertise) as started:
+    with Sandbox.start(
+        smoke_scenario(), state_dir=folder, host=host, advertise=advertise
+    ) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def durable_runner(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The local runner of durable functions; its port."""
+    """The port of the local runner of durable functions."""
     with socket.socket() as free:
         free.bind(("", 0))
         port: int = free.getsockname()[1]
@@ -87,7 +89,7 @@ def durable_runner(engine: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def invoke(build: Path, sandbox: Sandbox, durable_runner: int, tmp_path: Path) -> Invoke:
-    """Run a function once by `sam local invoke`, against the sandbox."""
+    """Run a function once with `sam local invoke` against the sandbox."""
 
     def run(function: str, event: Mapping[str, Any]) -> Invocation:
         event_file, environment_file = tmp_path / "event.json", tmp_path / "environment.json"

@@ -1,4 +1,4 @@
-"""One run of `sam local invoke`, as a test sees it."""
+"""One run of `sam local invoke`."""
 
 import json
 import re
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 RESULT = re.compile(r"^Result: +(\{.*\})$", re.MULTILINE)
-"""What SAM prints of a durable function's answer, in a summary of the execution."""
+"""The line with the result of a durable function in SAM's summary of the execution."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """What `sam local invoke` printed: the function's answer, and its logs among SAM's words."""
+    """The output of `sam local invoke`: the answer of the function and its logs."""
 
     stdout: str
     stderr: str
@@ -28,4 +28,4 @@ class Invocation:
 
 
 Invoke = Callable[[str, Mapping[str, Any]], Invocation]
-"""Invokes a function, by its logical id, with an event."""
+"""Invokes a function, by its logical ID, with an event."""

@@ -1,4 +1,5 @@
-"""What `sam build` made is importable as Lambda imports it: from its two folders alone."""
+"""The output of `sam build` is importable in the same way as in Lambda: only from its two
+folders."""
 
 import re
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.template import read_template
-from tests.kubernetes.wayward import pod, pods, said, wayward_server
+from tests.kubernetes.faulty_server import json_answer, pod, pods, running_faulty_server
 
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = [f.logical_id for f in read_template(ROOT / "template.yaml", {}).functions]
@@ -26,14 +27,14 @@ pytestmark = pytest.mark.sam
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_built_function_is_importable_with_its_layer_alone(build: Path, function: str) -> None:
+def test_a_built_function_is_importable_with_only_its_layer(build: Path, function: str) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     code, layer = build / function, build / "LeewayLayer" / "python"
     (deployed,) = [
         f for f in read_template(ROOT / "template.yaml", {}).functions if f.logical_id == function
     ]
     done = subprocess.run(
-        # Without the environment (-I) and without site-packages (-S), and any warning an error.
+        # Without the environment (-I) and site-packages (-S); warnings are errors.
         [python, "-I", "-S", "-W", "error", "-c", IMPORT, code, layer],
         env={**deployed.environment, "AWS_REGION": "us-east-1"},
         capture_output=True,
@@ -47,14 +48,14 @@ def test_a_built_function_is_importable_with_its_layer_alone(build: Path, functi
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_is_its_handler_and_the_layer_carries_the_rest(
+def test_a_function_contains_only_its_handler_and_the_layer_the_rest(
     build: Path, function: str
 ) -> None:
     shipped = {path.name for path in (build / function).iterdir()} - {"__pycache__"}
     assert shipped == {"handler.py"}
 
 
-def test_the_layer_brings_its_bytecode_so_that_no_cold_start_compiles(build: Path) -> None:
+def test_the_layer_contains_bytecode_so_that_a_cold_start_compiles_nothing(build: Path) -> None:
     layer = build / "LeewayLayer" / "python"
     sources = list(layer.rglob("*.py"))
     compiled = {path.relative_to(layer) for path in layer.rglob("*.pyc")}
@@ -66,16 +67,16 @@ def test_the_layer_brings_its_bytecode_so_that_no_cold_start_compiles(build: Pat
     ]
     assert len(sources) > 500
     assert bare == []
-    # Flags 0b01: told by a hash of the source, not its time, and 0b10 unset: never checked.
+    # Flag 0b01: validated by a hash of the source. Flag 0b10 unset: never checked.
     flags = (layer / "leeway" / "__pycache__" / "clock.cpython-313.pyc").read_bytes()[4:8]
     assert int.from_bytes(flags, "little") == 0b01
 
 
 MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
-"""The machines of ELF files, as their headers number them."""
+"""The machine numbers in ELF headers."""
 
 
-def test_one_layer_serves_both_architectures(build: Path) -> None:
+def test_one_layer_works_on_both_architectures(build: Path) -> None:
     layer = build / "LeewayLayer" / "python"
     found: dict[str, set[str]] = {}
     for path in layer.rglob("*.so*"):
@@ -86,7 +87,7 @@ def test_one_layer_serves_both_architectures(build: Path) -> None:
     assert all(machines == {"aarch64", "x86_64"} for machines in found.values())
 
 
-# After the layer, the repository: for pods, and for who checks that a plan is sound.
+# After the layer, the repository: for the pods and the checker of plans.
 PACKING = """
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -104,7 +105,7 @@ print(highspy.__file__, leeway.__file__, numpy.__file__)
 """
 
 
-def test_the_layer_alone_packs_pods(build: Path) -> None:
+def test_packing_runs_with_only_the_layer(build: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     layer = build / "LeewayLayer" / "python"
     done = subprocess.run(
@@ -128,11 +129,11 @@ print(*(pod.name for pod in kubeconfig_cluster(Path(sys.argv[2])).pods_on("node-
 """
 
 
-def test_the_layer_alone_talks_to_clusters(build: Path, tmp_path: Path) -> None:
+def test_kubernetes_clients_run_with_only_the_layer(build: Path, tmp_path: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     layer = build / "LeewayLayer" / "python"
-    with wayward_server(tmp_path) as server:
-        server.on("GET", "/api/v1/pods", said(pods(pod("web"), pod("db"))))
+    with running_faulty_server(tmp_path) as server:
+        server.on("GET", "/api/v1/pods", json_answer(pods(pod("web"), pod("db"))))
         done = subprocess.run(
             [python, "-I", "-S", "-c", LISTING, layer, server.kubeconfig],
             capture_output=True,
@@ -152,7 +153,7 @@ for service in sys.argv[2:]:
 """
 
 
-def test_the_layer_has_the_model_of_every_aws_service_that_is_called(build: Path) -> None:
+def test_the_layer_has_the_model_of_every_called_aws_service(build: Path) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3.13"
     layer = build / "LeewayLayer" / "python"
     wiring = "".join(path.read_text() for path in (layer / "leeway" / "wiring").glob("*.py"))
@@ -169,6 +170,6 @@ def test_the_layer_has_the_model_of_every_aws_service_that_is_called(build: Path
     assert done.returncode == 0, done.stderr
 
 
-def test_the_layer_leaves_room_in_what_lambda_takes(build: Path) -> None:
+def test_the_layer_fits_the_quota_of_lambda(build: Path) -> None:
     files = [path for path in (build / "LeewayLayer").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 160_000_000

@@ -1,4 +1,4 @@
-"""Both functions in Lambda's container, by `sam local invoke`, against a sandbox."""
+"""The functions in Lambda's container with `sam local invoke`, against a sandbox."""
 
 import json
 import time
@@ -14,19 +14,23 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.receive_notice import Dependencies, ReceiveNotice
+from leeway.interruption.dependencies import Dependencies
+from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 
 from sandbox.aws.cloud import ACCOUNT
-from sandbox.up import Sandbox
+from sandbox.sandbox import Sandbox
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.schedules import SchedulesInMemory
 from tests.sam.invocation import Invoke
-from tests.stand_ins import ClaimsInMemory, OfferingsInMemory, OnePolicy, SchedulesInMemory
 
 EVENTS = Path(__file__).parents[2] / "events"
-PATIENCE = 60.0
-"""Seconds that a retirement in the sandbox has."""
+TIMEOUT_SECONDS = 60.0
+"""Seconds within which a retirement in the sandbox must end."""
 
 pytestmark = pytest.mark.sam
 
@@ -37,7 +41,7 @@ def event_of(name: str) -> dict[str, Any]:
 
 
 def warning_for(instance: str) -> dict[str, Any]:
-    """The Spot interruption of events/, sent now, for this instance."""
+    """Return the Spot interruption of events/ for this instance with the current time."""
     event = event_of("spot-interruption")
     detail = {**event["detail"], "instance-id": instance}
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -45,25 +49,27 @@ def warning_for(instance: str) -> dict[str, Any]:
 
 
 def nodes(sandbox: Sandbox) -> list[tuple[str, str]]:
-    """Instance and node of every node that has joined."""
+    """Return the instance and node of every joined node."""
     joined = [e for e in sandbox.journal() if e["kind"] == "node-joined"]
     return [(entry["instance"], entry["node"]) for entry in joined]
 
 
 def client_of(sandbox: Sandbox, service: str) -> Any:
-    """A boto3 client of the sandbox, whatever this process's environment says."""
-    said = sandbox.environment()
+    """Return a boto3 client of the sandbox, independent of the environment of this process."""
+    environment = sandbox.environment()
     return boto3.client(
         service,
-        endpoint_url=said["AWS_ENDPOINT_URL_LAMBDA" if service == "lambda" else "AWS_ENDPOINT_URL"],
-        region_name=said["AWS_REGION"],
-        aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+        endpoint_url=environment[
+            "AWS_ENDPOINT_URL_LAMBDA" if service == "lambda" else "AWS_ENDPOINT_URL"
+        ],
+        region_name=environment["AWS_REGION"],
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
     )
 
 
 def executions(sandbox: Sandbox) -> set[str]:
-    """The names of the executions of retire_node that have been started."""
+    """Return the names of the started executions of retire_node."""
     arn = sandbox.sam_environment()["ReceiveNoticeFunction"]["LEEWAY_RETIRE_NODE"]
     name, _, alias = arn.rpartition(":")
     listed = client_of(sandbox, "lambda").list_durable_executions_by_function(
@@ -73,15 +79,15 @@ def executions(sandbox: Sandbox) -> set[str]:
 
 
 class HeldBack:
-    """A `retire_node` that is not started, so that the test can start it by SAM."""
+    """A `retire_node` that is not started, because the test starts it with SAM."""
 
     def start(self, instance: str, cluster: str, attempt: int) -> None:
-        """Keep what would have been its order."""
+        """Store the order."""
         self.order = {"instance": instance, "cluster": cluster, "attempt": attempt}
 
 
 class NothingToClean:
-    """A `reconcile` that no warning starts."""
+    """A `reconcile` that a warning does not start."""
 
     def start(self, instance: str, cluster: str) -> None:
         """Fail: the instance runs."""
@@ -89,14 +95,14 @@ class NothingToClean:
 
 
 def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
-    """Have the instance's retirement written down; what retire_node is to be started with."""
+    """Write the retirement record of an instance. Returns the payload of retire_node."""
     table = sandbox.sam_environment()["RetireNodeFunction"]["LEEWAY_TABLE"]
     held_back = HeldBack()
     records = DynamoRecords(partial(client_of, sandbox, "dynamodb"), table)
     ReceiveNotice(
         Dependencies(
             records=records,
-            place=Place(ACCOUNT, sandbox.environment()["AWS_REGION"]),
+            origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
             instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
             current=Ec2Instances(partial(client_of, sandbox, "ec2")),
             changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
@@ -106,9 +112,9 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
             offerings=OfferingsInMemory(),
             clusters=frozenset({sandbox.endpoints.cluster}),
             clock=SystemClock(),
-            arrivals=records,
+            admissions=records,
             admit_node=held_back,
-            cleaning=NothingToClean(),
+            clean_up=NothingToClean(),
             claims=ClaimsInMemory(),
         )
     ).receive(warning_for(instance))
@@ -116,8 +122,8 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
 
 
 def outcome_of(sandbox: Sandbox, instance: str) -> dict[str, Any]:
-    """What Leeway says of the instance's retirement when it has ended."""
-    until = time.monotonic() + PATIENCE
+    """Return the result that Leeway published for the instance."""
+    until = time.monotonic() + TIMEOUT_SECONDS
     while True:
         for entry in sandbox.journal():
             if entry["kind"] == "put-events" and entry["detail"]["instance"] == instance:
@@ -138,19 +144,19 @@ def test_receive_notice_starts_the_retirement_that_drains_a_nodes_instance(
     assert (outcome["node"], outcome["result"]) == (node, "drained")
 
 
-def test_receive_notice_leaves_an_instance_alone_that_is_in_no_cluster_under_care(
+def test_receive_notice_ignores_an_instance_outside_of_managed_clusters(
     invoke: Invoke,
 ) -> None:
     (received,) = invoke("ReceiveNoticeFunction", event_of("spot-interruption")).answer["instances"]
     assert received["result"] == "not-ours"
 
 
-def test_receive_notice_says_what_is_wrong_with_an_event_that_is_no_notice(invoke: Invoke) -> None:
+def test_receive_notice_reports_the_error_of_a_malformed_notice(invoke: Invoke) -> None:
     answer = invoke("ReceiveNoticeFunction", {"version": "0"}).answer
     assert answer["errorType"] == "MalformedNotice"
 
 
-def test_retire_node_drains_a_node_and_tells_each_pods_way(
+def test_retire_node_drains_a_node_and_returns_the_result_of_each_pod(
     invoke: Invoke, sandbox: Sandbox
 ) -> None:
     instance, node = nodes(sandbox)[1]
@@ -161,12 +167,12 @@ def test_retire_node_drains_a_node_and_tells_each_pods_way(
     assert node in cordoned
 
 
-def test_retire_node_ends_where_nothing_is_written_down_of_the_instance(invoke: Invoke) -> None:
+def test_retire_node_ends_without_a_record_of_the_instance(invoke: Invoke) -> None:
     answer = invoke("RetireNodeFunction", event_of("retire-node")).answer
     assert answer["result"] == "superseded"
 
 
-def test_keep_headroom_gives_a_cluster_what_is_written_about_it(
+def test_keep_headroom_applies_the_stored_manifests_of_a_cluster(
     invoke: Invoke, sandbox: Sandbox
 ) -> None:
     spec = {"buffers": [{"name": "warm", "pod": {"requests": {"cpu": "10m"}}, "replicas": 1}]}
@@ -179,8 +185,8 @@ def test_keep_headroom_gives_a_cluster_what_is_written_about_it(
     writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
     writing.write(sandbox.endpoints.cluster, stored, replaces=0)
     (report,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
-    assert report["problem"] == ""
+    assert report["problem"] is None
     subjects = [changed["subject"] for changed in report["changed"]]
-    # The sandbox's own minute may have come first.
+    # The schedule of the sandbox may have run first.
     assert subjects in ([], ["buffer leeway-headroom/sam-warm"])
     assert report["pauseReplicas"] == 1

@@ -1,4 +1,4 @@
-"""The control token of the sandbox's processes that tests start by themselves."""
+"""The control token of processes that tests start directly."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

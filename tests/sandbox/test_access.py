@@ -1,4 +1,4 @@
-"""Only who holds the control token moves the sandbox, and only under its own names."""
+"""Control calls need the control token and an allowed Host header."""
 
 import http.client
 import json
@@ -11,25 +11,25 @@ import httpx
 import pytest
 
 from cli import main
-from sandbox.access import Gate, TokenFileError, check_address, new_token, read_token
+from sandbox.access import AddressError, Gate, TokenFileError, check_address, new_token, read_token
 from sandbox.children import RefusedError
 from sandbox.containers import bridge_address
-from sandbox.up import Sandbox
-from sandbox.world import World
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
 
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A sandbox without nodes that answers at a second address, which it advertises."""
+    """A sandbox without nodes, with a second address that it advertises."""
     folder = tmp_path_factory.mktemp("sandbox")
     with Sandbox.start(
-        World("empty", groups=()), state_dir=folder, host="127.0.0.2", advertise="sandbox.test"
+        Scenario("empty", groups=()), state_dir=folder, host="127.0.0.2", advertise="sandbox.test"
     ) as started:
         yield started
 
 
 def controls(sandbox: Sandbox) -> dict[str, str]:
-    """Return where each part's control API answers."""
+    """Return the URL of each part's control API."""
     ends = sandbox.endpoints
     return {"aws": ends.aws, "lambda": ends.lambda_, "kubernetes": ends.kubernetes_control}
 
@@ -62,23 +62,21 @@ def test_every_control_call_needs_the_token(sandbox: Sandbox, part: str, name: s
         "http://127.0.0.1/_sandbox/status",
     ],
 )
-def test_no_way_to_write_a_path_goes_around_the_token(
-    sandbox: Sandbox, part: str, path: str
-) -> None:
+def test_no_form_of_a_path_bypasses_the_token(sandbox: Sandbox, part: str, path: str) -> None:
     host = urlsplit(controls(sandbox)[part]).netloc
     connection = http.client.HTTPConnection(host, timeout=60)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
-        said = answer.read()
+        result = answer.read()
     finally:
         connection.close()
 
     for word in (b'"nodes"', b'"functions"', b'"links"'):
-        assert word not in said, (answer.status, said)
+        assert word not in result, (answer.status, result)
 
 
-def test_nobody_registers_code_without_the_token(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_registering_code_needs_the_token(sandbox: Sandbox, tmp_path: Path) -> None:
     before = sandbox.status()["lambda"]["functions"]
     function = {"name": "mine", "arn": "arn:aws:lambda:us-east-1:123456789012:function:mine"}
     code = {"handler": "os.system", "code": [str(tmp_path)]}
@@ -87,16 +85,16 @@ def test_nobody_registers_code_without_the_token(sandbox: Sandbox, tmp_path: Pat
     answer = httpx.put(url, json={"functions": [{**function, **code}]}, timeout=60)
 
     assert answer.status_code == 401
-    assert "control token" in answer.json()["error"]
+    assert answer.json()["code"] == "ControlTokenRequired"
     assert sandbox.status()["lambda"]["functions"].keys() == before.keys()
 
 
-def test_motos_own_api_needs_the_token_too(sandbox: Sandbox) -> None:
+def test_the_api_of_moto_needs_the_token_too(sandbox: Sandbox) -> None:
     assert httpx.post(f"{sandbox.aws_url}/moto-api/reset", timeout=60).status_code == 401
 
 
 @pytest.mark.parametrize("part", ["aws", "lambda", "kubernetes"])
-def test_a_name_that_is_not_the_sandboxs_is_refused(sandbox: Sandbox, part: str) -> None:
+def test_a_foreign_host_header_is_refused(sandbox: Sandbox, part: str) -> None:
     url = controls(sandbox)[part]
 
     for path in ("/", "/_sandbox/status", "/2015-03-31/functions/x/invocations"):
@@ -104,7 +102,7 @@ def test_a_name_that_is_not_the_sandboxs_is_refused(sandbox: Sandbox, part: str)
         assert rebound.status_code == 421
 
 
-def test_it_answers_at_both_addresses_and_by_the_advertised_name(sandbox: Sandbox) -> None:
+def test_it_answers_at_both_addresses_and_with_the_advertised_name(sandbox: Sandbox) -> None:
     for url in (sandbox.aws_url, sandbox.lambda_url):
         port = url.rpartition(":")[2]
         for host in (f"127.0.0.2:{port}", f"sandbox.test:{port}", f"LOCALHOST:{port}"):
@@ -113,19 +111,19 @@ def test_it_answers_at_both_addresses_and_by_the_advertised_name(sandbox: Sandbo
             )
             assert answer.status_code == 401
     port = sandbox.kubernetes_url.rpartition(":")[2]
-    verify = False  # The name of the certificate is not what this is about.
+    verify = False  # The certificate is not part of this test.
     assert httpx.get(f"https://127.0.0.2:{port}/healthz", verify=verify, timeout=60).text == "ok"
 
 
-def test_workers_calls_are_taken_from_this_machines_loopback_only(sandbox: Sandbox) -> None:
+def test_the_runtime_api_is_only_for_the_loopback_address(sandbox: Sandbox) -> None:
     path = "/_runtime/echo-1/2018-06-01/runtime/invocation/next"
     port = sandbox.lambda_url.rpartition(":")[2]
     transport = httpx.HTTPTransport(local_address="127.0.0.2")
     with httpx.Client(transport=transport, timeout=60) as client:
-        assert "only" in client.get(f"http://127.0.0.2:{port}{path}").json()["error"]
+        assert client.get(f"http://127.0.0.2:{port}{path}").json()["code"] == "CallerNotLocal"
 
 
-def test_what_holds_secrets_is_readable_by_its_owner_only(sandbox: Sandbox) -> None:
+def test_files_with_secrets_are_readable_only_by_their_owner(sandbox: Sandbox) -> None:
     for name in ("control-token", "sandbox.json", "kubeconfig", "certificate/tls.key"):
         mode = stat.S_IMODE((sandbox.state_dir / name).stat().st_mode)
         assert mode == 0o600, name
@@ -136,7 +134,7 @@ def test_what_holds_secrets_is_readable_by_its_owner_only(sandbox: Sandbox) -> N
     assert not any(token in log.read_text() for log in logs)
 
 
-def test_a_token_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     assert new_token(file) == read_token(file)
     file.chmod(0o640)
@@ -149,17 +147,17 @@ EVERYWHERE = ["0.0.0.0", "::", "", "0", "0.0", "::ffff:0.0.0.0", "[::]"]  # noqa
 
 
 @pytest.mark.parametrize("host", EVERYWHERE)
-def test_every_interface_is_no_address_to_bind(tmp_path: Path, host: str) -> None:
-    with pytest.raises(ValueError, match=r"interface|not an address"):
+def test_an_address_of_all_interfaces_is_refused(tmp_path: Path, host: str) -> None:
+    with pytest.raises(AddressError, match=r"interface|not an address"):
         check_address(host)
     with (
         pytest.raises(RefusedError),
-        Sandbox.start(World("empty", groups=()), state_dir=tmp_path / "no", host=host),
+        Sandbox.start(Scenario("empty", groups=()), state_dir=tmp_path / "no", host=host),
     ):
         pytest.fail("it started")
 
 
-def test_up_refuses_every_interface_as_bad_input(
+def test_up_reports_an_address_of_all_interfaces_as_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sandbox", "up", "--host", "0.0.0.0", "--state-dir", str(tmp_path)]  # noqa: S104
@@ -168,16 +166,16 @@ def test_up_refuses_every_interface_as_bad_input(
     assert "every interface" in capsys.readouterr().err
 
 
-def test_up_finds_the_address_or_is_given_it(
+def test_up_uses_the_given_address_or_that_of_the_bridge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sandbox", "up", "--for-containers", "--state-dir", str(tmp_path)]
 
     assert main.run([*command, "--host", "127.0.0.1"]) == 2
-    assert "give no --host" in capsys.readouterr().err
+    assert "expected no --host" in capsys.readouterr().err
 
 
-def test_up_without_an_engine_says_what_to_give(
+def test_up_without_docker_names_the_options_to_give(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -194,12 +192,14 @@ def test_up_without_an_engine_says_what_to_give(
         ({"Subnet": "10.88.0.0/16"}, "10.88.0.1"),
     ],
 )
-def test_docker_tells_the_address_of_its_bridge(config: dict[str, str], address: str) -> None:
+def test_the_address_of_the_bridge_is_read_from_docker(
+    config: dict[str, str], address: str
+) -> None:
     assert bridge_address(json.dumps([{"IPAM": {"Config": [config]}}])) == address
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example", "[", "a@b:c"])
-def test_a_gate_knows_its_own_names_only(host: str) -> None:
+def test_a_gate_accepts_only_its_own_names(host: str) -> None:
     gate = Gate("secret", ["172.17.0.1"])
 
     assert gate.refusal("/", {"Host": host}) is not None

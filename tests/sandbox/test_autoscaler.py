@@ -1,4 +1,4 @@
-"""What a stand-in for a node autoscaler adds, and that it does so in a running sandbox."""
+"""The node autoscaler: its decisions, and its effect in a running sandbox."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
-from sandbox.autoscaler import Group, as_launched, plan, survey
-from sandbox.furnishing import client
-from sandbox.kubernetes.inhabitants.needs import Need, NodeRoom, need_of
-from sandbox.up import Sandbox
-from sandbox.world import Group as WorldGroup
-from sandbox.world import World, deployment, pod_spec
+from sandbox.autoscaler import Group, as_launched, plan, read_state
+from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
+from sandbox.provisioning import client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group as WorldGroup
+from sandbox.scenario import Scenario, deployment, pod_spec
 
 
 def _node(**spec: Any) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def _node(**spec: Any) -> dict[str, Any]:
     }
 
 
-def _group(name: str = "spot", *, desired: int = 1, most: int = 10, coming: int = 0) -> Group:
-    return Group(name, desired, most, coming, as_launched(_node()))
+def _group(name: str = "spot", *, desired: int = 1, maximum: int = 10, launching: int = 0) -> Group:
+    return Group(name, desired, maximum, launching, as_launched(_node()))
 
 
 def _object(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _object(number: int, cpu: str = "500m", priority: int = 0, **spec: Any) -> d
 
 
 def _waiting(number: int, nominated: str = "", **details: Any) -> dict[str, Any]:
-    """A pod that the scheduler found no room for, but maybe the room of others."""
+    """A pending pod, which can have a nominated node."""
     nowhere = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     pod = _object(number, **details)
     pod["status"] |= {"conditions": [nowhere]}
@@ -56,11 +56,11 @@ def _waiting(number: int, nominated: str = "", **details: Any) -> dict[str, Any]
     return pod
 
 
-def _pod(number: int, **details: Any) -> Need:
-    return need_of(_object(number, **details))
+def _pod(number: int, **details: Any) -> PodInfo:
+    return read_pod_info(_object(number, **details))
 
 
-def _pods(count: int, **details: Any) -> list[Need]:
+def _pods(count: int, **details: Any) -> list[PodInfo]:
     return [_pod(number, **details) for number in range(count)]
 
 
@@ -68,17 +68,17 @@ def test_as_many_nodes_are_added_as_the_pods_need() -> None:
     assert plan(_pods(9), [], [_group()]) == {"spot": 3}
 
 
-def test_nodes_that_are_on_their_way_and_room_that_is_left_count() -> None:
-    assert plan(_pods(9), [NodeRoom(_node())], [_group(coming=1)]) == {"spot": 1}
+def test_launching_nodes_and_free_room_are_counted() -> None:
+    assert plan(_pods(9), [NodeInfo(_node())], [_group(launching=1)]) == {"spot": 1}
 
 
-def test_a_group_is_not_raised_past_its_maximum_and_the_next_one_takes_over() -> None:
-    groups = [_group("first", desired=4, most=5), _group("second", most=2)]
+def test_above_the_maximum_of_a_group_the_next_group_is_raised() -> None:
+    groups = [_group("first", desired=4, maximum=5), _group("second", maximum=2)]
     assert plan(_pods(12), [], groups) == {"first": 1, "second": 1}
 
 
 @pytest.mark.parametrize(("priority", "added"), [(-10, {"spot": 1}), (-11, {})])
-def test_pods_of_a_priority_below_the_cutoff_are_no_reason(
+def test_pods_with_a_priority_below_the_cutoff_add_no_nodes(
     priority: int, added: Mapping[str, int]
 ) -> None:
     waiting = [_waiting(number, priority=priority) for number in range(4)]
@@ -86,38 +86,38 @@ def test_pods_of_a_priority_below_the_cutoff_are_no_reason(
 
 
 def _added(
-    pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], coming: int = 0
+    pods: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]], launching: int = 0
 ) -> Mapping[str, int]:
-    return plan(*survey(pods, nodes), [_group(coming=coming)])
+    return plan(*read_state(pods, nodes), [_group(launching=launching)])
 
 
-def test_a_pod_that_has_just_been_bound_does_not_wait_for_the_node_that_it_fills() -> None:
-    """Its condition may be older than its place."""
+def test_a_pod_with_an_old_condition_is_not_pending_after_its_binding() -> None:
+    """The PodScheduled condition can be older than the binding."""
     bound = _waiting(1, cpu="2", nodeName="old")
     assert _added([bound], [_node()]) == {}
     assert _added([bound, _waiting(2, cpu="2")], [_node()]) == {"spot": 1}
 
 
-def test_a_pod_finds_its_node_whether_it_is_seen_to_be_ready_or_on_its_way() -> None:
+def test_a_pending_pod_uses_a_ready_or_a_launching_node() -> None:
     waiting = _waiting(1, cpu="2")
-    assert _added([waiting], [_node()]) == _added([waiting], [], coming=1) == {}
+    assert _added([waiting], [_node()]) == _added([waiting], [], launching=1) == {}
 
 
-def test_who_preempts_others_has_their_room_and_only_they_are_a_reason() -> None:
+def test_a_preempting_pod_uses_the_room_of_its_victims() -> None:
     preempting = _waiting(1, nominated="old", cpu="2")
-    leaving = _object(2, cpu="2", priority=-10, nodeName="old")
-    assert _added([preempting, leaving], [_node()]) == {}
+    terminating = _object(2, cpu="2", priority=-10, nodeName="old")
+    assert _added([preempting, terminating], [_node()]) == {}
     again = _waiting(3, cpu="2", priority=-10)
-    assert _added([preempting, leaving, again], [_node()]) == {"spot": 1}
+    assert _added([preempting, terminating, again], [_node()]) == {"spot": 1}
     assert _added([preempting, again], [_node()]) == {"spot": 1}
 
 
-def test_who_was_to_preempt_on_a_node_that_is_gone_waits_for_another() -> None:
+def test_a_pod_nominated_to_a_missing_node_is_pending() -> None:
     assert _added([_waiting(1, nominated="gone", cpu="2")], []) == {"spot": 1}
 
 
 @pytest.mark.parametrize("over", [{"priority": -11}, {"phase": "Succeeded"}])
-def test_who_is_over_or_gives_way_to_anybody_takes_no_room(over: dict[str, Any]) -> None:
+def test_finished_and_expendable_pods_use_no_room(over: dict[str, Any]) -> None:
     there = _object(1, cpu="2", nodeName="old", priority=over.get("priority", 0))
     there["status"] |= {"phase": over.get("phase", "Running")}
     assert _added([there, _waiting(2, cpu="2")], [_node()]) == {}
@@ -129,7 +129,7 @@ def test_a_pod_that_fits_no_new_node_adds_none() -> None:
     assert plan([too_large, elsewhere], [], [_group()]) == {}
 
 
-def test_pods_that_keep_apart_get_a_node_each() -> None:
+def test_pods_with_anti_affinity_get_separate_nodes() -> None:
     apart = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -143,12 +143,12 @@ def test_pods_that_keep_apart_get_a_node_each() -> None:
     assert plan(_pods(3, cpu="100m", affinity=apart), [], [_group()]) == {"spot": 3}
 
 
-def test_daemons_take_their_share_of_a_new_node() -> None:
+def test_daemon_pods_use_room_of_a_new_node() -> None:
     group = Group("spot", 1, 10, 0, as_launched(_node()), (_pod(99, cpu="1"),))
     assert plan(_pods(4), [], [group]) == {"spot": 2}
 
 
-def test_a_new_node_has_no_cordon_nor_the_marks_of_the_old_one() -> None:
+def test_a_new_node_has_no_cordon_and_no_temporary_taints() -> None:
     marks = [
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
         {"key": "dedicated", "value": "shop", "effect": "NoSchedule"},
@@ -158,16 +158,16 @@ def test_a_new_node_has_no_cordon_nor_the_marks_of_the_old_one() -> None:
     assert fresh["metadata"]["labels"] == {"team": "shop"}
 
 
-def test_a_cluster_grows_for_pods_that_find_no_room_and_no_further(tmp_path: Path) -> None:
-    world = World("grows", (WorldGroup("spot", 1),))
+def test_a_cluster_grows_for_pending_pods_and_no_further(tmp_path: Path) -> None:
+    scenario = Scenario("grows", (WorldGroup("spot", 1),))
     quick = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", "0"]}
     with (
-        Sandbox.start(world, state_dir=tmp_path, grow=True, options=quick) as sandbox,
+        Sandbox.start(scenario, state_dir=tmp_path, grow=True, options=quick) as sandbox,
         Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
     ):
         kube.create(from_dict(dict(deployment("default", "web", 6, pod_spec(cpu="600m")))))
         _until(lambda: _available(kube, "web") == 6)
-        assert len(list(kube.list(Node))) == 2  # its maximum; three pods fit on each
+        assert len(list(kube.list(Node))) == 2  # the maximum; three pods fit on each node
         scaling = client("autoscaling", sandbox.aws_url)
         [group] = scaling.describe_auto_scaling_groups()["AutoScalingGroups"]
         assert group["DesiredCapacity"] == group["MaxSize"] == 2

@@ -123,7 +123,7 @@ def service(aws: str) -> Iterator[Service]:
         yield service
 
 
-def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Service) -> None:
+def test_a_template_is_deployed_into_the_sandbox(project: Path, aws: str, service: Service) -> None:
     deploy(read_template(project / "template.yaml", {}), aws, service.url, control_token.HEADERS)
 
     clients: dict[str, Any] = {
@@ -148,20 +148,22 @@ def test_a_template_is_put_into_the_sandbox(project: Path, aws: str, service: Se
 
 
 @pytest.mark.parametrize(
-    ("added", "said"),
+    ("added", "message"),
     [
         (RULE.replace("TARGET", "Receiver"), "Rule: no AWS::Lambda::Permission lets"),
         (
             DURABLE + RULE.replace("TARGET", "Worker") + PERMISSION,
-            "Rule: Worker is durable and needs an alias",
+            "Rule: the durable function Worker needs an alias",
         ),
-        (DURABLE + SCHEDULE, "Nightly: Worker is durable and needs an alias"),
+        (DURABLE + SCHEDULE, "Nightly: the durable function Worker needs an alias"),
     ],
 )
-def test_wiring_that_would_silently_fail_is_refused(project: Path, added: str, said: str) -> None:
+def test_a_target_that_can_never_be_invoked_is_refused(
+    project: Path, added: str, message: str
+) -> None:
     path = project / "template.yaml"
     path.write_text(path.read_text() + added)
     nowhere = "http://127.0.0.1:9"
 
-    with pytest.raises(DeploymentError, match=said):
+    with pytest.raises(DeploymentError, match=message):
         deploy(read_template(path, {}), nowhere, nowhere, {})

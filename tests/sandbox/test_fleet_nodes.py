@@ -10,9 +10,9 @@ import yaml
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.furnishing import client
-from sandbox.up import Sandbox
-from sandbox.world import World
+from sandbox.provisioning import client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
 
 PARAMETER = (
     "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
@@ -21,8 +21,8 @@ PARAMETER = (
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    world = World(cluster="fleets", groups=())
-    with Sandbox.start(world, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+    scenario = Scenario(cluster="fleets", groups=())
+    with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""A journal is read by position, and does not grow for ever."""
+"""A journal is read by position and has a maximum length."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from sandbox.journal import Journal
 
 
-def test_what_is_new_is_read_from_where_the_last_reading_ended() -> None:
+def test_new_entries_are_read_from_the_last_position() -> None:
     journal = Journal()
     journal.add("one", node="a")
     first = journal.since(0)
@@ -17,7 +17,7 @@ def test_what_is_new_is_read_from_where_the_last_reading_ended() -> None:
     assert journal.since(second["next"])["entries"] == []
 
 
-def test_the_oldest_entries_fall_off_and_positions_stay_true() -> None:
+def test_the_oldest_entries_are_dropped_and_positions_stay_valid() -> None:
     journal = Journal(longest=100)
     position = 0
     read: list[Mapping[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A process of the sandbox ends when it is told to, and with the one that started it."""
+"""A process of the sandbox exits on SIGTERM and with its parent."""
 
 import json
 import signal
@@ -11,25 +11,25 @@ import pytest
 
 SERVES = """
 import asyncio, os
-from sandbox.process import say_ready, until_told_to_stop
-say_ready(pid=os.getpid())
-asyncio.run(until_told_to_stop())
+from sandbox.process import report_ready, wait_for_stop
+report_ready(pid=os.getpid())
+asyncio.run(wait_for_stop())
 """
 STARTS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_well_when_it_is_told_to(told: signal.Signals) -> None:
+@pytest.mark.parametrize("text", [signal.SIGTERM, signal.SIGINT])
+def test_it_exits_cleanly_on_sigterm(text: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", SERVES], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == {"ready": True, "pid": process.pid}
         _until_it_listens(process.pid)
-        process.send_signal(told)
+        process.send_signal(text)
 
         assert process.wait(10) == 0
 
 
-def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
+def test_it_exits_when_its_parent_process_is_killed() -> None:
     command = [sys.executable, "-c", STARTS, SERVES]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

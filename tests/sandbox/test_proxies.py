@@ -1,4 +1,4 @@
-"""A proxy that the environment names stands between nobody and the sandbox."""
+"""Clients reach the sandbox without a proxy of the environment."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def test_this_machine_and_where_the_sandbox_answers_are_reached_directly(
+def test_this_machine_and_the_sandbox_are_reached_without_the_proxy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com:3128")

@@ -1,4 +1,4 @@
-"""Reading a SAM template as a deployment would expand it."""
+"""SAM templates are read as a deployment expands them."""
 
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def _read(project: Path, **parameters: Any) -> DeployedTemplate:
     return read_template(project / "template.yaml", parameters)
 
 
-def test_a_function_has_the_environment_that_a_deployment_would_give_it(project: Path) -> None:
+def test_a_function_has_the_environment_of_a_deployment(project: Path) -> None:
     receiver, _ = _read(project).functions
 
     assert receiver.environment == {
@@ -124,7 +124,7 @@ def test_parameters_override_the_templates_defaults(project: Path) -> None:
     assert [queue.logical_id for queue in template.queues] == ["Queue", "Unwanted"]
 
 
-def test_what_a_condition_forbids_does_not_exist(project: Path) -> None:
+def test_a_resource_with_a_false_condition_does_not_exist(project: Path) -> None:
     assert [queue.logical_id for queue in _read(project).queues] == ["Queue"]
 
 
@@ -175,36 +175,40 @@ def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
-        ("!Ref Table", "!Ref Tabel", "Receiver: there is no parameter or resource Tabel"),
-        ("!Ref Table", "!GetAtt Table.Colour", "Receiver: the sandbox does not know Colour"),
-        ("!Ref Table", "!ImportValue x", "Receiver: the sandbox does not resolve Fn::ImportValue"),
-        ("!If [Green", "!If [Blue", "Receiver: there is no condition Blue"),
+        ("!Ref Table", "!Ref Tabel", "Receiver: the template has no parameter or resource Tabel"),
+        (
+            "!Ref Table",
+            "!GetAtt Table.Colour",
+            "Receiver: the sandbox does not support the attribute Colour",
+        ),
+        ("!Ref Table", "!ImportValue x", "Receiver: the sandbox does not support Fn::ImportValue"),
+        ("!If [Green", "!If [Blue", "Receiver: the template has no condition Blue"),
         ("[0, !Split", "[9, !Split", "Receiver: Fn::Select of"),
         ("!Ref Colour, memory", "!Ref Colour, disk", "Receiver: Fn::FindInMap of"),
-        ("CodeUri: receiver", "CodeUri: nowhere", "Receiver: there is no folder"),
+        ("CodeUri: receiver", "CodeUri: nowhere", "Receiver: the folder"),
         ("Pattern: {source: [aws.ec2]}", "Patern: {}", "Receiver"),
-        (", Default: green", "", "Colour: this parameter has no default"),
+        (", Default: green", "", "parameter Colour has no default"),
     ],
 )
-def test_what_cannot_be_resolved_is_named(
-    project: Path, before: str, after: str, said: str
+def test_an_expression_that_cannot_be_resolved_is_named(
+    project: Path, before: str, after: str, message: str
 ) -> None:
     path = project / "template.yaml"
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
 
-    with pytest.raises(TemplateError, match=said.replace(".", r"\.")):
+    with pytest.raises(TemplateError, match=message.replace(".", r"\.")):
         _read(project)
 
 
-def test_a_parameter_that_the_template_lacks_is_refused(project: Path) -> None:
-    with pytest.raises(TemplateError, match="Color: the template has no such parameter"):
+def test_an_unknown_parameter_is_refused(project: Path) -> None:
+    with pytest.raises(TemplateError, match="The template has no parameter Color"):
         _read(project, Color="red")
 
 
-def test_the_projects_own_template_is_understood() -> None:
+def test_the_template_of_the_project_can_be_read() -> None:
     template = read_template(ROOT / "template.yaml", {"ClusterNames": "one,two"})
     functions = {function.name: function for function in template.functions}
 

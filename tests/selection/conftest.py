@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from leeway.selection.offers.catalog import Catalog
 
-from cli.catalogs import sandbox_catalog
+from cli.selection.catalogs import sandbox_catalog
 from sandbox.aws.regions import Region, read_region
 
 

@@ -32,12 +32,12 @@ APART = (term(HOSTNAME, app="web"),)
 @pytest.mark.parametrize(
     ("of", "words"),
     [
-        (spec(3000), "asked"),
-        (spec(labels=WEB, apart=APART), "apart"),
-        (spec(near=(term(ZONE, app="db"),)), "near no pod"),
+        (spec(3000), "requested"),
+        (spec(labels=WEB, apart=APART), "violates its anti-affinity"),
+        (spec(near=(term(ZONE, app="db"),)), "no pod of its affinity"),
         (spec(labels=WEB, spreads=(Spread(term(HOSTNAME, app="web"), 1),)), "skew 2"),
         (spec(ports=frozenset({HostPort(80)})), "port 80"),
-        (spec(terms=(Requirements.from_labels({ARCH: "riscv"}),)), "meets no term"),
+        (spec(terms=(Requirements.from_labels({ARCH: "riscv"}),)), "matches no affinity term"),
     ],
 )
 def test_a_broken_rule_is_found(of: PodSpec, words: str) -> None:

@@ -14,7 +14,7 @@ from leeway.selection.reading.objects import BadObject
 from leeway.selection.reading.overlooked import overlooked
 
 from cli.errors import BadInputError
-from cli.pod_files import Objects
+from cli.selection.kubernetes_files import KubernetesFiles
 from tests.wrong_shapes import WRONG, paths, replaced
 from tests.wrong_shapes import Path as Inside
 
@@ -191,10 +191,10 @@ def refusal(objects: Any) -> BadObject | None:
     return None
 
 
-def pods_of(file: Path) -> Objects:
+def pods_of(file: Path) -> KubernetesFiles:
     """Read the pods of a file, as the command does."""
-    objects = Objects([file])
-    objects.beside(Objects([]), lambda of, others: waiting_pods(of, {}, others))
+    objects = KubernetesFiles([file])
+    objects.read_with(KubernetesFiles([]), lambda of, others: waiting_pods(of, {}, others))
     return objects
 
 
@@ -252,8 +252,8 @@ def test_a_file_is_read_or_refused_with_its_line_and_field(
     said = f"{file}:1: fine"
     try:
         objects = pods_of(file)
-        objects.beside(Objects([]), existing_nodes)
-        objects.beside(Objects([]), daemons_of)
+        objects.read_with(KubernetesFiles([]), existing_nodes)
+        objects.read_with(KubernetesFiles([]), daemons_of)
     except BadInputError as error:
         said = str(error)
     assert re.match(rf"{re.escape(str(file))}:\d+: .", said), said
@@ -307,4 +307,4 @@ def test_a_wrong_shape_is_named_by_its_line_and_field(text: str, said: str, tmp_
     file.write_text(text)
     with pytest.raises(BadInputError) as refused:
         pods_of(file)
-    assert str(refused.value) == f"{file}:{said}"
+    assert str(refused.value) == f"{file}:{said}."

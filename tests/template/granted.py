@@ -1,4 +1,4 @@
-"""What the template's roles may do."""
+"""The permissions of the template's roles."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -10,23 +10,23 @@ from tests.template.translation import translate
 
 @cache
 def resources() -> dict[str, Any]:
-    """The template's resources as CloudFormation gets them."""
+    """Return the template's resources as CloudFormation gets them."""
     found: dict[str, Any] = translate({}, {})["Resources"]
     return found
 
 
 def role_of(function: str) -> str:
-    """The logical id of a function's role."""
+    """Return the logical ID of a function's role."""
     return "".join(word.title() for word in function.split("_")) + "Role"
 
 
 def granted_to(role: str) -> set[str]:
-    """The actions that a role may do."""
+    """Return the actions that a role grants."""
     return {action for statement in statements(role) for action in actions_of(statement)}
 
 
 def statements(*roles: str) -> list[dict[str, Any]]:
-    """The statements of these roles' policies, or of all."""
+    """Return the statements of the policies of these roles (default: all)."""
     found = {name: r for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
     policies = [
         policy
@@ -45,13 +45,13 @@ def actions_of(statement: dict[str, Any]) -> set[str]:
 
 
 def keys_of(statement: dict[str, Any]) -> tuple[str, ...]:
-    """The patterns of partition keys that a statement about the table is for."""
+    """Return the patterns of partition keys in a statement about the table."""
     leading = statement["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
     return (leading,) if isinstance(leading, str) else tuple(leading)
 
 
 def grants_key(statements: Iterable[dict[str, Any]], action: str, key: str) -> bool:
-    """Whether some of these statements let an action reach a partition key of the table."""
+    """Return whether a statement grants an action on a partition key of the table."""
     return any(
         action in actions_of(one)
         and one.get("Condition")

@@ -1,5 +1,7 @@
-"""Which AWS actions a function's code can come to, read from the code: its handler, what wiring
-puts together for it, and of each adapter only the methods that some module of the function names.
+"""Derives the AWS actions of a function from its code.
+
+It reads the handler, the objects that wiring builds for it, and of each adapter only the methods
+that a module of the function names.
 """
 
 import ast
@@ -17,21 +19,22 @@ IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
 
 
 def actions_reached_by(function: str) -> set[str]:
-    """The AWS actions that a function (a folder of functions/) can come to, as IAM names them."""
+    """Return the AWS actions that a function (a folder of functions/) can call, as IAM names
+    them."""
     reach = _Reach()
     reach.module(_parsed(ROOT / "functions" / function / "handler.py"))
     return {action for adapter in reach.adapters for action in reach.actions_of(adapter)}
 
 
 def methods_named_by(function: str) -> set[str]:
-    """The methods of ports that the code of a function (a folder of functions/) names."""
+    """Return the methods of ports that the code of a function (a folder of functions/) names."""
     reach = _Reach()
     reach.module(_parsed(ROOT / "functions" / function / "handler.py"))
     return reach.named
 
 
 class _Reach:
-    """What can be come to from where: modules, functions of wiring, and adapters."""
+    """The reachable modules, functions of wiring, and adapters."""
 
     def __init__(self) -> None:
         self.adapters: dict[str, str] = {}
@@ -39,7 +42,7 @@ class _Reach:
         self._seen: set[str] = set()
 
     def module(self, tree: ast.Module) -> None:
-        """Take in all that a module names, and every module of Leeway that it imports."""
+        """Add everything that a module names, and every module of Leeway that it imports."""
         self.named |= _methods_named(tree, on_names=False)
         for origin, name in _imports(tree).values():
             self._follow(origin, name)
@@ -55,7 +58,7 @@ class _Reach:
             self.module(_parsed(_file(origin)))
 
     def _wiring(self, origin: str, name: str) -> None:
-        """Take in one function of wiring, or one of its settings, and what that builds."""
+        """Add a function or setting of wiring, and the objects that it builds."""
         tree = _parsed(_file(origin))
         imports = _imports(tree)
         for node in tree.body:
@@ -70,7 +73,7 @@ class _Reach:
                 self._follow(*imports.get(used, (origin, used)))
 
     def actions_of(self, adapter: str) -> Iterator[str]:
-        """The actions of an adapter's methods that are named somewhere."""
+        """Return the actions of the named methods of adapters."""
         origin, _, name = adapter.partition(":")
         service = self.adapters[adapter]
         operations = boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping
@@ -79,13 +82,13 @@ class _Reach:
             yield IAM_NAMES.get(action, action)
 
     def _everything_named(self) -> set[str]:
-        """With what adapters name of each other."""
+        """Add the methods that adapters call on each other."""
         classes = [_class(*adapter.split(":")) for adapter in self.adapters]
         return self.named.union(*(_methods_named(found, on_names=False) for found in classes))
 
 
 def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:
-    """The boto3 methods and paginators that those methods of a class call on its client."""
+    """Return the boto3 methods and paginators that these methods of a class call on its client."""
     methods = {m.name: m for m in _class(origin, name).body if isinstance(m, ast.FunctionDef)}
     reached = {m for m in methods if m in named and not m.startswith("_")}
     todo = list(reached)
@@ -99,8 +102,8 @@ def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:
 
 
 def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[str]:
-    """The boto3 methods and paginators that a function calls on a client, and those of functions
-    that it hands the client to. Whatever else it does with it is not understood."""
+    """Return the boto3 methods and paginators that a function calls on a client, and those of
+    functions that get the client from it. Other uses of the client are not detected."""
     understood = 0
     for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
         if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == client:
@@ -117,7 +120,7 @@ def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[s
 
 
 def _function(name: str, origin: str) -> tuple[ast.FunctionDef, str]:
-    """A module's function of this name, or the one that it imports, and the module of that."""
+    """Return the function of a module with this name, or the imported one, with its module."""
     tree = _parsed(_file(origin))
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
     if found:
@@ -127,9 +130,9 @@ def _function(name: str, origin: str) -> tuple[ast.FunctionDef, str]:
 
 
 def _methods_named(tree: ast.AST, *, on_names: bool) -> set[str]:
-    """The methods that are called, put off by `partial`, or done under a report's `guard`. Use
-    cases call those of ports on what they hold (`self._records.write`), or on a name for that;
-    wiring calls them on any name."""
+    """Return the methods that are called, bound by `partial`, or run under a report's `guard`. Use
+    cases call those of ports on their attributes (`self._records.write`) or on a local name; wiring
+    calls them on any name."""
     held = {name for name, value in _assigned(tree) if isinstance(value, ast.Attribute)}
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     put_off = [call.args[0] for call in calls if ast.unparse(call.func) == "partial" and call.args]
@@ -145,7 +148,7 @@ def _methods_named(tree: ast.AST, *, on_names: bool) -> set[str]:
 
 
 def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Every name that is assigned to, with what."""
+    """Return every assigned name with its value."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign):
             continue
@@ -157,9 +160,9 @@ def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _service_of(call: ast.Call) -> str:
-    """The service whose client an adapter is built with: `Adapter(partial(client, "ec2"), …)`."""
+    """Return the service of an adapter's client: `Adapter(partial(client, "ec2"), …)`."""
     for argument in call.args[:1]:
-        put_off = ("partial(client, ", "partial(patient_client, ")
+        put_off = ("partial(client, ", "partial(background_client, ")
         if isinstance(argument, ast.Call) and ast.unparse(argument).startswith(put_off):
             return str(ast.literal_eval(argument.args[1]))
     return ""
@@ -185,7 +188,7 @@ def _class(origin: str, name: str) -> ast.ClassDef:
 
 
 def _imports(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """What a module imports of Leeway: name → module and name there."""
+    """Return the imports of a module from Leeway: name → module and name there."""
     found: dict[str, tuple[str, str]] = {}
     shapes = {node for test in ast.walk(tree) if _is_for_types(test) for node in ast.walk(test)}
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Every role that talks to a cluster has an access entry with a group that the cluster knows."""
+"""Every role with access to a cluster has an access entry whose group the cluster binds."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def bound_groups() -> set[str]:
-    """The groups that rbac/leeway.yaml gives a role."""
+    """Return the groups that rbac/leeway.yaml binds to a role."""
     documents = yaml.safe_load_all((ROOT / "rbac" / "leeway.yaml").read_text())
     return {
         subject["name"]
@@ -21,13 +21,13 @@ def bound_groups() -> set[str]:
     }
 
 
-def test_the_entries_groups_are_those_that_the_cluster_binds() -> None:
+def test_the_groups_of_the_entries_are_those_of_the_bindings() -> None:
     template = read_template(ROOT / "template.yaml", {})
 
     assert set(template.access_entries.values()) == bound_groups()
 
 
-def test_each_function_of_a_role_with_an_entry_is_let_in_under_its_own_name() -> None:
+def test_each_function_with_an_entry_has_its_own_user_name() -> None:
     template = read_template(ROOT / "template.yaml", {})
     entries = access_entries(template)
 
@@ -38,7 +38,7 @@ def test_each_function_of_a_role_with_an_entry_is_let_in_under_its_own_name() ->
     assert set(template.access_entries) <= set(roles.values())
 
 
-def test_a_person_who_runs_functions_by_sam_is_let_in_with_every_group() -> None:
+def test_a_person_who_runs_functions_with_sam_has_every_group() -> None:
     template = read_template(ROOT / "template.yaml", {})
     (person,) = [e for e in access_entries(template).values() if ":user/" in e["username"]]
 

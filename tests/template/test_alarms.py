@@ -1,4 +1,4 @@
-"""The template's alarms: each watches what is emitted, and the runbook tells of all of them."""
+"""Each alarm of the template watches an emitted metric and has a section in the runbook."""
 
 import re
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.telling import ALL, lines_of, metrics_in
+from tests.log_lines import REPORTS, lines_of, metrics_in
 from tests.template.granted import resources
 from tests.template.reached import ROOT, methods_named_by
 from tests.template.translation import translate
 
 type Watched = tuple[str, str, frozenset[str]]
-"""Namespace and name of a metric, with its dimensions, each as `name=value`."""
+"""The namespace and name of a metric with its dimensions (`name=value`)."""
 
 FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 ALARMS = {n: r for n, r in resources().items() if r["Type"] == "AWS::CloudWatch::Alarm"}
@@ -32,12 +32,12 @@ OF_AWS = {
     ),
     "AWS/SQS": ("QueueName", "AWS::SQS::Queue", {"ApproximateNumberOfMessagesVisible"}),
 }
-"""What AWS emits: by which dimension, of which resources, which metrics. Sources: AWS Lambda
-Developer Guide, "Types of metrics for Lambda functions" and "Monitoring durable functions";
-Amazon SQS Developer Guide, "Available CloudWatch metrics"."""
+"""The metrics that AWS emits, by dimension and resource. Sources: AWS Lambda Developer Guide,
+"Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
+Guide, "Available CloudWatch metrics"."""
 
 DONE_AGAIN = {"ReconcileFailures"}
-"""Queues of runs whose work the next minute's run does."""
+"""Queues of runs whose work the run of the next minute repeats."""
 
 CAN_WAIT = {
     "CatalogNotRefreshedAlarm",
@@ -46,18 +46,18 @@ CAN_WAIT = {
     "NoticesMissingAlarm",
     "RetirementProblemsAlarm",
 }
-"""What is looked at in the morning: nodes are drained and replaced all the same."""
+"""Alarms that can wait until the morning: nodes are drained and replaced in spite of them."""
 
 BY_THE_CLOCK = {
     "CatalogNotRefreshedAlarm",
     "HeadroomNotKeptAlarm",
     "ReconcileNotDoneAlarm",
 }
-"""What runs by the clock: that there is no data is the worst that can be told."""
+"""Alarms of scheduled functions, for which missing data is the failure."""
 
 
 def watched_by(alarm: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The metrics that an alarm watches, each with its namespace, name and dimensions."""
+    """Return the metrics of an alarm with namespace, name and dimensions."""
     if "MetricName" in alarm:
         yield alarm
     for query in alarm.get("Metrics", ()):
@@ -66,15 +66,15 @@ def watched_by(alarm: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def emitted_by(function: str) -> set[Watched]:
-    """The metrics that a function emits, in the environment that the template gives it."""
+    """Return the metrics that a function emits in the environment of the template."""
     (environment,) = [
         r["Properties"]["Environment"]["Variables"]
         for r in resources().values()
         if r["Type"] == "AWS::Lambda::Function"
         and r["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == function
     ]
-    told = [ALL[method] for method in sorted(methods_named_by(function) & ALL.keys())]
-    lines = lines_of(*told, service=environment["POWERTOOLS_SERVICE_NAME"])
+    reports = [REPORTS[method] for method in sorted(methods_named_by(function) & REPORTS.keys())]
+    lines = lines_of(*reports, service=environment["POWERTOOLS_SERVICE_NAME"])
     namespace = environment["POWERTOOLS_METRICS_NAMESPACE"]
     return {
         (namespace, name, frozenset(f"{by}={value}" for by, value in dimensions.items()))
@@ -84,7 +84,7 @@ def emitted_by(function: str) -> set[Watched]:
 
 @pytest.fixture(scope="module")
 def emitted() -> set[Watched]:
-    """What Leeway's functions emit."""
+    """Return the metrics of Leeway's functions."""
     return set().union(*(emitted_by(function) for function in FUNCTIONS))
 
 
@@ -97,8 +97,8 @@ def test_an_alarm_watches_metrics_that_are_emitted_with_these_dimensions(
     for metric in watched:
         namespace, (dimension,) = metric["Namespace"], metric["Dimensions"]
         if namespace not in OF_AWS:
-            said = frozenset({f"{dimension['Name']}={dimension['Value']}"})
-            assert (namespace, metric["MetricName"], said) in emitted
+            dimensions = frozenset({f"{dimension['Name']}={dimension['Value']}"})
+            assert (namespace, metric["MetricName"], dimensions) in emitted
             continue
         by, kind, names = OF_AWS[namespace]
         value = dimension["Value"]
@@ -108,7 +108,7 @@ def test_an_alarm_watches_metrics_that_are_emitted_with_these_dimensions(
         assert metric["MetricName"] in names
 
 
-def test_every_count_of_problems_is_watched_whatever_the_cluster(
+def test_every_count_of_problems_is_watched_for_all_clusters(
     emitted: set[Watched],
 ) -> None:
     problems = {name for _, name, _ in emitted if "Problems" in name}
@@ -124,28 +124,28 @@ def test_every_count_of_problems_is_watched_whatever_the_cluster(
     assert problems <= watched
 
 
-def test_every_queue_of_what_nothing_does_again_is_watched() -> None:
+def test_every_queue_of_work_that_is_not_repeated_is_watched() -> None:
     queues = {name for name, r in resources().items() if r["Type"] == "AWS::SQS::Queue"}
     watched = [m for a in ALARMS.values() for m in watched_by(a["Properties"])]
     named = {str(m["Dimensions"]) for m in watched if m["Namespace"] == "AWS/SQS"}
-    unwatched = {queue for queue in queues if not any(f"'{queue}'" in said for said in named)}
+    unwatched = {queue for queue in queues if not any(f"'{queue}'" in text for text in named)}
     assert unwatched == DONE_AGAIN
 
 
 @pytest.mark.parametrize("name", ALARMS)
-def test_an_alarm_tells_its_topic_when_it_begins_and_when_it_is_over(name: str) -> None:
+def test_an_alarm_notifies_its_topic_at_its_start_and_end(name: str) -> None:
     page = {"Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
-    told = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
+    topics = {"Fn::If": ["HasWarningTopic", [{"Ref": "WarningTopicArn"}], page]}
     if name not in CAN_WAIT:
-        told = page
+        topics = page
     alarm = ALARMS[name]["Properties"]
-    assert (alarm["AlarmActions"], alarm["OKActions"]) == (told, told)
+    assert (alarm["AlarmActions"], alarm["OKActions"]) == (topics, topics)
 
 
 @pytest.mark.parametrize("name", ALARMS)
-def test_what_says_nothing_is_taken_for_what_it_means(name: str) -> None:
-    """Metrics of failures say nothing where nothing fails. Those of what runs by the clock do so
-    when it does not run; SQS, six hours after the last message has come."""
+def test_missing_data_has_the_right_meaning_for_each_alarm(name: str) -> None:
+    """Metrics of failures have no data without failures. Metrics of scheduled functions have no
+    data if they do not run. SQS stops its metrics six hours after the last message."""
     alarm = ALARMS[name]["Properties"]
     of_a_queue = alarm.get("Namespace") == "AWS/SQS"
     expected = "ignore" if of_a_queue else "notBreaching"
@@ -154,7 +154,7 @@ def test_what_says_nothing_is_taken_for_what_it_means(name: str) -> None:
     assert alarm["TreatMissingData"] == expected
 
 
-def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
+def test_every_scheduled_function_has_an_alarm_for_missing_runs() -> None:
     scheduled = {
         r["Properties"]["Target"]["Arn"]["Fn::GetAtt"][0]
         for r in resources().values()
@@ -170,7 +170,7 @@ def test_whatever_runs_by_the_clock_has_an_alarm_on_not_running() -> None:
 
 EXPRESSIONS: dict[str, dict[tuple[int | None, ...], bool]] = {
     "runs - errors": {
-        # One run that failed, several, a good one, and a good one beside one that failed.
+        # One failed run, several, a successful one, and a successful and a failed one.
         (1, 1): True,
         (3, 3): True,
         (1, 0): False,
@@ -183,11 +183,11 @@ EXPRESSIONS: dict[str, dict[tuple[int | None, ...], bool]] = {
         (None, 1): True,
     },
 }
-"""What alarms compute, and for which values of their metrics, in order, they are to ring."""
+"""The expressions of alarms, with values of their metrics and the expected state."""
 
 
 @pytest.mark.parametrize("name", [n for n, a in ALARMS.items() if "Metrics" in a["Properties"]])
-def test_an_alarm_that_computes_rings_when_it_should(name: str) -> None:
+def test_an_alarm_with_an_expression_fires_for_the_right_values(name: str) -> None:
     alarm = ALARMS[name]["Properties"]
     computed, *metrics = alarm["Metrics"]
     names = [metric["Id"] for metric in metrics]
@@ -201,7 +201,7 @@ def test_an_alarm_that_computes_rings_when_it_should(name: str) -> None:
         assert (result < threshold if below else result > threshold) == rings
 
 
-def test_an_alarm_that_takes_several_bad_minutes_bears_a_good_one_between_them() -> None:
+def test_an_alarm_over_several_minutes_tolerates_one_good_minute() -> None:
     alarms = [a["Properties"] for a in ALARMS.values()]
     patient = [a for a in alarms if a.get("Period", 60) == 60 and a["EvaluationPeriods"] > 1]
     assert patient
@@ -210,7 +210,7 @@ def test_an_alarm_that_takes_several_bad_minutes_bears_a_good_one_between_them()
 
 
 def sections() -> dict[str, str]:
-    """The runbook's sections, by the alarm that heads them."""
+    """Return the sections of the runbook by alarm."""
     runbook = (ROOT / "docs" / "runbook.md").read_text()
     found = re.findall(r"^## (\w+Alarm)\n(.*?)(?=^## |\Z)", runbook, re.MULTILINE | re.DOTALL)
     return dict(found)
@@ -221,22 +221,22 @@ def test_the_runbook_has_a_section_for_every_alarm_and_for_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", ALARMS)
-def test_a_section_says_what_it_means_where_to_look_and_what_to_do(name: str) -> None:
+def test_a_section_has_the_meaning_the_places_to_check_and_the_actions(name: str) -> None:
     section = sections()[name]
-    for part in ("**Means.** ", "**Look.** ", "**Do.** "):
+    for part in ("**Means.**", "**Look.**", "**Do.**"):
         assert section.count(part) == 1
-    assert ("Can wait until the morning." in section) == (name in CAN_WAIT)
+    assert ("This alarm can wait until the morning." in section) == (name in CAN_WAIT)
 
 
 @pytest.mark.parametrize("name", ALARMS)
 def test_an_alarms_description_ends_with_the_link_to_its_section(name: str) -> None:
     text = ALARMS[name]["Properties"]["AlarmDescription"]["Fn::Sub"]
-    said, _, link = text.rpartition(". ")
-    assert said
+    sentence, _, link = text.rpartition(". ")
+    assert sentence
     assert link == f"${{RunbookUrl}}#{name.lower()}"
 
 
-def test_the_runbook_names_only_functions_and_outputs_that_there_are() -> None:
+def test_the_runbook_names_only_existing_functions_and_outputs() -> None:
     runbook = (ROOT / "docs" / "runbook.md").read_text()
     names = {name.replace("_", "-") for name in FUNCTIONS}
     called = set(re.findall(r"(?:/aws/lambda/|--function-name )leeway-([a-z-]+)", runbook))

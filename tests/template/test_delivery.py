@@ -1,4 +1,4 @@
-"""What the template does so that no notice gets lost between EventBridge and the functions."""
+"""No notice is lost between EventBridge and the functions."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,10 @@ from tests.template.granted import resources
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTION = 120
-"""Seconds. What comes later is still worth it: a hook waits for its answer."""
+"""Seconds. A late notice is still useful: a lifecycle hook waits for its answer."""
 
 ON_SCHEDULE = {"KeepHeadroomFunction", "RefreshCatalogFunction"}
-"""What they fail on, their next run makes good."""
+"""Functions whose next run repeats failed work."""
 
 OUTSIDE_OF_ANY_VPC = "RefreshCatalogFunction"
 
@@ -30,7 +30,7 @@ def named(deployed: DeployedTemplate, logical_id: str) -> FunctionResource:
     return next(f for f in deployed.functions if f.logical_id == logical_id)
 
 
-def test_every_rule_is_on_retries_and_keeps_what_it_cannot_deliver(
+def test_every_rule_is_enabled_retries_and_has_a_dead_letter_queue(
     deployed: DeployedTemplate,
 ) -> None:
     queues = {queue.arn for queue in deployed.queues}
@@ -55,7 +55,7 @@ def test_every_rule_may_invoke_receive_notice(deployed: DeployedTemplate) -> Non
         )
 
 
-def test_every_function_keeps_what_it_failed_on_in_a_queue_of_its_own(
+def test_every_function_has_its_own_queue_of_failed_events(
     deployed: DeployedTemplate,
 ) -> None:
     once = [f for f in deployed.functions if f.logical_id not in ON_SCHEDULE]
@@ -65,7 +65,7 @@ def test_every_function_keeps_what_it_failed_on_in_a_queue_of_its_own(
 
 
 @pytest.mark.parametrize("function", ["RetireNodeFunction", "AdmitNodeFunction"])
-def test_a_durable_function_has_a_dead_letter_queue_since_it_knows_no_destinations(
+def test_a_durable_function_has_a_dead_letter_queue_because_it_has_no_destinations(
     deployed: DeployedTemplate, function: str
 ) -> None:
     durable = named(deployed, function)
@@ -74,8 +74,8 @@ def test_a_durable_function_has_a_dead_letter_queue_since_it_knows_no_destinatio
     assert durable.on_failure is None
 
 
-def test_lambda_is_asked_for_no_retries_of_durable_executions() -> None:
-    """It makes none, and their invocation takes no such setting."""
+def test_no_retries_are_configured_for_durable_executions() -> None:
+    """Lambda does not retry them, and their invocation has no such setting."""
     configs = {
         r["Properties"]["FunctionName"]["Ref"]: r["Properties"]
         for r in resources().values()
@@ -86,7 +86,7 @@ def test_lambda_is_asked_for_no_retries_of_durable_executions() -> None:
         assert configs[function]["MaximumEventAgeInSeconds"] == 3600
 
 
-def test_functions_get_the_clusters_under_care_and_each_others_names(
+def test_functions_get_the_names_of_clusters_and_of_each_other(
     deployed: DeployedTemplate,
 ) -> None:
     (table,) = deployed.tables
@@ -98,10 +98,10 @@ def test_functions_get_the_clusters_under_care_and_each_others_names(
     assert receive_notice.environment["LEEWAY_RETIRE_NODE"] == f"{retire_node.arn}:live"
 
 
-def test_what_may_have_to_be_quick_loses_its_network_to_nobodys_calling_it(
+def test_functions_that_must_be_fast_stay_active_in_a_vpc(
     deployed: DeployedTemplate,
 ) -> None:
-    """A function in a VPC that is idle for two weeks is inactive, and its next call fails. Source:
+    """A function in a VPC becomes inactive after two idle weeks, and its next call fails. Source:
     Lambda developer guide, "Lambda function states"."""
     in_vpc = read_template(ROOT / "template.yaml", {"SubnetIds": "subnet-1"})
     awake = {s.logical_id: s.definition for s in in_vpc.schedules if s.definition.get("State")}
@@ -113,15 +113,15 @@ def test_what_may_have_to_be_quick_loses_its_network_to_nobodys_calling_it(
     others = {s.definition["State"] for s in deployed.schedules if s.logical_id in awake}
     assert others == {"DISABLED"}
     for name, target in targets.items():
-        told = json.loads(target["Input"])
+        payload = json.loads(target["Input"])
         if name.startswith("ReceiveNotice"):
-            assert parse_notice(told).kind is NoticeKind.TEST_NOTIFICATION
+            assert parse_notice(payload).kind is NoticeKind.TEST_NOTIFICATION
         else:
             assert target["Arn"].endswith(":live")
-            assert parse_attempt_id(told).instance == "i-00000000"
+            assert parse_attempt_id(payload).instance == "i-00000000"
 
 
-def test_only_an_endpoint_that_is_given_reaches_the_environment(deployed: DeployedTemplate) -> None:
+def test_the_environment_has_only_the_given_endpoints(deployed: DeployedTemplate) -> None:
     given = read_template(ROOT / "template.yaml", {"EndpointUrl": "http://localhost:4566"})
     assert given.functions
     for function in given.functions:

@@ -1,4 +1,4 @@
-"""The layer's recipe runs with the tools of Linux and of macOS."""
+"""The recipe of the layer runs with the tools of Linux and of macOS."""
 
 import subprocess
 from pathlib import Path
@@ -19,5 +19,5 @@ def test_compiled_extensions_are_copied_with_their_folders(tmp_path: Path) -> No
     assert copied == {"numpy/core/_umath.so", "numpy/core/libx.so.1"}
 
 
-def test_no_recipe_uses_what_only_gnu_has() -> None:
+def test_no_recipe_uses_an_option_of_gnu_tools() -> None:
     assert "--parents" not in MAKEFILE.read_text()

@@ -1,4 +1,4 @@
-"""The layer's requirements: the versions that the tests run with, and nothing else."""
+"""The requirements of the layer have exactly the versions of the tests."""
 
 import re
 from importlib.metadata import distribution, version
@@ -12,13 +12,13 @@ PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^ \\]+)", re.MULTILINE)
 
 
 def pins(path: str) -> dict[str, str]:
-    """Name → version of every pin in a requirements file."""
+    """Return the pins of a requirements file: name → version."""
     found = PIN.findall((ROOT / path).read_text())
     return {canonicalize_name(name): version for name, version in found}
 
 
 def needed(name: str) -> set[str]:
-    """What a distribution needs at run time, and what those need in turn."""
+    """Return the run-time dependencies of a distribution, recursively."""
     seen: set[tuple[str, str]] = set()
     todo = [(canonicalize_name(name), "")]
     while todo:
@@ -33,21 +33,21 @@ def needed(name: str) -> set[str]:
     return {name for name, _ in seen}
 
 
-def test_the_layer_carries_what_leeway_needs_and_nothing_else() -> None:
+def test_the_layer_has_only_the_dependencies_of_leeway() -> None:
     assert pins("layers/leeway/requirements.txt").keys() == needed("leeway")
 
 
-def test_the_layer_carries_the_versions_that_are_pinned_for_the_tests() -> None:
+def test_the_layer_has_the_pinned_versions_of_the_tests() -> None:
     tested = pins("requirements/dev.txt")
     layer = pins("layers/leeway/requirements.txt")
     assert layer == {name: tested[name] for name in layer}
 
 
-def test_the_tests_run_with_the_versions_that_are_pinned() -> None:
+def test_the_tests_run_with_the_pinned_versions() -> None:
     layer = pins("layers/leeway/requirements.txt")
     assert {name: version(name) for name in layer} == layer
 
 
-def test_no_requirements_file_says_where_packages_come_from() -> None:
+def test_no_requirements_file_names_a_package_index() -> None:
     for path in [*ROOT.glob("requirements/*"), ROOT / "layers/leeway/requirements.txt"]:
         assert not re.search(r"https?://|--(extra-)?index-url|--find-links", path.read_text())

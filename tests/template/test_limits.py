@@ -1,4 +1,4 @@
-"""What AWS allows of a stack that serves many clusters, in any partition."""
+"""The quotas of AWS for a stack with many clusters, in any partition."""
 
 import json
 import re
@@ -25,7 +25,7 @@ MANY = {
         f"platform-production-europe-frankfurt-checkout-{n:04}" for n in range(40)
     ],
 }
-"""What docs/deploy.md says of how many clusters there may be."""
+"""The numbers of clusters in docs/deploy.md."""
 
 ROLES = [name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"]
 FUNCTIONS = [name for name, r in resources().items() if r["Type"] == "AWS::Lambda::Function"]
@@ -34,12 +34,12 @@ REGION = "ap-southeast-2"
 
 @cache
 def translated() -> dict[str, Any]:
-    """The template as CloudFormation gets it."""
+    """Return the template as CloudFormation gets it."""
     return translate({}, {})
 
 
 def resolved(clusters: list[str]) -> Resolver:
-    """The template's values in a stack with a long name, in a region with one."""
+    """Return the resolved template for a stack with a long name in a region with a long name."""
     parameters = {"ClusterNames": ",".join(clusters)}
     stack, account = "leeway-of-the-platform-team", "123456789012"
     return Resolver(translated(), parameters, stack=stack, region=REGION, account=account)
@@ -47,7 +47,7 @@ def resolved(clusters: list[str]) -> Resolver:
 
 @pytest.mark.parametrize("case", MANY)
 @pytest.mark.parametrize("role", ROLES)
-def test_a_roles_policies_have_room_for_the_names_of_many_clusters(role: str, case: str) -> None:
+def test_the_policies_of_a_role_fit_the_quota_with_many_clusters(role: str, case: str) -> None:
     policies = resolved(MANY[case]).properties(role)["Policies"]
     documents = json.dumps([p["PolicyDocument"] for p in policies])
     assert len(re.sub(r"\s", "", documents)) <= POLICIES
@@ -55,12 +55,14 @@ def test_a_roles_policies_have_room_for_the_names_of_many_clusters(role: str, ca
 
 @pytest.mark.parametrize("case", MANY)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_functions_environment_has_room_for_them_too(function: str, case: str) -> None:
+def test_the_environment_of_a_function_fits_the_quota_with_many_clusters(
+    function: str, case: str
+) -> None:
     variables = resolved(MANY[case]).properties(function)["Environment"]["Variables"]
     assert sum(len(name) + len(value) for name, value in variables.items()) <= ENVIRONMENT
 
 
-def test_the_docs_promise_these_numbers() -> None:
+def test_the_docs_have_these_numbers() -> None:
     page = (TEMPLATE.parent / "docs" / "deploy.md").read_text()
     assert "sixty clusters with names of 30 characters, or forty with names of 50" in page
     assert [{len(name) for name in names} for names in MANY.values()] == [{30}, {50}]
@@ -85,7 +87,7 @@ def test_no_code_of_functions_and_command_line_names_a_partition() -> None:
 
 
 def texts(node: Any) -> list[str]:
-    """All strings in a document."""
+    """Return all strings of a document."""
     if isinstance(node, str):
         return [node]
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()

@@ -1,4 +1,4 @@
-"""A parameter that cannot be right is refused before anything is deployed."""
+"""An invalid parameter is refused before the deployment."""
 
 import re
 
@@ -26,7 +26,7 @@ WRONG = {
 }
 
 
-def test_every_text_that_has_a_form_has_a_pattern() -> None:
+def test_every_text_parameter_with_a_format_has_a_pattern() -> None:
     free = {"CodeSha256", "RunbookUrl"}
     texts = {
         name
@@ -37,30 +37,30 @@ def test_every_text_that_has_a_form_has_a_pattern() -> None:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_can_be_right_is_taken(name: str) -> None:
+def test_a_valid_value_is_accepted(name: str) -> None:
     pattern = PARAMETERS[name]["AllowedPattern"]
     assert PARAMETERS[name]["ConstraintDescription"]
     assert [value for value in RIGHT[name] if not re.fullmatch(pattern, value)] == []
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_right_is_not(name: str) -> None:
+def test_an_invalid_value_is_refused(name: str) -> None:
     pattern = PARAMETERS[name]["AllowedPattern"]
     assert [value for value in WRONG[name] if re.fullmatch(pattern, value)] == []
 
 
-def test_every_parameter_says_what_it_is_and_stands_in_a_group() -> None:
+def test_every_parameter_has_a_description_and_a_group() -> None:
     groups = translate({}, {})["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
     grouped = [name for group in groups for name in group["Parameters"]]
     assert sorted(grouped) == sorted(PARAMETERS)
     assert all(parameter["Description"] for parameter in PARAMETERS.values())
 
 
-def test_the_docs_tell_of_every_parameter_with_its_default() -> None:
+def test_the_docs_list_every_parameter_with_its_default() -> None:
     page = (TEMPLATE.parent / "docs" / "deploy.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert told >= PARAMETERS.keys()
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert documented >= PARAMETERS.keys()
     for row in rows:
         for name in re.findall(r"`(\w+)`", row.split("|")[1]):
             default = PARAMETERS.get(name, {}).get("Default")

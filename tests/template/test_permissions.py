@@ -1,4 +1,4 @@
-"""The roles grant what the code calls, and no more."""
+"""The roles grant exactly the calls of the code."""
 
 import re
 from typing import Any
@@ -28,18 +28,18 @@ BY_THE_SERVICE = {
     "logs:PutLogEvents",
     "sqs:SendMessage",
 }
-"""What Lambda and the durable SDK call in a function's name, and what services check when they are
-handed a role, or launch instances, which stands in no adapter."""
+"""Calls that Lambda and the durable SDK make for a function, and permissions that services check
+when they get a role or launch instances. No adapter contains them."""
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_role_grants_what_its_functions_code_comes_to_and_no_more(function: str) -> None:
+def test_a_role_grants_exactly_the_calls_of_its_functions_code(function: str) -> None:
     granted = granted_to(role_of(function))
     assert granted - BY_THE_SERVICE == actions_reached_by(function) - BY_THE_SERVICE
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_lambda_does_in_a_functions_name_is_granted_as_far_as_it_does_it(
+def test_the_calls_that_lambda_makes_for_a_function_are_granted(
     function: str,
 ) -> None:
     (properties,) = [
@@ -61,7 +61,7 @@ def test_what_lambda_does_in_a_functions_name_is_granted_as_far_as_it_does_it(
 
 
 def function_id(properties: dict[str, Any]) -> str:
-    """The logical id of the function that has these properties."""
+    """Return the logical ID of the function with these properties."""
     (found,) = [name for name, r in resources().items() if r.get("Properties") == properties]
     return found
 
@@ -70,7 +70,7 @@ def test_no_action_is_granted_by_wildcard() -> None:
     assert not [a for statement in statements() for a in actions_of(statement) if "*" in a]
 
 
-def test_what_is_granted_on_everything_only_reads() -> None:
+def test_only_reading_actions_are_granted_on_all_resources() -> None:
     on_everything = [s for s in statements() if s["Resource"] == "*"]
     assert on_everything
     reads = set().union(*map(actions_of, on_everything)) - {"pricing:GetProducts"}
@@ -86,14 +86,14 @@ def test_what_is_granted_on_everything_only_reads() -> None:
         if re.match("(autoscaling|ec2):(?!Describe|CreateFleet)", action)
     ),
 )
-def test_a_change_to_instances_or_groups_takes_the_tag_of_a_cluster_under_care(action: str) -> None:
+def test_a_change_of_instances_or_groups_requires_the_tag_of_a_managed_cluster(action: str) -> None:
     for statement in statements():
         if action in actions_of(statement):
             tags = statement["Condition"]["StringEquals"]
             assert list(tags.values()) == [{"Ref": "ClusterNames"}]
 
 
-def test_who_may_have_groups_launch_has_what_that_takes_and_launches_nothing_by_itself() -> None:
+def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
     for function in FUNCTIONS:
         granted = granted_to(role_of(function))
         launches = "autoscaling:LaunchInstances" in granted
@@ -102,8 +102,8 @@ def test_who_may_have_groups_launch_has_what_that_takes_and_launches_nothing_by_
     assert not everything & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
 
 
-def test_ekss_own_tag_decides_alone_which_instance_may_be_ended_where_it_is_there() -> None:
-    """Only EKS can write it; the plain tag can be written by whoever may tag instances."""
+def test_the_tag_of_eks_alone_decides_about_terminating_its_instances() -> None:
+    """Only EKS can write this tag; anybody who may tag instances can write the plain tag."""
     by_eks, plain = "aws:ResourceTag/aws:eks:cluster-name", "aws:ResourceTag/eks:cluster-name"
     granting = [s["Condition"] for s in statements() if "ec2:TerminateInstances" in actions_of(s)]
     clusters = {"Ref": "ClusterNames"}
@@ -117,8 +117,8 @@ def test_no_function_can_tag_anything() -> None:
     assert not [a for s in statements() for a in actions_of(s) if a.endswith("Tags")]
 
 
-def test_whoever_is_handed_to_a_schedule_is_so_in_this_account_and_group_alone() -> None:
-    """Any account's schedules could use a role that trusts the service and asks no more."""
+def test_the_role_of_schedules_is_usable_only_in_this_account_and_group() -> None:
+    """Without the conditions, schedules of any account could use a role that trusts the service."""
     trusts = [
         trust
         for r in resources().values()
@@ -133,7 +133,7 @@ def test_whoever_is_handed_to_a_schedule_is_so_in_this_account_and_group_alone()
         assert condition["aws:SourceArn"]
 
 
-def test_schedules_invoke_what_they_are_for_and_nothing_else() -> None:
+def test_schedules_invoke_only_their_own_targets() -> None:
     targets = [
         r["Properties"]["Target"]
         for r in resources().values()
@@ -148,7 +148,7 @@ def test_schedules_invoke_what_they_are_for_and_nothing_else() -> None:
     assert [granted["sqs:SendMessage"]["Resource"]] == kept
 
 
-def test_the_table_is_neither_deleted_by_mistake_nor_with_the_stack() -> None:
+def test_the_table_is_protected_from_deletion_and_outlives_the_stack() -> None:
     table = resources()["Table"]
     assert table["Properties"]["DeletionProtectionEnabled"] is True
     recovery = table["Properties"]["PointInTimeRecoverySpecification"]
@@ -156,7 +156,7 @@ def test_the_table_is_neither_deleted_by_mistake_nor_with_the_stack() -> None:
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
-def test_every_log_ends_with_the_stack_and_is_kept_as_long_as_was_said() -> None:
+def test_every_log_group_is_deleted_with_the_stack_and_has_a_retention_time() -> None:
     logs = [r for r in resources().values() if r["Type"] == "AWS::Logs::LogGroup"]
     functions = [r for r in resources().values() if r["Type"] == "AWS::Lambda::Function"]
     assert len(logs) == len(functions) > 0
@@ -175,12 +175,11 @@ PARTS = {
     ":instance/*",
     ":schedule/${NoticesToCome}/*",
 }
-"""What is granted on more than one thing and less than all, by how its name ends: indexes of the
-table, groups and instances (by their tags), clusters, what groups launch with, versions, and
-Leeway's own schedules."""
+"""Suffixes of resources with a wildcard: indexes of the table, groups and instances (by tag),
+clusters, resources that groups launch with, versions, and Leeway's own schedules."""
 
 
-def test_what_is_granted_is_so_on_one_thing_or_on_a_known_part() -> None:
+def test_permissions_are_granted_on_one_resource_or_on_a_known_pattern() -> None:
     on_one_thing, on_parts = [], set()
     for statement in statements():
         resource = statement["Resource"]
@@ -201,10 +200,10 @@ def test_events_of_other_sources_cannot_be_put() -> None:
 
 
 CONNECTS = {"AdmitNodeRole", "KeepHeadroomRole", "ReconcileRole", "RetireNodeRole"}
-"""Roles of functions that talk to clusters."""
+"""Roles of functions with access to clusters."""
 
 
-def test_every_right_on_the_table_names_the_kinds_of_records_that_it_is_for() -> None:
+def test_every_permission_on_the_table_names_its_kinds_of_records() -> None:
     on_table = [s for s in statements() if s["Resource"] == {"Fn::GetAtt": ["Table", "Arn"]}]
     assert len(on_table) > 10
     for statement in on_table:
@@ -217,18 +216,19 @@ def test_no_function_writes_manifests() -> None:
     assert not {s["Sid"] for s in writing("MANIFESTS#prod")}
 
 
-def test_only_functions_that_talk_to_clusters_write_where_clusters_are() -> None:
+def test_only_functions_with_access_to_clusters_write_their_endpoints() -> None:
     roles = {name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
     assert {role for role in roles if writing("ENDPOINT#prod", role)} == CONNECTS
 
 
-def test_only_retire_node_writes_the_ledger_of_departures() -> None:
+def test_only_retire_node_writes_the_records_of_the_churn_cap() -> None:
     assert writing("CHURN#prod", "RetireNodeRole")
     assert writing("CHURN#prod") == writing("CHURN#prod", "RetireNodeRole")
 
 
 def writing(key: str, *roles: str) -> list[dict[str, Any]]:
-    """The statements of roles, or of all, that let an item with this key be written."""
+    """Return the statements of these roles (default: all) that allow writing an item with this
+    key."""
     actions = {"dynamodb:PutItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem"}
     return [s for s in statements(*roles) if any(grants_key([s], a, key) for a in actions)]
 
@@ -240,14 +240,14 @@ def writing(key: str, *roles: str) -> list[dict[str, Any]]:
         ("RefreshCatalogRole", {"OFFERINGS#*"}),
     ],
 )
-def test_a_function_that_keeps_one_kind_of_records_reaches_no_other(
+def test_a_function_with_one_kind_of_records_has_no_access_to_others(
     role: str, keys: set[str]
 ) -> None:
     on_table = [s for s in statements(role) if "dynamodb:" in str(s["Action"])]
     assert {key for statement in on_table for key in keys_of(statement)} == keys
 
 
-def test_only_this_stacks_rules_may_put_notices_into_the_queue() -> None:
+def test_only_the_rules_of_this_stack_may_send_notices_to_the_queue() -> None:
     policies = [r for r in resources().values() if r["Type"] == "AWS::SQS::QueuePolicy"]
     (policy,) = policies
     (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
@@ -258,13 +258,13 @@ def test_only_this_stacks_rules_may_put_notices_into_the_queue() -> None:
     assert condition["ArnLike"]["aws:SourceArn"]["Fn::Sub"].endswith(":rule/${AWS::StackName}-*")
 
 
-def test_every_function_has_a_role_of_its_own() -> None:
+def test_every_function_has_its_own_role() -> None:
     functions = [r for r in resources().values() if r["Type"] == "AWS::Lambda::Function"]
     roles = {str(function["Properties"]["Role"]) for function in functions}
     assert len(roles) == len(functions)
 
 
-def test_schedules_may_be_made_in_leeways_own_group_and_only_send_notices_again() -> None:
+def test_schedules_are_created_only_in_leeways_group_and_only_resend_notices() -> None:
     on_schedules = [s for s in statements() if any("scheduler:" in a for a in actions_of(s))]
     assert [str(s["Resource"]).count("schedule/${NoticesToCome}/*") for s in on_schedules] == [1]
     (passing,) = [s for s in statements() if "iam:PassRole" in actions_of(s)]

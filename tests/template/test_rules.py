@@ -1,4 +1,4 @@
-"""Which rule takes which event: the rules of the expanded template against the files of events/."""
+"""The rules of the expanded template match the right files of events/."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
 OWNER = "ReceiveNoticeFunction"
 
-TAKEN_BY = {
+RULE_OF = {
     "capacity-block-expiration": "CapacityReservationInterruption",
     "capacity-block-interruption": "CapacityReservationInterruption",
     "capacity-reservation-interruption": "CapacityReservationInterruption",
@@ -72,7 +72,7 @@ def event_of(name: str) -> dict[str, Any]:
     return event
 
 
-def takers(rules: tuple[RuleResource, ...], event: Any) -> list[str]:
+def matching_rules(rules: tuple[RuleResource, ...], event: Any) -> list[str]:
     return [
         rule.logical_id.removeprefix(OWNER)
         for rule in rules
@@ -80,55 +80,53 @@ def takers(rules: tuple[RuleResource, ...], event: Any) -> list[str]:
     ]
 
 
-def test_a_reservations_warning_is_taken_by_either_of_its_names(
+def test_a_reservations_warning_matches_with_either_of_its_names(
     rules: tuple[RuleResource, ...],
 ) -> None:
     name = "EC2 Interruptible Capacity Reservation Instance Interruption Warning"
     event = event_of("capacity-reservation-interruption") | {"detail-type": name}
-    assert takers(rules, event) == ["CapacityReservationInterruption"]
+    assert matching_rules(rules, event) == ["CapacityReservationInterruption"]
     assert parse_notice(event).kind is NoticeKind.CAPACITY_RESERVATION
 
 
-def test_every_file_of_events_has_its_place_in_this_table() -> None:
-    assert {path.stem for path in EVENTS.glob("*.json")} == TAKEN_BY.keys() | NO_EVENT
+def test_every_file_of_events_is_in_the_table() -> None:
+    assert {path.stem for path in EVENTS.glob("*.json")} == RULE_OF.keys() | NO_EVENT
 
 
-@pytest.mark.parametrize("name", TAKEN_BY)
-def test_an_event_is_taken_by_exactly_its_rule(rules: tuple[RuleResource, ...], name: str) -> None:
-    assert takers(rules, event_of(name)) == [TAKEN_BY[name]]
+@pytest.mark.parametrize("name", RULE_OF)
+def test_an_event_matches_exactly_its_rule(rules: tuple[RuleResource, ...], name: str) -> None:
+    assert matching_rules(rules, event_of(name)) == [RULE_OF[name]]
 
 
-def test_every_rule_has_an_event_to_show_what_it_takes(rules: tuple[RuleResource, ...]) -> None:
-    assert {rule.logical_id.removeprefix(OWNER) for rule in rules} == set(TAKEN_BY.values())
+def test_every_rule_has_an_event_that_it_matches(rules: tuple[RuleResource, ...]) -> None:
+    assert {rule.logical_id.removeprefix(OWNER) for rule in rules} == set(RULE_OF.values())
 
 
 @pytest.mark.parametrize("case", NEAR_MISSES)
-def test_a_near_miss_is_taken_by_no_rule(rules: tuple[RuleResource, ...], case: str) -> None:
+def test_a_similar_event_matches_no_rule(rules: tuple[RuleResource, ...], case: str) -> None:
     name, changes = NEAR_MISSES[case]
     event = event_of(name)
     detail = {**event["detail"], **changes.get("detail", {})}
-    assert takers(rules, {**event, **changes, "detail": detail}) == []
+    assert matching_rules(rules, {**event, **changes, "detail": detail}) == []
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "another page of the same event": {"page": "2", "totalPages": "3"},
     "a public event, which names no account": {"eventScopeCode": "PUBLIC"},
     "an event of a member account, by the organisation's view": {"affectedAccount": "210987654321"},
-    "an event that a backup region is told of": {"eventRegion": "eu-central-1"},
+    "an event that a backup region receives": {"eventRegion": "eu-central-1"},
     "an event that is over": {"statusCode": "closed"},
 }
 
 
 @pytest.mark.parametrize("case", VARIANTS)
-def test_a_health_event_is_taken_in_whatever_form_it_comes(
-    rules: tuple[RuleResource, ...], case: str
-) -> None:
+def test_a_health_event_matches_in_every_form(rules: tuple[RuleResource, ...], case: str) -> None:
     event = event_of("scheduled-change")
     varied = {**event, "detail": {**event["detail"], **VARIANTS[case]}, "resources": []}
-    assert takers(rules, varied) == ["ScheduledChange"]
+    assert matching_rules(rules, varied) == ["ScheduledChange"]
     assert len(parse_notice(varied).instances) == 3
 
 
-def test_events_have_ids_of_their_own() -> None:
-    ids = [event_of(name)["id"] for name in TAKEN_BY]
+def test_events_have_unique_ids() -> None:
+    ids = [event_of(name)["id"] for name in RULE_OF]
     assert len(set(ids)) == len(ids)

@@ -1,5 +1,5 @@
-"""When a deployment publishes versions of the durable functions, and what stays for executions that
-are under way."""
+"""When a deployment publishes versions of the durable functions, and what it keeps for running
+executions."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,8 @@ from tests.template.translation import translate
 def versions(
     uploaded: Mapping[str, str] | None = None, parameters: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Function → the logical id of its version: CloudFormation publishes when it is a new one."""
+    """Return the logical ID of each function's version. CloudFormation publishes a version if it is
+    new."""
     resources = translate(uploaded or {}, parameters or {})["Resources"]
     return {
         body["Properties"]["FunctionName"]["Ref"]: name
@@ -24,7 +25,7 @@ def versions(
 def published(
     uploaded: Mapping[str, str] | None = None, parameters: Mapping[str, str] | None = None
 ) -> set[str]:
-    """The functions of which such a deployment publishes a version."""
+    """Return the functions of which a deployment publishes a version."""
     before, after = versions(), versions(uploaded, parameters)
     return {function for function in after if before[function] != after[function]}
 
@@ -32,7 +33,7 @@ def published(
 DURABLE = {"AdmitNodeFunction", "RetireNodeFunction"}
 
 
-def test_what_goes_on_for_days_has_versions() -> None:
+def test_durable_functions_have_versions() -> None:
     assert versions().keys() == DURABLE
 
 
@@ -45,7 +46,7 @@ def test_a_change_of_the_layer_alone_publishes() -> None:
 
 
 @pytest.mark.parametrize("function", sorted(DURABLE))
-def test_a_change_of_its_own_code_publishes_and_one_of_another_functions_does_not(
+def test_only_a_change_of_its_own_code_publishes_a_function(
     function: str,
 ) -> None:
     assert published(uploaded={function: "2"}) == {function}
@@ -65,13 +66,13 @@ def test_a_change_of_its_own_code_publishes_and_one_of_another_functions_does_no
         ("SubnetIds", "subnet-1,subnet-2", DURABLE),
     ],
 )
-def test_a_change_of_a_parameter_that_it_runs_with_publishes(
+def test_a_change_of_a_parameter_of_its_environment_publishes_a_function(
     parameter: str, value: str, functions: set[str]
 ) -> None:
     assert published(parameters={parameter: value}) == functions
 
 
-def test_old_versions_and_layers_stay_for_the_executions_that_began_with_them() -> None:
+def test_old_versions_and_layers_are_kept_for_running_executions() -> None:
     kept = {
         body["Type"]: body.get("DeletionPolicy")
         for body in translate({}, {})["Resources"].values()
@@ -81,7 +82,7 @@ def test_old_versions_and_layers_stay_for_the_executions_that_began_with_them() 
 
 
 @pytest.mark.parametrize("function", sorted(DURABLE))
-def test_a_description_made_of_the_longest_parameters_is_one_that_lambda_takes(
+def test_a_description_with_the_longest_parameters_fits_the_quota_of_lambda(
     function: str,
 ) -> None:
     allowed = translate({}, {})["Parameters"]["EndpointUrl"]["MaxLength"]

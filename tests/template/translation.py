@@ -1,4 +1,4 @@
-"""The template as CloudFormation gets it from SAM's translator, its code uploaded as given."""
+"""Translate the template; `uploaded` has the version of each resource's code."""
 
 from collections.abc import Mapping
 from pathlib import Path

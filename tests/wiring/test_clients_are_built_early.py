@@ -1,4 +1,4 @@
-"""Clients are built while Lambda initialises a function, and not when somebody waits for them."""
+"""Clients are built while Lambda initialises a function, not during an invocation."""
 
 import os
 import subprocess
@@ -41,10 +41,10 @@ for one in asked_for(getattr(module, use_case)(), set()):
     ("module", "use_case", "seldom"),
     [
         ("retire_node", "retire_node", ""),
-        ("receive_notice", "reception", "scheduler"),
+        ("receive_notice", "receive_notice", "scheduler"),
     ],
 )
-def test_the_clients_of_an_interruption_are_there_before_its_notice(
+def test_the_clients_of_an_interruption_are_built_during_initialisation(
     module: str, use_case: str, seldom: str
 ) -> None:
     environment = {

@@ -1,4 +1,4 @@
-"""EC2 may take its time to describe a thousand instances; a call for one may not."""
+"""The list of all instances has a longer timeout than a call for one instance."""
 
 from functools import partial
 
@@ -6,11 +6,11 @@ import pytest
 from leeway.aws.sweep import Ec2Sweep
 from leeway.wiring import clients
 
-from tests.cli.conftest import forget_clients
+from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox, started
 
 
-def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
+def test_a_list_that_takes_longer_than_the_default_timeout_takes_one_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with started() as (_, url):
@@ -22,13 +22,13 @@ def test_a_list_that_takes_longer_than_a_usual_answer_is_read_with_one_call(
             "AWS_REGION": "us-east-1",
         }.items():
             monkeypatch.setenv(name, value)
-        forget_clients()
+        drop_clients()
         slow: dict[str, object] = {"service": "ec2", "action": "DescribeInstances"}
-        slow |= {"latency": clients.ANSWERS_WITHIN + 1}
+        slow |= {"latency": clients.READ_TIMEOUT + 1}
         sandbox.control("PUT", "faults", {"faults": [slow]})
-        sweep = Ec2Sweep(partial(clients.client, "ec2", answers_within=clients.LISTS_WITHIN))
+        sweep = Ec2Sweep(partial(clients.client, "ec2", read_timeout=clients.LIST_READ_TIMEOUT))
         assert sweep.instances(["prod"]) == []
         calls = sandbox.control("GET", "status")["calls_by_access_key"]
         assert calls["AKIASWEEPS0000000001"]["ec2:DescribeInstances"] == 1
         sandbox.close()
-    forget_clients()
+    drop_clients()

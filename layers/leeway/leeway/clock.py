@@ -1,4 +1,4 @@
-"""The time, and waiting for it: injected, so that every decision can be tested at any moment."""
+"""The current time and waiting, behind a Protocol, so that tests can set any time."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and lets it pass."""
+    """The current time, and waiting."""
 
     def now(self) -> datetime:
-        """Return the time, aware and in UTC."""
+        """Return the current time, aware and in UTC."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let this many seconds pass; nothing where the number is not positive."""
+        """Wait this many seconds; return at once if the number is zero or negative."""
         ...
 
 
@@ -22,35 +22,38 @@ class SystemClock:
     """The machine's own clock."""
 
     def now(self) -> datetime:
-        """Return the time, aware and in UTC."""
+        """Return the current time, aware and in UTC."""
         return datetime.fromtimestamp(time.time(), UTC)
 
     def sleep(self, seconds: float) -> None:
-        """Let this many seconds pass; nothing where the number is not positive."""
+        """Wait this many seconds; return at once if the number is zero or negative."""
         if seconds > 0:
             time.sleep(seconds)
 
 
-LARGEST_LEAD = timedelta(hours=1)
-"""AWS takes no request whose time is off by a quarter of an hour, and API servers no such token: an
-answer that is dated further off is somebody's in between, or one that was kept."""
+MAX_OFFSET = timedelta(hours=1)
+"""The largest offset that a `Date` header can prove. AWS rejects requests whose time is wrong by 15
+minutes, and API servers reject such tokens: a larger offset comes from a proxy or from a cached
+response."""
 
 
-class Lead:
-    """How far somebody else's clock is ahead of one's own, as far as its answers' dates tell.
+class ClockOffset:
+    """How far a server's clock is ahead of the local clock, measured from `Date` headers.
 
-    It is only ever as much as a date proves, and nothing where the two may agree: an answer that
-    was slow to come, or to be read, proves little.
+    `ahead` is the smallest offset that the headers prove. It is zero if the two clocks may agree. A
+    slow response proves little and does not make the measured offset worse.
     """
 
     def __init__(self) -> None:
         self.ahead = timedelta(0)
 
-    def learn(self, date: str, sent: datetime, received: datetime) -> None:
-        """Take in the `Date` of an answer, and when by one's own clock its request was sent and it
-        was received. A date that can't be read, or can't be true, teaches nothing.
+    def observe(self, date: str, sent: datetime, received: datetime) -> None:
+        """Update the offset from the `Date` header of one response.
 
-        Source: RFC 9110, 6.6.1: the moment at which the answer was made, in whole seconds.
+        `sent` and `received` are the local times of the request and the response. A header that
+        cannot be parsed, or that proves more than MAX_OFFSET, changes nothing.
+
+        Source: RFC 9110, 6.6.1: the time at which the message was originated, in whole seconds.
         """
         try:
             dated = parsedate_to_datetime(date)
@@ -59,21 +62,21 @@ class Lead:
             least, most = dated - received, dated + timedelta(seconds=1) - sent
         except (ValueError, OverflowError):
             return
-        if least <= LARGEST_LEAD and most >= -LARGEST_LEAD:
+        if least <= MAX_OFFSET and most >= -MAX_OFFSET:
             self.ahead = min(max(self.ahead, least), most)
 
 
-class GuidedClock:
-    """A clock that is put right by the dates of others' answers. Safe to use from any thread."""
+class CorrectedClock:
+    """The local clock, corrected by the offset to the servers' clocks. Thread-safe."""
 
     def __init__(self, own: Clock) -> None:
         self.own = own
-        self.lead = Lead()
+        self.offset = ClockOffset()
 
     def now(self) -> datetime:
-        """Return the others' time, aware and in UTC."""
-        return self.own.now() + self.lead.ahead
+        """Return the servers' time, aware and in UTC."""
+        return self.own.now() + self.offset.ahead
 
     def sleep(self, seconds: float) -> None:
-        """Let this many seconds pass; nothing where the number is not positive."""
+        """Wait this many seconds; return at once if the number is zero or negative."""
         self.own.sleep(seconds)

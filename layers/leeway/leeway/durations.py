@@ -8,21 +8,21 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration.
+    """Parse a duration.
 
     Raises:
-        ValueError: it is none, or longer than Python counts.
+        ValueError: the text is not a duration, or is longer than a timedelta can hold.
     """
     if not re.fullmatch(rf"(?:{_PART.pattern})+", text, re.ASCII):
         raise ValueError(f"expected a duration such as 90s or 1h30m, got {text!r}")
     try:
         return timedelta(seconds=sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(text)))
     except OverflowError:
-        raise ValueError(f"expected a duration that is not absurdly long, got {text!r}") from None
+        raise ValueError(f"expected a duration of less than a billion days, got {text!r}") from None
 
 
 def render_duration(duration: timedelta) -> str:
-    """Write a duration, in hours, minutes and seconds; milliseconds are the finest."""
+    """Render a duration in hours, minutes, seconds and milliseconds, rounded to a millisecond."""
     milliseconds = round(duration / timedelta(milliseconds=1))
     parts = []
     for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):

@@ -1,14 +1,14 @@
-"""What went wrong, in words for the people who run Leeway."""
+"""Renders exceptions for the people who operate Leeway."""
 
 import traceback
 from pathlib import PurePath
 
 
-def described(error: Exception) -> str:
-    """Name an error and what it says; one that is none of Leeway's own with the line that it came
-    from, since nobody foresaw it and its message alone seldom helps."""
-    said = f"{type(error).__name__}: {error}"
+def describe_error(error: Exception) -> str:
+    """Return `Type: message`. An exception that Leeway does not define gets `(file.py:line)` of the
+    code that raised it, because its message alone is seldom enough to find the cause."""
+    text = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)
     if type(error).__module__.startswith("leeway.") or not frames:
-        return said
-    return f"{said} ({PurePath(frames[-1].filename).name}:{frames[-1].lineno})"
+        return text
+    return f"{text} ({PurePath(frames[-1].filename).name}:{frames[-1].lineno})"

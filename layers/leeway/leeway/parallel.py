@@ -1,16 +1,16 @@
-"""The same work on several things at a time, where most of it is waiting for an answer."""
+"""Runs a function on several items in threads, for work that mostly waits for responses."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 
-def in_parallel[T, R](work: Callable[[T], R], things: Sequence[T], at_once: int) -> list[R]:
-    """Do the work on all of them, `at_once` at a time; what came of it, in their order.
+def in_parallel[T, R](work: Callable[[T], R], items: Sequence[T], concurrency: int) -> list[R]:
+    """Call `work` on every item, in `concurrency` threads at most; return the results in order.
 
     Raises:
-        Exception: what the work on the first that failed raised, when all have been worked on.
+        Exception: the error of the first item that failed, after all items have been processed.
     """
-    if len(things) < 2:  # a thread for one thing would only take time to start
-        return [work(thing) for thing in things]
-    with ThreadPoolExecutor(min(at_once, len(things))) as pool:
-        return list(pool.map(work, things))
+    if len(items) < 2:  # a thread for one item only costs the time to start it
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(concurrency, len(items))) as pool:
+        return list(pool.map(work, items))

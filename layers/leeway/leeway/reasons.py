@@ -39,3 +39,8 @@ class ReasonCode:
             KeyError: the sentence names a fact that was not given.
         """
         return Reason(self.name, self.sentence.format(**facts))
+
+
+def clause(text: object) -> str:
+    """Return a sentence or an error message without its full stop, as a fact of a reason."""
+    return str(text).rstrip().removesuffix(".")

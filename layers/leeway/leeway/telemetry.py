@@ -1,4 +1,4 @@
-"""What writes log lines and EMF metrics to stdout, from where Lambda reads them."""
+"""Writes log lines and EMF metrics to stdout, which Lambda sends to CloudWatch."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """A feature's telemetry adds a method for each thing that it reports."""
+    """The base of each feature's telemetry, which adds a method for each thing that it reports."""
 
     logger: Logger
     metrics: Metrics

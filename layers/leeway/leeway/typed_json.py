@@ -1,4 +1,4 @@
-"""Pydantic's readers and writers of plain types, built when first used and then kept."""
+"""Pydantic type adapters, built at the first use and then cached."""
 
 from functools import cache
 from typing import Any, cast
@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 
 
 def adapter_of[T](kind: type[T]) -> TypeAdapter[T]:
-    """Return the adapter of a type: building one takes milliseconds, which is too long at import
-    and far too long for every step."""
+    """Return the adapter of a type. Building an adapter takes milliseconds, so it is built neither
+    at import nor in every step."""
     adapter: TypeAdapter[T] = _built(cast("Any", kind))
     return adapter
 

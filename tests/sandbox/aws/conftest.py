@@ -1,4 +1,4 @@
-"""A started `python -m sandbox.aws`, and an HTTP API that writes down what it got."""
+"""A running `python -m sandbox.aws`, and an HTTP server that records its requests."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.sandbox.aws.started import Recorder, Sandbox, started
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[Sandbox]:
-    """One process a module."""
+    """One process for each module."""
     with started() as (_, url):
         sandbox = Sandbox(url)
         yield sandbox
@@ -18,7 +18,7 @@ def aws() -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def recorder() -> Iterator[Recorder]:
-    """A fresh recorder a module."""
+    """A new recorder for each module."""
     recorder = Recorder()
     yield recorder
     recorder.close()

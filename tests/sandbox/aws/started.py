@@ -1,4 +1,4 @@
-"""The parts of a test over HTTP: the process under test, and one that stands for the others."""
+"""The process under test, and a recorder in place of the other processes."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ QUICK = [
 
 
 class Sandbox:
-    """The process under test, over HTTP only."""
+    """The process under test; tests use it only over HTTP."""
 
     def __init__(self, url: str):
         self.url = url
@@ -52,11 +52,11 @@ class Sandbox:
         )
 
     def answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """What the control API says."""
+        """The answer of the control API."""
         return self._http.request(method, f"/_sandbox/{path}", json=body)
 
     def control(self, method: str, path: str, body: Any = None) -> Any:
-        """The content of a control API's answer, which must be a good one."""
+        """The content of a successful answer of the control API."""
         answer = self.answer(method, path, body)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -69,7 +69,7 @@ class Sandbox:
         ]
 
     def states(self, group: str) -> dict[str, str]:
-        """Lifecycle state by instance id of a group's members."""
+        """The lifecycle states of a group's members by instance id."""
         described = self.client("autoscaling").describe_auto_scaling_groups(
             AutoScalingGroupNames=[group]
         )
@@ -77,7 +77,7 @@ class Sandbox:
         return {member["InstanceId"]: member["LifecycleState"] for member in members}
 
     def group(self, name: str, size: int, **options: Any) -> list[str]:
-        """A new group, InService; its instances' ids."""
+        """Create a group; return the ids of its instances when they are InService."""
         ec2, scaling = self.client("ec2"), self.client("autoscaling")
         subnets = [subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"][:2]]
         data = {"ImageId": "ami-12345678", "InstanceType": "m5.large"} | options.pop("template", {})
@@ -100,7 +100,7 @@ class Sandbox:
 
     @staticmethod
     def wait(condition: Callable[[], Any], within: float = 15) -> Any:
-        """The first truthy value of the condition; fails after `within` seconds."""
+        """Return the first true value of the condition; fail after `within` seconds."""
         end = time.monotonic() + within
         while time.monotonic() < end:
             if value := condition():
@@ -109,7 +109,7 @@ class Sandbox:
         raise AssertionError("it did not come about in time")
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._http.close()
         for client in self._clients.values():
             client.close()
@@ -117,7 +117,7 @@ class Sandbox:
 
 @contextmanager
 def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """A process that is ready, and its URL; it ends on SIGTERM."""
+    """Start a process and wait until it is ready; it stops on SIGTERM."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sandbox.aws", *QUICK, *control_token.OPTIONS, *options],
         stdout=subprocess.PIPE,
@@ -141,7 +141,7 @@ def hook(name: str, transition: str = "TERMINATING", **options: Any) -> dict[str
 
 
 class Recorder:
-    """Another process's HTTP API: writes requests down and answers with `status`."""
+    """An HTTP server that records requests and answers with `status`."""
 
     def __init__(self) -> None:
         self.status = 202
@@ -165,7 +165,7 @@ class Recorder:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Instances have private addresses of their own."""
+"""Instances have unique private addresses."""
 
 from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
@@ -7,13 +7,13 @@ from sandbox.aws.addresses import addresses
 from tests.sandbox.aws.started import Sandbox
 
 
-def test_no_two_of_fifty_thousand_are_the_same() -> None:
+def test_fifty_thousand_addresses_are_unique() -> None:
     drawn = [IPv4Address(one) for one in islice(addresses(), 50_000)]
     assert len(set(drawn)) == 50_000
     assert all(one in IPv4Network("10.0.0.0/8") for one in drawn)
 
 
-def test_instances_of_no_subnet_are_given_them(aws: Sandbox) -> None:
+def test_instances_without_a_subnet_get_unique_addresses(aws: Sandbox) -> None:
     ec2 = aws.client("ec2")
     launched = ec2.run_instances(ImageId="ami-12345678", MinCount=5, MaxCount=5)["Instances"]
     given = {one["PrivateIpAddress"] for one in launched}

@@ -1,4 +1,4 @@
-"""DynamoDB's everyday calls, which the sandbox writes itself, answer as moto's do."""
+"""The frequent calls of DynamoDB, which the sandbox encodes itself, answer as moto does."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ ITEM: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def dynamodb(aws: Sandbox) -> Iterator[Any]:
-    """A client of a table with an index, and in it one item of another partition."""
+    """A client of a table with an index and one item of another partition."""
     client = aws.client("dynamodb")
     client.create_table(
         TableName=TABLE,
@@ -65,7 +65,7 @@ def test_an_item_comes_back_with_every_type_as_it_was_put(dynamodb: Any) -> None
     assert "Item" not in dynamodb.get_item(TableName=TABLE, Key=_key("none"))
 
 
-def test_a_condition_that_does_not_hold_is_refused_with_the_item_that_is_there(
+def test_a_failed_condition_is_refused_and_returns_the_present_item(
     dynamodb: Any,
 ) -> None:
     dynamodb.put_item(TableName=TABLE, Item=ITEM)
@@ -82,7 +82,7 @@ def test_a_condition_that_does_not_hold_is_refused_with_the_item_that_is_there(
     assert there["Item"]["generation"] == {"N": "3"}
 
 
-def test_an_update_answers_with_what_was_asked_for(dynamodb: Any) -> None:
+def test_an_update_returns_the_requested_values(dynamodb: Any) -> None:
     dynamodb.put_item(TableName=TABLE, Item=ITEM)
     updated = dynamodb.update_item(
         TableName=TABLE,
@@ -96,23 +96,23 @@ def test_an_update_answers_with_what_was_asked_for(dynamodb: Any) -> None:
     assert deleted["Attributes"]["generation"] == {"N": "3"}
 
 
-def test_a_query_sees_its_partition_in_order_page_by_page(dynamodb: Any) -> None:
+def test_a_query_returns_its_partition_in_order_and_in_pages(dynamodb: Any) -> None:
     for sort in ("c", "a", "b"):
         dynamodb.put_item(TableName=TABLE, Item={**ITEM, "sk": {"S": sort}})
-    mine = {
+    own = {
         "KeyConditionExpression": "pk = :pk",
         "ExpressionAttributeValues": {":pk": ITEM["pk"]},
     }
-    assert _sorted(dynamodb, **mine) == ["a", "b", "c"]
-    assert _sorted(dynamodb, **mine, ScanIndexForward=False) == ["c", "b", "a"]
-    first = dynamodb.query(TableName=TABLE, Limit=2, **mine)
-    rest = _sorted(dynamodb, **mine, ExclusiveStartKey=first["LastEvaluatedKey"])
+    assert _sorted(dynamodb, **own) == ["a", "b", "c"]
+    assert _sorted(dynamodb, **own, ScanIndexForward=False) == ["c", "b", "a"]
+    first = dynamodb.query(TableName=TABLE, Limit=2, **own)
+    rest = _sorted(dynamodb, **own, ExclusiveStartKey=first["LastEvaluatedKey"])
     assert [item["sk"]["S"] for item in first["Items"]] + rest == ["a", "b", "c"]
-    nobody = {**mine, "ExpressionAttributeValues": {":pk": {"S": "nobody"}}}
+    nobody = {**own, "ExpressionAttributeValues": {":pk": {"S": "nobody"}}}
     assert _sorted(dynamodb, **nobody) == []
 
 
-def test_an_index_sees_every_partition(dynamodb: Any) -> None:
+def test_a_query_of_an_index_reads_every_partition(dynamodb: Any) -> None:
     dynamodb.put_item(TableName=TABLE, Item=ITEM)
     by_cluster = dynamodb.query(
         TableName=TABLE,
@@ -123,7 +123,7 @@ def test_an_index_sees_every_partition(dynamodb: Any) -> None:
     assert {item["pk"]["S"] for item in by_cluster["Items"]} == {"i-1", "i-2"}
 
 
-def test_items_go_an_hour_after_their_time_to_live_ended() -> None:
+def test_items_are_deleted_an_hour_after_their_time_to_live() -> None:
     attributes = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")]
     schema = [
         {"AttributeName": "pk", "KeyType": "HASH"},

@@ -1,4 +1,4 @@
-"""Events reach the functions whose rules match, and whoever puts them is written down."""
+"""Events reach the functions whose rules match; PutEvents is journaled."""
 
 import json
 import uuid
@@ -64,13 +64,13 @@ def test_a_matching_event_is_posted_to_the_lambda_service_as_it_is(
     )
 
 
-def test_an_event_that_no_pattern_takes_reaches_nobody_but_the_journal(aws: Sandbox) -> None:
+def test_an_event_that_matches_no_pattern_is_only_in_the_journal(aws: Sandbox) -> None:
     event = _event(detail={"service": "RDS"})
     assert aws.control("POST", "events", event)["sent"][0]["functions"] == []
     assert aws.journal("notice", id=event["id"], functions=[])
 
 
-def test_a_disabled_rule_takes_nothing(aws: Sandbox) -> None:
+def test_a_disabled_rule_matches_nothing(aws: Sandbox) -> None:
     events = aws.client("events")
     events.disable_rule(Name="test")
     assert aws.control("POST", "events", _event())["sent"][0]["functions"] == []
@@ -92,7 +92,7 @@ def test_a_delayed_event_arrives_after_one_sent_later(aws: Sandbox, recorder: Re
     assert ids.index(early["id"]) < ids.index(late["id"])
 
 
-def test_deliveries_are_lost_and_doubled_on_command(aws: Sandbox, recorder: Recorder) -> None:
+def test_faults_drop_and_duplicate_deliveries(aws: Sandbox, recorder: Recorder) -> None:
     lost, doubled = _event(), _event()
     faults = [
         {"service": "events", "action": "Deliver", "drop": True, "count": 1},
@@ -104,9 +104,7 @@ def test_deliveries_are_lost_and_doubled_on_command(aws: Sandbox, recorder: Reco
     assert not _received(recorder, lost)
 
 
-def test_a_fault_of_deliveries_may_be_about_one_kind_of_event(
-    aws: Sandbox, recorder: Recorder
-) -> None:
+def test_a_fault_of_deliveries_can_select_one_detail_type(aws: Sandbox, recorder: Recorder) -> None:
     lost, delivered = _event(), _event()
     lost["detail-type"] = "EC2 Instance Rebalance Recommendation"
     fault = {"service": "events", "action": "Deliver", "detail_type": "*Rebalance*", "drop": True}
@@ -117,7 +115,7 @@ def test_a_fault_of_deliveries_may_be_about_one_kind_of_event(
     assert not _received(recorder, lost)
 
 
-def test_what_user_code_puts_is_journaled_and_matched(aws: Sandbox, recorder: Recorder) -> None:
+def test_put_events_are_journaled_and_matched(aws: Sandbox, recorder: Recorder) -> None:
     entry = {"Source": "leeway.test", "DetailType": "Outcome", "Detail": '{"service": "EC2"}'}
     aws.client("events").put_events(Entries=[entry])
     detail = {"service": "EC2"}
@@ -153,10 +151,10 @@ def test_a_target_that_keeps_failing_leaves_the_event_in_its_dead_letter_queue(
         {"Arn": "arn:aws:states:us-east-1:123456789012:stateMachine:x"},
     ],
 )
-def test_a_target_that_could_not_be_served_is_refused(aws: Sandbox, target: dict[str, Any]) -> None:
+def test_an_unsupported_target_is_refused(aws: Sandbox, target: dict[str, Any]) -> None:
     with pytest.raises(ClientError, match="The sandbox"):
         aws.client("events").put_targets(Rule="test", Targets=[{"Id": "other"} | target])
 
 
-def test_something_that_is_no_event_is_refused(aws: Sandbox) -> None:
+def test_an_invalid_event_is_refused(aws: Sandbox) -> None:
     assert aws.answer("POST", "events", ["nonsense"]).status_code == 400

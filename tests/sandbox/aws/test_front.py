@@ -1,4 +1,4 @@
-"""The front: faults, throttling, counts, EKS links, prices, and no to what is not there."""
+"""The server: faults, throttling, counts, EKS links, prices, unsupported calls."""
 
 import base64
 import json
@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from botocore.exceptions import ClientError
 
 from sandbox.aws.calls import Call
 from sandbox.aws.throttling import Bucket, Throttle, limits
-from tests.sandbox import control_token
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 
 def _code(call: Callable[..., Any], **arguments: Any) -> tuple[str, int]:
@@ -34,7 +32,7 @@ def _code(call: Callable[..., Any], **arguments: Any) -> tuple[str, int]:
         ("sts", "*", "ServiceUnavailable", "get_caller_identity"),
     ],
 )
-def test_a_fault_answers_in_the_services_own_protocol_as_often_as_asked(
+def test_a_fault_answers_in_the_protocol_of_the_service_up_to_its_count(
     aws: Sandbox, service: str, action: str, error: str, call: str
 ) -> None:
     fault = {"service": service, "action": action, "error": error, "status": 503, "count": 2}
@@ -46,7 +44,7 @@ def test_a_fault_answers_in_the_services_own_protocol_as_often_as_asked(
     assert aws.control("GET", "faults")["faults"][0]["count"] == 0
 
 
-def test_an_answer_may_be_lost_after_the_action_was_done(aws: Sandbox) -> None:
+def test_a_fault_after_the_action_loses_only_its_answer(aws: Sandbox) -> None:
     fault = {
         "service": "sqs",
         "action": "CreateQueue",
@@ -68,7 +66,7 @@ def test_a_malformed_fault_is_refused_and_changes_nothing(aws: Sandbox) -> None:
     aws.control("PUT", "faults", {"faults": []})
 
 
-def test_with_throttling_on_a_burst_passes_and_what_follows_is_refused(aws: Sandbox) -> None:
+def test_with_throttling_a_burst_passes_and_later_calls_are_refused(aws: Sandbox) -> None:
     aws.control("PUT", "throttle", {"enabled": True})
     start = aws.client("ec2").start_instances
     codes = [_code(start, InstanceIds=["i-0123456789abcdef0"])[0] for _ in range(5)]
@@ -104,7 +102,8 @@ def test_a_bucket_refills_at_its_rate_and_never_beyond_its_size() -> None:
 
 
 def test_launching_more_instances_than_the_bucket_of_instances_holds_is_refused() -> None:
-    throttle = Throttle(enabled=True)
+    throttle = Throttle()
+    throttle.switch(enabled=True, share=1)
 
     def launch(number: int) -> tuple[str, str, int] | None:
         form = {"MaxCount": [str(number)]}
@@ -115,7 +114,7 @@ def test_launching_more_instances_than_the_bucket_of_instances_holds_is_refused(
     assert launch(100) is None
 
 
-def test_of_buckets_that_others_use_too_a_share_is_left(aws: Sandbox) -> None:
+def test_other_clients_leave_a_share_of_the_buckets(aws: Sandbox) -> None:
     aws.control("PUT", "throttle", {"enabled": True, "share": 0.4})
     before = aws.control("GET", "status")["throttled"].get("ec2:StartInstances", 0)
     start = aws.client("ec2").start_instances
@@ -131,8 +130,8 @@ def test_calls_are_counted_by_action_and_by_caller(aws: Sandbox) -> None:
     aws.client("sts").get_caller_identity()
     status = aws.control("GET", "status")
     assert status["calls"]["sts:GetCallerIdentity"] == before + 1
-    mine = status["calls_by_access_key"]["AKIAIOSFODNN7EXAMPLE"]
-    assert mine["sts:GetCallerIdentity"] == before + 1
+    own = status["calls_by_access_key"]["AKIAIOSFODNN7EXAMPLE"]
+    assert own["sts:GetCallerIdentity"] == before + 1
 
 
 def test_a_linked_cluster_is_described_with_its_endpoint_and_authority(
@@ -155,7 +154,7 @@ def test_a_link_whose_authority_cannot_be_read_is_refused(aws: Sandbox) -> None:
     assert "nowhere.crt" in answer.json()["error"]
 
 
-def test_what_the_sandbox_does_not_know_it_says_so(aws: Sandbox) -> None:
+def test_an_unsupported_call_is_answered_with_not_implemented(aws: Sandbox) -> None:
     code, status = _code(
         aws.client("autoscaling").describe_load_balancer_target_groups,
         AutoScalingGroupName="nobody",
@@ -206,7 +205,7 @@ def test_prices_are_labelled_as_synthetic_and_spot_varies_by_zone(aws: Sandbox) 
     assert all(0 < price < on_demand for price in spot.values())
 
 
-def test_whoever_does_not_filter_finds_windows_and_unused_reservations_too(aws: Sandbox) -> None:
+def test_without_filters_windows_and_unused_reservations_are_listed_too(aws: Sandbox) -> None:
     attributes = [
         product["product"]["attributes"] for product in _products(aws, instanceType="m5.large")
     ]
@@ -217,7 +216,7 @@ def test_whoever_does_not_filter_finds_windows_and_unused_reservations_too(aws: 
     assert not _products(aws, instanceType="m5.large", tenancy="Dedicated")
 
 
-def test_prices_are_paged_and_every_type_on_offer_has_one(aws: Sandbox) -> None:
+def test_prices_are_paged_and_every_offered_type_has_one(aws: Sandbox) -> None:
     names = [
         product["product"]["attributes"]["instanceType"] for product in _products(aws, **LINUX)
     ]
@@ -227,7 +226,7 @@ def test_prices_are_paged_and_every_type_on_offer_has_one(aws: Sandbox) -> None:
     assert len(history["SpotPriceHistory"]) == 1000
 
 
-def test_the_journal_is_read_from_where_one_left_off(aws: Sandbox) -> None:
+def test_the_journal_is_read_from_a_position(aws: Sandbox) -> None:
     end = aws.control("GET", "journal")["next"]
     entry = {"Source": "test", "DetailType": "Later", "Detail": "{}"}
     aws.client("events").put_events(Entries=[entry])
@@ -238,21 +237,3 @@ def test_the_journal_is_read_from_where_one_left_off(aws: Sandbox) -> None:
 
 def test_an_unknown_control_api_is_not_found(aws: Sandbox) -> None:
     assert aws.answer("GET", "nothing").status_code == 404
-
-
-def test_links_and_pace_are_given_on_the_command_line(tmp_path: Path) -> None:
-    authority = tmp_path / "ca.crt"
-    authority.write_text("-----BEGIN CERTIFICATE-----\n")
-    with started(
-        "--kubernetes=demo=http://127.0.0.1:1",
-        f"--eks=demo=https://127.0.0.1:6443,{authority}",
-        "--lambda=http://127.0.0.1:2",
-        "--throttle",
-    ) as (_, url):
-        status = httpx.get(f"{url}/_sandbox/status", headers=control_token.HEADERS).json()
-    assert status["throttle"] is True
-    assert status["links"] == {
-        "kubernetes": {"demo": "http://127.0.0.1:1"},
-        "eks": {"demo": {"endpoint": "https://127.0.0.1:6443", "ca_file": str(authority)}},
-        "lambda": "http://127.0.0.1:2",
-    }

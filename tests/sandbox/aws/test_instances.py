@@ -1,4 +1,4 @@
-"""Instances live in time, join their cluster as nodes, and Spot takes them back."""
+"""Instances take time to start and stop, join their cluster, and are interrupted."""
 
 import time
 from datetime import datetime
@@ -16,11 +16,11 @@ SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
 
 @pytest.fixture(autouse=True)
 def linked(aws: Sandbox, recorder: Recorder) -> None:
-    """The recorder stands where the cluster's control API would."""
+    """The recorder takes the place of the cluster's control API."""
     aws.control("PUT", "links", {"kubernetes": {"demo": recorder.url}})
 
 
-def _told(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
+def _text(recorder: Recorder, instance: str) -> list[dict[str, Any]]:
     return [r["body"] for r in recorder.requests if r["body"].get("instance") == instance]
 
 
@@ -38,7 +38,7 @@ def _spot_request(aws: Sandbox, instance: str) -> dict[str, Any]:
     return found
 
 
-def test_instances_and_spot_requests_are_found_by_state_and_tag_page_by_page(aws: Sandbox) -> None:
+def test_instances_and_spot_requests_are_filtered_and_paged(aws: Sandbox) -> None:
     ec2 = aws.client("ec2")
     tags = [{"Key": "crew", "Value": "seven"}]
     ids = set()
@@ -51,14 +51,14 @@ def test_instances_and_spot_requests_are_found_by_state_and_tag_page_by_page(aws
             **SPOT,
         )
         ids.add(launched["Instances"][0]["InstanceId"])
-    mine = [
+    own = [
         {"Name": "tag:crew", "Values": ["seven"]},
         {"Name": "instance-state-name", "Values": ["running"]},
     ]
     pages = ec2.get_paginator("describe_instances")
 
     def found() -> list[set[str]]:
-        answers = pages.paginate(Filters=mine, PaginationConfig={"PageSize": 5})
+        answers = pages.paginate(Filters=own, PaginationConfig={"PageSize": 5})
         return [
             {instance["InstanceId"] for r in answer["Reservations"] for instance in r["Instances"]}
             for answer in answers
@@ -75,7 +75,7 @@ def test_instances_and_spot_requests_are_found_by_state_and_tag_page_by_page(aws
     ec2.terminate_instances(InstanceIds=list(ids))
 
 
-def test_each_state_is_passed_through_with_its_event(aws: Sandbox) -> None:
+def test_an_instance_passes_through_each_state_with_its_event(aws: Sandbox) -> None:
     [instance] = aws.group("life", 1)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
     passed = ["pending", "running", "shutting-down", "terminated"]
@@ -89,7 +89,7 @@ def test_each_state_is_passed_through_with_its_event(aws: Sandbox) -> None:
     assert len(changes) == len(passed)
 
 
-def test_a_running_instance_joins_its_cluster_as_the_node_its_kubelet_would_register(
+def test_a_running_instance_joins_its_cluster_as_the_node_of_its_kubelet(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     tags = [
@@ -98,10 +98,10 @@ def test_a_running_instance_joins_its_cluster_as_the_node_its_kubelet_would_regi
         {"Key": f"{TEMPLATE}/taint/gpu", "Value": "yes:NoSchedule", "PropagateAtLaunch": True},
     ]
     [instance] = aws.group("joins", 1, Tags=tags, template=SPOT)
-    [told] = aws.wait(lambda: _told(recorder, instance))
-    described, node = _describe(aws, instance), told["node"]
+    [text] = aws.wait(lambda: _text(recorder, instance))
+    described, node = _describe(aws, instance), text["node"]
     zone = described["Placement"]["AvailabilityZone"]
-    assert told["state"] == "running"
+    assert text["state"] == "running"
     assert node["metadata"]["name"] == described["PrivateDnsName"]
     assert node["spec"]["providerID"] == f"aws:///{zone}/{instance}"
     assert node["spec"]["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
@@ -115,11 +115,13 @@ def test_a_running_instance_joins_its_cluster_as_the_node_its_kubelet_would_regi
     assert node["status"]["allocatable"] == {"cpu": "1930m", "memory": "6903Mi", "pods": "29"}
 
 
-def test_the_cluster_is_told_when_the_machine_dies(aws: Sandbox, recorder: Recorder) -> None:
+def test_the_cluster_gets_a_report_when_an_instance_shuts_down(
+    aws: Sandbox, recorder: Recorder
+) -> None:
     [instance] = aws.group("leaves", 1, Tags=CLUSTER)
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    told = aws.wait(lambda: [one["state"] for one in _told(recorder, instance)][1:])
-    assert told == ["terminated"]
+    text = aws.wait(lambda: [one["state"] for one in _text(recorder, instance)][1:])
+    assert text == ["terminated"]
 
 
 def test_a_stopped_spot_instance_comes_back_as_the_same_node(
@@ -135,29 +137,31 @@ def test_a_stopped_spot_instance_comes_back_as_the_same_node(
         **SPOT,
     )
     instance = launched["Instances"][0]["InstanceId"]
-    aws.wait(lambda: _told(recorder, instance))
+    aws.wait(lambda: _text(recorder, instance))
     command = {"instance": instance, "action": "stop", "warning": 1}
     aws.control("POST", "interrupt", command)
     assert _spot_request(aws, instance)["Status"]["Code"] == "marked-for-stop"
     aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "stopped")
     assert _spot_request(aws, instance)["State"] == "disabled"
     ec2.start_instances(InstanceIds=[instance])
-    aws.wait(lambda: len(_told(recorder, instance)) == 3)
-    told = _told(recorder, instance)
-    assert [one["state"] for one in told] == ["running", "stopped", "running"]
-    assert told[0]["node"] == told[2]["node"]
+    aws.wait(lambda: len(_text(recorder, instance)) == 3)
+    text = _text(recorder, instance)
+    assert [one["state"] for one in text] == ["running", "stopped", "running"]
+    assert text[0]["node"] == text[2]["node"]
     request = _spot_request(aws, instance)
     assert (request["State"], request["Status"]["Code"]) == ("active", "fulfilled")
 
 
-def test_instances_of_no_linked_cluster_join_nothing(aws: Sandbox, recorder: Recorder) -> None:
+def test_instances_without_a_linked_cluster_join_nothing(aws: Sandbox, recorder: Recorder) -> None:
     [instance] = aws.group("stranger", 1)
     [member] = aws.group("member", 1, Tags=CLUSTER)
-    aws.wait(lambda: _told(recorder, member))
-    assert not _told(recorder, instance)
+    aws.wait(lambda: _text(recorder, member))
+    assert not _text(recorder, instance)
 
 
-def test_an_interrupted_spot_instance_is_warned_then_reclaimed_then_replaced(aws: Sandbox) -> None:
+def test_an_interrupted_spot_instance_gets_a_warning_terminates_and_is_replaced(
+    aws: Sandbox,
+) -> None:
     [instance] = aws.group("interrupted", 1, template=SPOT)
     command = {"instance": instance, "warning": 2, "late": 1}
     [answer] = aws.control("POST", "interrupt", command)["interruptions"]
@@ -183,7 +187,7 @@ def test_an_interrupted_spot_instance_is_warned_then_reclaimed_then_replaced(aws
     assert _describe(aws, instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
 
 
-def test_an_instance_that_went_in_time_is_not_reclaimed(aws: Sandbox) -> None:
+def test_an_instance_that_terminates_early_is_not_interrupted(aws: Sandbox) -> None:
     [instance] = aws.group("in-time", 1, template=SPOT)
     command = {"instance": instance, "warning": 2}
     [answer] = aws.control("POST", "interrupt", command)["interruptions"]
@@ -192,7 +196,7 @@ def test_an_instance_that_went_in_time_is_not_reclaimed(aws: Sandbox) -> None:
     assert not aws.journal("reclaimed", instance=instance)
 
 
-def test_a_recommendation_may_come_without_a_warning(aws: Sandbox) -> None:
+def test_a_rebalance_recommendation_can_come_without_a_warning(aws: Sandbox) -> None:
     [instance] = aws.group("advised", 1, template=SPOT)
     command = {"instance": instance, "warning": None, "rebalance": True}
     aws.control("POST", "interrupt", command)
@@ -205,7 +209,7 @@ def test_a_recommendation_may_come_without_a_warning(aws: Sandbox) -> None:
     assert aws.states("advised") == {instance: "InService"}
 
 
-def test_with_capacity_rebalancing_the_group_launches_first_and_terminates_then(
+def test_with_capacity_rebalancing_the_group_launches_before_it_terminates(
     aws: Sandbox,
 ) -> None:
     [instance] = aws.group("rebalanced", 1, template=SPOT, CapacityRebalance=True)
@@ -217,7 +221,7 @@ def test_with_capacity_rebalancing_the_group_launches_first_and_terminates_then(
     assert moves.index((other, "InService")) < moves.index((instance, "Terminating"))
 
 
-def test_a_whole_list_is_interrupted_at_once_or_not_at_all(aws: Sandbox) -> None:
+def test_a_list_of_instances_is_interrupted_completely_or_not_at_all(aws: Sandbox) -> None:
     instances = aws.group("storm", 3, template=SPOT)
     answer = aws.answer(
         "POST", "interrupt", {"instance": [*instances, "i-0123456789abcdef0"], "warning": 5}
@@ -248,12 +252,12 @@ def test_a_stopped_instance_can_be_started_again(aws: Sandbox) -> None:
     aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "running")
 
 
-def test_terminating_an_unknown_instance_is_ec2s_own_error(aws: Sandbox) -> None:
+def test_terminating_an_unknown_instance_returns_the_error_of_ec2(aws: Sandbox) -> None:
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
         aws.client("ec2").terminate_instances(InstanceIds=["i-0123456789abcdef0"])
 
 
-def test_the_warning_of_a_capacity_reservation_has_its_own_documented_shape(
+def test_the_warning_of_a_capacity_reservation_has_the_documented_shape(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     events = aws.client("events")

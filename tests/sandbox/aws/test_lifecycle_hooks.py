@@ -1,4 +1,4 @@
-"""Lifecycle hooks wait, and end the ways that Auto Scaling lets them end."""
+"""Lifecycle hooks wait, and end by the rules of Auto Scaling."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def _gone(aws: Sandbox, group: str, instance: str) -> None:
     aws.wait(lambda: instance not in aws.states(group))
 
 
-def test_a_terminating_instance_waits_runs_on_and_is_replaced_meanwhile(aws: Sandbox) -> None:
+def test_a_terminating_instance_keeps_running_during_its_hook_and_is_replaced(aws: Sandbox) -> None:
     [instance] = aws.group("waits", 1, LifecycleHookSpecificationList=[hook("drain")])
     _terminate(aws, instance)
     _waits(aws, "waits", instance)
@@ -71,7 +71,7 @@ def test_the_notice_of_a_hook_has_the_documented_shape(aws: Sandbox, recorder: R
     _gone(aws, "shape", instance)
 
 
-def test_completing_by_instance_id_ends_the_wait_and_a_second_time_is_refused(aws: Sandbox) -> None:
+def test_completing_by_instance_id_ends_the_wait_and_a_second_call_is_refused(aws: Sandbox) -> None:
     [instance] = aws.group("twice", 1, LifecycleHookSpecificationList=[hook("drain")])
     _terminate(aws, instance)
     _waits(aws, "twice", instance)
@@ -105,7 +105,7 @@ def test_an_unknown_token_is_refused_even_while_the_instance_waits(aws: Sandbox)
         )
 
 
-def test_a_heartbeat_that_does_not_come_ends_the_wait_with_the_default_result(aws: Sandbox) -> None:
+def test_a_missing_heartbeat_ends_the_wait_with_the_default_result(aws: Sandbox) -> None:
     [instance] = aws.group(
         "silent", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=1)]
     )
@@ -115,7 +115,7 @@ def test_a_heartbeat_that_does_not_come_ends_the_wait_with_the_default_result(aw
     assert outcomes == ["begun", "timed-out"]
 
 
-def test_heartbeats_keep_the_wait_alive_past_the_timeout(aws: Sandbox) -> None:
+def test_heartbeats_extend_the_wait_past_the_timeout(aws: Sandbox) -> None:
     [instance] = aws.group(
         "beats", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=2)]
     )
@@ -162,7 +162,7 @@ def test_a_launching_instance_is_not_in_service_before_its_hook_is_completed(aws
     assert aws.states("admit") == {instance: "InService"}
 
 
-def test_abandoning_a_launch_ends_the_instance_and_another_is_launched(aws: Sandbox) -> None:
+def test_abandoning_a_launch_terminates_the_instance_and_another_is_launched(aws: Sandbox) -> None:
     aws.group("abandon", 0, LifecycleHookSpecificationList=[hook("admit", "LAUNCHING")])
     scaling = aws.client("autoscaling")
     scaling.set_desired_capacity(AutoScalingGroupName="abandon", DesiredCapacity=1)
@@ -180,7 +180,7 @@ def test_abandoning_a_launch_ends_the_instance_and_another_is_launched(aws: Sand
     assert aws.journal("notice", detail_type=unsuccessful, instance=instance)
 
 
-def test_of_several_hooks_all_are_waited_for_unless_one_abandons(aws: Sandbox) -> None:
+def test_an_instance_waits_for_all_hooks_unless_one_is_abandoned(aws: Sandbox) -> None:
     hooks = [hook("drain"), hook("logs")]
     first, second = aws.group("several", 2, LifecycleHookSpecificationList=hooks)
     scaling = aws.client("autoscaling")
@@ -204,25 +204,7 @@ def test_of_several_hooks_all_are_waited_for_unless_one_abandons(aws: Sandbox) -
     _gone(aws, "several", second)
 
 
-def test_a_group_may_retain_instances_whose_terminate_hook_was_abandoned(aws: Sandbox) -> None:
-    [instance] = aws.group(
-        "retain",
-        1,
-        LifecycleHookSpecificationList=[hook("drain")],
-        InstanceLifecyclePolicy={"RetentionTriggers": {"TerminateHookAbandon": "retain"}},
-    )
-    _terminate(aws, instance)
-    _waits(aws, "retain", instance)
-    aws.client("autoscaling").complete_lifecycle_action(
-        AutoScalingGroupName="retain",
-        LifecycleHookName="drain",
-        InstanceId=instance,
-        LifecycleActionResult="ABANDON",
-    )
-    assert aws.states("retain")[instance] == "Terminating:Retained"
-
-
-def test_a_hook_that_is_deleted_lets_go_what_waits_for_it(aws: Sandbox) -> None:
+def test_instances_continue_when_their_hook_is_deleted(aws: Sandbox) -> None:
     [instance] = aws.group("deleted", 1, LifecycleHookSpecificationList=[hook("drain")])
     _terminate(aws, instance)
     _waits(aws, "deleted", instance)
@@ -236,7 +218,7 @@ def test_a_hook_that_is_deleted_lets_go_what_waits_for_it(aws: Sandbox) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"HeartbeatTimeout": 7201}, {"DefaultResult": "RETRY"}, {"LifecycleTransition": "up"}]
 )
-def test_a_hook_that_aws_would_not_take_is_refused(aws: Sandbox, wrong: dict[str, Any]) -> None:
+def test_a_hook_that_aws_refuses_is_refused(aws: Sandbox, wrong: dict[str, Any]) -> None:
     if not aws.client("autoscaling").describe_auto_scaling_groups(
         AutoScalingGroupNames=["refused"]
     )["AutoScalingGroups"]:

@@ -1,4 +1,4 @@
-"""Schedules and scheduled rules invoke their targets when they are due, or when told to."""
+"""Schedules and scheduled rules invoke their targets when they are due, or on command."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ ROLE = "arn:aws:iam::123456789012:role/scheduler"
 
 @pytest.fixture(autouse=True)
 def linked(aws: Sandbox, recorder: Recorder) -> Iterator[None]:
-    """The recorder stands where Lambda would; nothing ticks but what a test lets tick."""
+    """The recorder takes the place of Lambda; schedules run only on command."""
     recorder.requests.clear()
     aws.control("PUT", "links", {"lambda": recorder.url})
     aws.control("PUT", "schedules", {"speed": 0})
@@ -49,7 +49,7 @@ def _bodies(recorder: Recorder) -> list[dict[str, Any]]:
     return [request["body"] for request in recorder.requests]
 
 
-def test_a_schedule_that_is_fired_sends_its_function_the_event_of_scheduler(
+def test_a_fired_schedule_sends_the_event_of_scheduler_to_its_function(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     arn = _schedule(aws, "tick", "rate(1 minute)")
@@ -65,7 +65,7 @@ def test_a_schedule_that_is_fired_sends_its_function_the_event_of_scheduler(
 
 
 @pytest.mark.parametrize(("service", "comes"), [("events", True), ("scheduler", False)])
-def test_lost_events_are_one_thing_and_lost_ticks_another(
+def test_faults_of_events_do_not_apply_to_schedules(
     aws: Sandbox, recorder: Recorder, service: str, comes: bool
 ) -> None:
     _schedule(aws, "tick", "rate(1 minute)")
@@ -83,7 +83,7 @@ def _resources(recorder: Recorder, name: str) -> list[str]:
     return [r for body in _bodies(recorder) for r in body["resources"] if r.endswith(f"/{name}")]
 
 
-def test_a_rate_begins_at_once_and_repeats(aws: Sandbox, recorder: Recorder) -> None:
+def test_a_rate_runs_at_once_and_repeats(aws: Sandbox, recorder: Recorder) -> None:
     aws.control("PUT", "schedules", {"speed": 120})
     _schedule(aws, "quick", "rate(1 minute)")
     aws.wait(lambda: len(recorder.requests) >= 3)
@@ -91,7 +91,7 @@ def test_a_rate_begins_at_once_and_repeats(aws: Sandbox, recorder: Recorder) -> 
     assert [later - sooner for sooner, later in pairwise(times)] == [timedelta(minutes=1)] * 2
 
 
-def test_a_schedule_waits_for_its_start_and_ends_with_its_end(
+def test_a_schedule_runs_only_between_its_start_and_its_end(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     now = datetime.now(UTC)
@@ -104,7 +104,7 @@ def test_a_schedule_waits_for_its_start_and_ends_with_its_end(
     aws.wait(lambda: len(recorder.requests) == 2)
 
 
-def test_a_one_time_schedule_is_due_once_and_goes_when_it_shall(
+def test_a_one_time_schedule_runs_once_and_is_deleted_on_request(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     notice = {"Input": '{"id": "n-1", "at": "<aws.scheduler.scheduled-time>"}'}
@@ -122,13 +122,13 @@ def test_a_one_time_schedule_is_due_once_and_goes_when_it_shall(
         scheduler.get_schedule(Name="later")
 
 
-def test_what_lies_in_the_past_is_made_up_for(aws: Sandbox, recorder: Recorder) -> None:
+def test_a_one_time_schedule_in_the_past_runs_at_once(aws: Sandbox, recorder: Recorder) -> None:
     aws.control("PUT", "schedules", {"speed": 1})
     _schedule(aws, "missed", _at(-3600), target={"Input": '{"id": "missed"}'})
     assert aws.wait(lambda: _bodies(recorder)) == [{"id": "missed"}]
 
 
-def test_a_changed_schedule_is_due_at_its_new_time_and_a_deleted_one_never(
+def test_a_changed_schedule_runs_at_its_new_time_and_a_deleted_one_never(
     aws: Sandbox, recorder: Recorder
 ) -> None:
     _schedule(aws, "moved", _at(3600))
@@ -148,7 +148,7 @@ def test_a_changed_schedule_is_due_at_its_new_time_and_a_deleted_one_never(
     assert not recorder.requests
 
 
-def test_groups_keep_schedules_of_one_name_apart_and_take_them_along(aws: Sandbox) -> None:
+def test_groups_separate_schedules_of_one_name_and_delete_their_own(aws: Sandbox) -> None:
     scheduler = aws.client("scheduler")
     scheduler.create_schedule_group(Name="leeway")
     here, there = (
@@ -164,7 +164,7 @@ def test_groups_keep_schedules_of_one_name_apart_and_take_them_along(aws: Sandbo
     assert [s["arn"] for s in aws.control("GET", "schedules")["schedules"]] == [here]
 
 
-def test_a_disabled_schedule_does_not_tick(aws: Sandbox) -> None:
+def test_a_disabled_schedule_does_not_run(aws: Sandbox) -> None:
     _schedule(aws, "off", "rate(1 minute)", State="DISABLED")
     assert "off" not in _names(aws)
 
@@ -178,7 +178,7 @@ def test_a_disabled_schedule_does_not_tick(aws: Sandbox) -> None:
         ("no-service", "rate(1 minute)", {"Arn": "arn:aws:scheduler:::aws-sdk:sqs:sendMessage"}),
     ],
 )
-def test_what_scheduler_would_refuse_is_refused(
+def test_a_schedule_that_scheduler_refuses_is_refused(
     aws: Sandbox, name: str, expression: str, target: dict[str, Any]
 ) -> None:
     with pytest.raises(ClientError, match="ValidationException"):

@@ -1,4 +1,4 @@
-"""One sandbox cluster in a process of its own, as the tests meet it: over HTTP only."""
+"""A cluster in its own process, which tests use only over HTTP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 class Live:
-    """A running cluster: its API as admin, its control API, and waiting for things to happen."""
+    """A running cluster: its API as admin, its control API, and waits for conditions."""
 
     def __init__(self, ready: dict[str, Any], folder: Path) -> None:
         self.url: str = ready["url"]
@@ -84,12 +84,12 @@ class Live:
         return names
 
     def report(self, instance: str, state: str, **more: object) -> None:
-        """Tell the cluster what became of an instance."""
+        """Report the state of an instance to the cluster."""
         body = {"instance": instance, "state": state, **more}
         self.control.post("/_sandbox/instances", json=body).raise_for_status()
 
     def is_ready(self, node: str) -> bool:
-        """Say whether a node is Ready."""
+        """Whether a node is Ready."""
         response = self.api.get(f"/api/v1/nodes/{node}")
         conditions = response.json().get("status", {}).get("conditions", ())
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
@@ -114,7 +114,7 @@ class Live:
         return items
 
     def running(self, label: str, namespace: str = "default") -> list[dict[str, Any]]:
-        """List the pods that run and are not leaving."""
+        """List the running pods that are not terminating."""
         return [
             pod
             for pod in self.pods(label, namespace)
@@ -131,7 +131,7 @@ class Live:
         return self.running(f"app={name}")
 
     def evict(self, pod: str, **options: object) -> httpx.Response:
-        """Ask for a pod's eviction."""
+        """Evict a pod."""
         body: dict[str, object] = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -142,17 +142,17 @@ class Live:
         return self.api.post(f"{PODS}/{pod}/eviction", json=body)
 
     def journal(self, kind: str = "") -> list[dict[str, Any]]:
-        """Return what happened, of one kind or all."""
+        """Return the journal entries of one kind or of all kinds."""
         entries = self.control.get("/_sandbox/journal").json()["entries"]
         return [entry for entry in entries if not kind or entry["kind"] == kind]
 
     def fail_with(self, *faults: dict[str, object]) -> None:
-        """Replace the API's faults."""
+        """Replace the faults of the API."""
         response = self.control.put("/_sandbox/faults", json={"faults": faults})
         assert response.status_code == 200, response.text
 
     def until[Result](self, condition: Callable[[], Result]) -> Result:
-        """Wait until a condition holds; returns what it returned."""
+        """Wait until a condition is true; return its value."""
         give_up = time.monotonic() + _PATIENCE_SECONDS
         while not (result := condition()):
             assert time.monotonic() < give_up, "what the test waits for did not happen"
@@ -161,7 +161,7 @@ class Live:
 
 
 def deployment(name: str, replicas: int, **settings: Any) -> dict[str, Any]:
-    """Return a Deployment; settings: the pod's `annotations` and `spec`, its `requests`."""
+    """Return a Deployment; the settings are `annotations`, `spec` and `requests` of its pods."""
     container = {
         "name": "c",
         "image": "pause",
@@ -188,7 +188,7 @@ def deployment(name: str, replicas: int, **settings: Any) -> dict[str, Any]:
 
 
 def budget(name: str, app: str, **bounds: object) -> dict[str, Any]:
-    """Return a PodDisruptionBudget of the pods labelled app=…"""
+    """Return a PodDisruptionBudget for the pods labelled app=…"""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -198,14 +198,14 @@ def budget(name: str, app: str, **bounds: object) -> dict[str, Any]:
 
 
 def bare_pod(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a pod of no controller."""
+    """Return a pod without a controller."""
     container = {"name": "c", "image": "pause"}
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
 @contextlib.contextmanager
 def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
-    """Run a cluster for as long as the context lasts."""
+    """Run a cluster while the context lasts."""
     command = [sys.executable, "-m", "sandbox.kubernetes", "--certificate", str(folder / "tls")]
     quick = ["--pod-start", "0.1", "--node-ready", "0.05", "--volume-attach", "0.1"]
     quick += ["--pod-quarantine", "1", *control_token.OPTIONS]

@@ -1,4 +1,4 @@
-"""What a real API server answered, and how an answer of the sandbox is held against it."""
+"""Recorded answers of a real API server, and their comparison with those of the sandbox."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 _FOLDER = Path(__file__).parent / "recordings"
 _CUT = re.compile(r"\.\.\. \d+ more")
-# What an answer may have beyond the recorded one: the recording's nodes were bare objects without
-# machines, its pods without addresses, and the managers of fields were cut from it.
+# Fields that an answer may have in addition: the nodes of the recording were objects without
+# machines, its pods had no addresses, and managedFields were removed.
 _MAY_BE_MORE = frozenset(
     (
         "managedFields",
@@ -31,7 +31,7 @@ _MAY_BE_MORE = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """One request and the real server's answer."""
+    """One request and the answer of the real server."""
 
     label: str
     method: str
@@ -68,12 +68,12 @@ def exchanges(name: str) -> list[Exchange]:
 
 
 def document(name: str) -> Any:
-    """Read a file of recordings as it is."""
+    """Read a file of recordings without parsing its exchanges."""
     return json.loads((_FOLDER / f"{name}.json").read_text())
 
 
 def differences(recorded: Any, live: Any) -> list[str]:
-    """Return where an answer's shape differs from the recorded one; refusals must be equal."""
+    """Return the differences of an answer from the recorded one; errors must be equal."""
     if isinstance(recorded, dict) and recorded.get("kind") == "Status":
         return [] if recorded == live else [f"{live} is not {recorded}"]
     return list(_shape(recorded, live, ""))

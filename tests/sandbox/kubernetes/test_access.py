@@ -1,4 +1,4 @@
-"""Who may call: tokens as EKS reads them, and roles as RBAC enforces them."""
+"""Authentication by EKS tokens, and authorization by RBAC."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ROLES = Path(__file__).parent / "roles.yaml"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Return a cluster that enforces roles and knows one principal of each kind."""
+    """Return a cluster that enforces RBAC, with one principal of each kind."""
     with running_cluster(tmp_path_factory.mktemp("guarded"), "--rbac", str(_ROLES)) as live:
         grant(live, drains=["leeway:drain"], counts=["leeway:capacity"], powerless=[])
         yield live
 
 
 def grant(live: Live, **groups: list[str]) -> None:
-    """Give principals access entries; the name is the access key's id and the user's."""
+    """Create access entries; the name is both the access key id and the user name."""
     entries = {
         name: {"username": name, "groups": granted, "secret": _SECRET}
         for name, granted in groups.items()
@@ -47,7 +47,7 @@ def eks_token(
     action: str = "GetCallerIdentity",
     age: int = 0,
 ) -> str:
-    """Presign GetCallerIdentity as an EKS client did that many seconds ago."""
+    """Presign GetCallerIdentity as an EKS client, this many seconds ago."""
     url = f"https://{host}/?Action={action}&Version=2011-06-15"
     headers = {"x-k8s-aws-id": cluster} if cluster else {}
     request = AWSRequest(method="GET", url=url, headers=headers)
@@ -56,7 +56,7 @@ def eks_token(
     signer = SigV4QueryAuth(
         Credentials(key, secret or _SECRET, "session"), "sts", "us-east-1", expires=60
     )
-    # What `add_auth` does, but that it signs with the time of now.
+    # As `add_auth`, which always signs with the present time.
     signer._modify_request_before_signing(request)
     text = signer.string_to_sign(request, signer.canonical_request(request))
     signer._inject_signature_to_request(request, signer.signature(text, request))
@@ -65,7 +65,7 @@ def eks_token(
 
 
 def status_with(live: Live, token: str, path: str = "/api/v1/nodes") -> int:
-    """Return the status a token gets."""
+    """Return the status of a request with a token."""
     with live.client(token) as client:
         return client.get(path).status_code
 
@@ -88,15 +88,17 @@ def test_a_presigned_url_is_a_token(guarded: Live) -> None:
     ],
     ids=str,
 )
-def test_a_token_that_sts_would_refuse_is_nobodys(guarded: Live, wrong: dict[str, Any]) -> None:
+def test_a_token_that_sts_refuses_is_not_authenticated(
+    guarded: Live, wrong: dict[str, Any]
+) -> None:
     assert status_with(guarded, eks_token(**wrong)) == 401
 
 
-def test_a_token_counts_for_fifteen_minutes_whatever_its_own_expiry_says(guarded: Live) -> None:
+def test_a_token_is_valid_for_fifteen_minutes_with_any_expiry(guarded: Live) -> None:
     assert status_with(guarded, eks_token(age=14 * 60)) == 200
 
 
-def test_a_token_can_not_be_made_younger(guarded: Live) -> None:
+def test_the_date_of_a_token_cannot_be_changed(guarded: Live) -> None:
     token = eks_token(age=20 * 60)
     url = base64.urlsafe_b64decode(token.removeprefix("k8s-aws-v1.") + "==").decode()
     old = url.partition("X-Amz-Date=")[2][:16]
@@ -107,7 +109,7 @@ def test_a_token_can_not_be_made_younger(guarded: Live) -> None:
 
 
 @pytest.mark.parametrize("token", ["k8s-aws-v1.bm9uc2Vuc2U", "k8s-aws-v1.!", "k8s-aws-v1."])
-def test_nonsense_is_nobodys(guarded: Live, token: str) -> None:
+def test_a_malformed_token_is_not_authenticated(guarded: Live, token: str) -> None:
     assert status_with(guarded, token) == 401
 
 
@@ -125,7 +127,7 @@ def test_groups_come_from_the_access_entries(guarded: Live) -> None:
     }
 
 
-def test_what_is_no_access_entry_is_refused(guarded: Live) -> None:
+def test_an_invalid_access_entry_is_refused(guarded: Live) -> None:
     refused = guarded.control.put("/_sandbox/access", json={"key": ["leeway:drain"]})
 
     assert refused.status_code == 400
@@ -147,17 +149,17 @@ def test_a_missing_verb_is_refused_as_recorded(guarded: Live, exchange: Exchange
     assert response.json() == recorded_as
 
 
-def test_a_role_gives_what_it_names_and_nothing_more(guarded: Live) -> None:
+def test_a_role_grants_only_its_own_rules(guarded: Live) -> None:
     with guarded.client(eks_token()) as client:
         allowed = client.post(f"{PODS}/x/eviction", json={"metadata": {"name": "x"}})
         refused = client.delete(f"{PODS}/x")
         subresource = client.patch(f"{PODS}/x/status", json={})
 
-    assert allowed.status_code == 404  # allowed to ask; there is no such pod
+    assert allowed.status_code == 404  # allowed; the pod does not exist
     assert (refused.status_code, subresource.status_code) == (403, 403)
 
 
-def test_who_applies_what_is_not_there_has_to_be_allowed_to_create_it(guarded: Live) -> None:
+def test_an_apply_of_a_missing_object_needs_the_permission_to_create_it(guarded: Live) -> None:
     headers = {"Content-Type": "application/apply-patch+yaml"}
     params = {"fieldManager": "test", "force": "true"}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "made-up"}}
@@ -166,22 +168,22 @@ def test_who_applies_what_is_not_there_has_to_be_allowed_to_create_it(guarded: L
             "/api/v1/nodes/made-up", params=params, content=json.dumps(node), headers=headers
         )
     assert answer.status_code == 403
-    # RBAC gives no reason, and here nobody adds one.
+    # RBAC gives no reason.
     assert answer.json()["message"] == 'nodes "made-up" is forbidden: '
 
 
-def test_a_namespace_counts_as_being_in_itself(guarded: Live) -> None:
+def test_a_namespace_object_belongs_to_its_own_namespace(guarded: Live) -> None:
     assert 'in the namespace "default"' in refusal(guarded, "/api/v1/namespaces/default")
     assert "at the cluster scope" in refusal(guarded, "/api/v1/persistentvolumes/x")
 
 
 def refusal(live: Live, path: str) -> str:
-    """Return what somebody without rights is told."""
+    """Return the message for a user without permissions."""
     with live.client(eks_token("powerless")) as client:
         return str(client.get(path).json()["message"])
 
 
-def test_a_client_may_ask_what_it_can_do(guarded: Live) -> None:
+def test_a_client_can_review_its_own_permissions(guarded: Live) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     with guarded.client(eks_token()) as client:
         answers = [
@@ -197,7 +199,7 @@ def test_a_client_may_ask_what_it_can_do(guarded: Live) -> None:
     assert "leeway:drain" in myself["status"]["userInfo"]["groups"]
 
 
-def test_a_new_binding_counts_at_once(guarded: Live) -> None:
+def test_a_new_binding_applies_at_once(guarded: Live) -> None:
     before = status_with(guarded, eks_token("powerless"))
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "drains"}
     guarded.create(

@@ -1,6 +1,6 @@
-"""A cluster can stay up for a day: what it remembers of the past is bounded, however much happens.
+"""The memory of a cluster is bounded, so that it can run for days.
 
-These look into the cluster's process, since nothing that it answers tells how much it holds.
+These tests read the memory of the process, because no answer of the API shows it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import msgspec
 
 from sandbox.journal import Journal
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.audit import AuditLog
 from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.calls import Call, target_of
 from sandbox.kubernetes.cluster import Cluster, Settings
+from sandbox.kubernetes.controllers.bootstrap import Controllers, bootstrap
 from sandbox.kubernetes.deletion import delete
 from sandbox.kubernetes.events import Events
 from sandbox.kubernetes.eviction import complete, grant
-from sandbox.kubernetes.inhabitants.settling import Inhabitants, settle
 from sandbox.kubernetes.store import Store
 from sandbox.kubernetes.writing import create
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, bare_pod, budget, deployment
@@ -36,7 +35,6 @@ _AT_ONCE = Settings(
     node_ready=0,
     node_removal=0,
     kept_events=1,
-    kept_audit_records=1,
 )
 
 
@@ -50,17 +48,17 @@ def made(cluster: Cluster, path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the cluster live until a condition holds."""
+    """Run the event loop of the cluster until a condition is true."""
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.005)
 
 
-async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> None:
-    """Let a node and a workload come, be seen, and go."""
+async def live_once(cluster: Cluster, controllers: Controllers, number: int) -> None:
+    """Create a node and a workload, use them, and delete them."""
     store, instance, name = cluster.store, f"i-{number:017x}", f"node-{number}"
     node = {"metadata": {"name": name}, "status": {"capacity": {"cpu": "4", "pods": "20"}}}
-    inhabitants.instances.report(instance, "running", node, 0)
+    controllers.instances.report(instance, "running", node, 0)
     spread = {
         "topologyKey": "kubernetes.io/hostname",
         "maxSkew": 1,
@@ -83,18 +81,18 @@ async def live_once(cluster: Cluster, inhabitants: Inhabitants, number: int) -> 
     await until(lambda: disruptions_allowed(store, covering))
     victim = running()[0]["metadata"]["name"]
     eviction = {"metadata": {"name": victim}}
-    grant(cluster, inhabitants.disruption, "default", victim, eviction)
+    grant(cluster, controllers.disruption, "default", victim, eviction)
     complete(cluster, "default", victim, eviction)
     await until(lambda: len(running()) == 2 and store.get(registry.POD, "default", victim) is None)
     delete(cluster, registry.DEPLOYMENT, owner)
     delete(cluster, registry.BUDGET, covering)
     delete(cluster, registry.POD, homeless)
-    inhabitants.instances.report(instance, "terminated", None, None)
+    controllers.instances.report(instance, "terminated", None, None)
     await until(lambda: not store.count(registry.NODE) and not store.count(registry.POD))
 
 
 def disruptions_allowed(store: Store, obj: dict[str, Any]) -> int:
-    """Return what a budget's status allows now."""
+    """Return the allowed disruptions of a budget."""
     found = store.read(registry.BUDGET, "default", obj["metadata"]["name"])
     return int(found["status"]["disruptionsAllowed"])
 
@@ -129,43 +127,40 @@ def _parts(one: object) -> Iterator[object]:
         yield from (getattr(one, name) for name in slots if hasattr(one, name))
 
 
-def test_what_has_come_and_gone_leaves_nothing_behind() -> None:
+def test_deleted_objects_leave_nothing_in_memory() -> None:
     async def measure() -> tuple[int, int]:
         cluster = Cluster(_AT_ONCE, Store(history=1))
         cluster.journal = Journal(longest=1)
-        inhabitants = settle(cluster)
+        controllers = bootstrap(cluster)
         template = deployment("agent", 1)["spec"]["template"]
         spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
         made(cluster, _DAEMONS, {"metadata": {"name": "agent"}, "spec": spec})
         for number in range(8):
-            await live_once(cluster, inhabitants, number)
+            await live_once(cluster, controllers, number)
         before = held(cluster)
         for number in range(8, 48):
-            await live_once(cluster, inhabitants, number)
+            await live_once(cluster, controllers, number)
         return before, held(cluster)
 
     before, after = asyncio.run(measure())
 
-    # One entry left behind by each of the forty would show.
+    # One leaked entry for each of the forty would exceed this bound.
     assert after < before + 30
 
 
-def test_the_watch_history_the_journal_and_the_audit_records_keep_the_newest_only() -> None:
-    store, audit, journal = Store(history=100), AuditLog(None, kept=30), Journal(longest=50)
+def test_the_watch_history_and_the_journal_keep_only_the_newest_entries() -> None:
+    store, journal = Store(history=100), Journal(longest=50)
     pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {}, "status": {}}
     pod = store.create(registry.POD, {**pod, "status": {"conditions": []}})
     for number in range(1000):
         pod = store.amend(registry.POD, pod, status={"message": str(number)}) or pod
-        audit.unschedulable(pod)
         journal.add("changed", number=number)
 
     assert len(list(store.since(store.oldest))) == 100
-    assert len(audit.since(0)["items"]) == 30
-    assert audit.since(0)["next"] == 1000
     assert len(journal) <= 50
 
 
-def test_events_go_when_there_are_too_many() -> None:
+def test_old_events_are_deleted_above_the_limit() -> None:
     store = Store()
     events = Events(store, most=20)
     node = store.create(registry.NODE, {"metadata": {"name": "n"}, "spec": {}})

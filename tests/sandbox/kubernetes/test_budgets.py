@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: their arithmetic, and evictions that never overshoot them."""
+"""PodDisruptionBudgets: their arithmetic, and evictions that never exceed them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SLOW = {"sandbox.leeway.sh/ends-after": "1h"}
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
+def cluster(live: Live) -> Live:
     """Return a cluster of two nodes."""
     live.add_nodes(1, 2)
     return live
 
 
 def status_of(live: Live, name: str, *, generation: int = 1) -> dict[str, Any]:
-    """Return a budget's status once the controller has seen it."""
+    """Return the status of a budget after the controller has reconciled it."""
 
     def read() -> dict[str, Any] | None:
         status: dict[str, Any] = live.api.get(f"{_BUDGETS}/{name}").json()["status"]
@@ -42,29 +42,29 @@ def status_of(live: Live, name: str, *, generation: int = 1) -> dict[str, Any]:
         ({"maxUnavailable": 0}, 7),
     ],
 )
-def test_shares_round_up_and_are_of_what_the_owner_wants(
-    world: Live, bounds: dict[str, object], desired: int
+def test_percentages_refer_to_the_replicas_of_the_owner_and_round_up(
+    cluster: Live, bounds: dict[str, object], desired: int
 ) -> None:
     name = f"of-seven-{desired}"
-    world.deploy(name, 7)
-    world.create(_BUDGETS, budget(name, name, **bounds))
+    cluster.deploy(name, 7)
+    cluster.create(_BUDGETS, budget(name, name, **bounds))
 
-    status = status_of(world, name)
+    status = status_of(cluster, name)
 
     assert status["expectedPods"] == 7
     assert status["desiredHealthy"] == desired
     assert status["disruptionsAllowed"] == 7 - desired
 
 
-def test_a_share_of_pods_without_controller_can_not_be_told(world: Live) -> None:
+def test_a_percentage_of_pods_without_a_controller_fails(cluster: Live) -> None:
     pod = bare_pod("alone")
     pod["metadata"]["labels"] = {"app": "alone"}
-    world.create("/api/v1/namespaces/default/pods", pod)
-    world.until(lambda: world.running("app=alone"))
-    world.create(_BUDGETS, budget("alone", "alone", maxUnavailable="50%"))
+    cluster.create("/api/v1/namespaces/default/pods", pod)
+    cluster.until(lambda: cluster.running("app=alone"))
+    cluster.create(_BUDGETS, budget("alone", "alone", maxUnavailable="50%"))
 
-    status = status_of(world, "alone")
-    refused = world.evict("alone")
+    status = status_of(cluster, "alone")
+    refused = cluster.evict("alone")
 
     assert status["conditions"][0]["reason"] == "SyncFailed"
     assert refused.status_code == 429
@@ -72,58 +72,60 @@ def test_a_share_of_pods_without_controller_can_not_be_told(world: Live) -> None
     assert 'found no controllers for pod "alone"' in cause["message"]
 
 
-def test_evictions_at_once_take_no_more_than_the_budget_allows(world: Live) -> None:
-    # Nobody replaces them, however long the requests take.
+def test_concurrent_evictions_never_exceed_the_budget(cluster: Live) -> None:
+    # No controller replaces these pods.
     names = [f"crowd-{number}" for number in range(10)]
     for name in names:
         pod = bare_pod(name)
         pod["metadata"] |= {"labels": {"app": "crowd"}, "annotations": _SLOW}
-        world.create("/api/v1/namespaces/default/pods", pod)
-    world.until(lambda: len(world.running("app=crowd")) == 10)
-    world.create(_BUDGETS, budget("crowd", "crowd", minAvailable=7))
-    status_of(world, "crowd")
+        cluster.create("/api/v1/namespaces/default/pods", pod)
+    cluster.until(lambda: len(cluster.running("app=crowd")) == 10)
+    cluster.create(_BUDGETS, budget("crowd", "crowd", minAvailable=7))
+    status_of(cluster, "crowd")
 
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         codes = collections.Counter(
-            response.status_code for response in pool.map(world.evict, names)
+            response.status_code for response in pool.map(cluster.evict, names)
         )
 
     assert codes == {201: 3, 429: 7}
 
 
-def test_a_budget_gives_again_when_the_replacement_is_ready(world: Live) -> None:
-    first, second = world.deploy("steady", 2)
-    world.create(_BUDGETS, budget("steady", "steady", minAvailable=1))
-    status_of(world, "steady")
+def test_a_budget_allows_an_eviction_again_when_the_replacement_is_ready(cluster: Live) -> None:
+    first, second = cluster.deploy("steady", 2)
+    cluster.create(_BUDGETS, budget("steady", "steady", minAvailable=1))
+    status_of(cluster, "steady")
 
-    assert world.evict(first["metadata"]["name"]).status_code == 201
-    assert world.evict(second["metadata"]["name"]).status_code == 429
-    world.until(lambda: status_of(world, "steady")["disruptionsAllowed"] == 1)
-    assert world.evict(second["metadata"]["name"]).status_code == 201
+    assert cluster.evict(first["metadata"]["name"]).status_code == 201
+    assert cluster.evict(second["metadata"]["name"]).status_code == 429
+    cluster.until(lambda: status_of(cluster, "steady")["disruptionsAllowed"] == 1)
+    assert cluster.evict(second["metadata"]["name"]).status_code == 201
 
 
 @pytest.mark.parametrize(("policy", "code"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
-def test_an_unready_pod_goes_by_the_budgets_policy(world: Live, policy: str, code: int) -> None:
+def test_the_policy_of_the_budget_applies_to_an_unready_pod(
+    cluster: Live, policy: str, code: int
+) -> None:
     name = f"unready-{policy.lower()}"
-    pods = world.deploy(name, 2)
+    pods = cluster.deploy(name, 2)
     bounds = {"minAvailable": 2, "unhealthyPodEvictionPolicy": policy}
-    world.create(_BUDGETS, budget(name, name, **bounds))
-    status_of(world, name)
+    cluster.create(_BUDGETS, budget(name, name, **bounds))
+    status_of(cluster, name)
     pod = pods[0]["metadata"]["name"]
     unready = {"type": "Ready", "status": "False"}
-    patched = world.patch(
+    patched = cluster.patch(
         f"/api/v1/namespaces/default/pods/{pod}/status",
         {"status": {"conditions": [unready]}},
         "strategic-merge-patch+json",
     )
     assert patched.status_code == 200
-    world.until(lambda: status_of(world, name)["currentHealthy"] == 1)
+    cluster.until(lambda: status_of(cluster, name)["currentHealthy"] == 1)
 
-    assert world.evict(pod).status_code == code
+    assert cluster.evict(pod).status_code == code
 
 
-def test_a_pending_pod_asks_no_budget(world: Live) -> None:
-    world.create(
+def test_no_budget_applies_to_a_pending_pod(cluster: Live) -> None:
+    cluster.create(
         "/apis/apps/v1/namespaces/default/deployments",
         {
             "metadata": {"name": "waiting"},
@@ -136,17 +138,17 @@ def test_a_pending_pod_asks_no_budget(world: Live) -> None:
             },
         },
     )
-    world.create(_BUDGETS, budget("waiting", "waiting", minAvailable=1))
-    status_of(world, "waiting")
-    [pod] = world.until(lambda: world.pods("app=waiting"))
+    cluster.create(_BUDGETS, budget("waiting", "waiting", minAvailable=1))
+    status_of(cluster, "waiting")
+    [pod] = cluster.until(lambda: cluster.pods("app=waiting"))
 
-    assert world.evict(pod["metadata"]["name"]).status_code == 201
+    assert cluster.evict(pod["metadata"]["name"]).status_code == 201
 
 
-def test_both_bounds_in_one_budget_are_refused(world: Live) -> None:
+def test_both_bounds_in_one_budget_are_refused(cluster: Live) -> None:
     both = budget("both", "both", minAvailable=1, maxUnavailable=1)
 
-    refused = world.api.post(_BUDGETS, json=both)
+    refused = cluster.api.post(_BUDGETS, json=both)
 
     assert refused.status_code == 422
     assert "cannot be both set" in refused.json()["message"]

@@ -1,4 +1,4 @@
-"""Whom the API's certificate is for: a client that checks it reaches the cluster by these names."""
+"""The names of the API's certificate, with which clients can verify it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.sandbox.kubernetes.live import Live, running_cluster
 
 
 def names(folder: Path) -> set[str]:
-    """The names that the server's certificate is for."""
+    """The names of the server certificate."""
     certificate = x509.load_pem_x509_certificate((folder / "tls" / "tls.crt").read_bytes())
     extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     return {str(name.value) for name in extension.value}
 
 
 def ask_as(name: str, live: Live) -> int:
-    """The status of a request by a client that takes the server to be called `name`."""
+    """The status of a request by a client that expects the server name `name`."""
     with httpx.Client(verify=ssl.create_default_context(cafile=live.ca)) as client:
         extensions = {"sni_hostname": name}
         return client.get(f"{live.url}/readyz", extensions=extensions).status_code
 
 
-def test_a_cluster_is_reached_by_another_name_and_address_that_it_was_given(
+def test_a_cluster_is_reached_by_its_additional_names_and_addresses(
     tmp_path: Path,
 ) -> None:
     with running_cluster(tmp_path, "--san", "192.0.2.7", "--san", "cluster.example") as live:
@@ -50,7 +50,7 @@ def test_a_certificate_is_kept_until_it_lacks_a_name(tmp_path: Path) -> None:
         assert ask_as("192.0.2.8", live) == 200
 
 
-def test_a_certificate_in_its_last_day_is_made_anew(tmp_path: Path) -> None:
+def test_a_certificate_in_its_last_day_is_replaced(tmp_path: Path) -> None:
     with time_machine.travel(datetime.now(UTC) - timedelta(days=29.5)):
         server_context(tmp_path / "tls")
     old = (tmp_path / "tls" / "ca.crt").read_bytes()

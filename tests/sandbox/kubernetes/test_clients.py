@@ -1,4 +1,4 @@
-"""The clients people use: kubectl, where there is one, and lightkube."""
+"""Stock clients: kubectl, if it is installed, and lightkube."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
+def cluster(live: Live) -> Live:
     """Return a cluster of three nodes with a DaemonSet."""
     live.add_nodes(1, 2, 3)
     template = deployment("agent", 1)["spec"]["template"]
@@ -37,12 +37,12 @@ def world(live: Live) -> Live:
 
 
 @pytest.fixture
-def kubectl(world: Live, tmp_path: Path) -> Kubectl:
-    """Return a way to call the stock kubectl."""
+def kubectl(cluster: Live, tmp_path: Path) -> Kubectl:
+    """Return a function that runs the stock kubectl."""
     program = shutil.which("kubectl")
     if program is None:
         pytest.skip("no kubectl on the PATH")
-    environment = {**os.environ, "KUBECONFIG": str(world.kubeconfig()), "HOME": str(tmp_path)}
+    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig()), "HOME": str(tmp_path)}
 
     def call(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -58,22 +58,22 @@ def kubectl(world: Live, tmp_path: Path) -> Kubectl:
     return call
 
 
-def test_kubectl_drain_refuses_then_drains_around_a_budget(world: Live, kubectl: Kubectl) -> None:
+def test_kubectl_drain_refuses_then_drains_around_a_budget(cluster: Live, kubectl: Kubectl) -> None:
     pod = bare_pod("lonely")
     pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
-    world.create(PODS, pod)
-    world.until(lambda: world.api.get(f"{PODS}/lonely").json()["status"]["phase"] == "Running")
-    node = world.api.get(f"{PODS}/lonely").json()["spec"]["nodeName"]
+    cluster.create(PODS, pod)
+    cluster.until(lambda: cluster.api.get(f"{PODS}/lonely").json()["status"]["phase"] == "Running")
+    node = cluster.api.get(f"{PODS}/lonely").json()["spec"]["nodeName"]
     here = {"nodeSelector": {"kubernetes.io/hostname": node}}
-    world.create(PODS, bare_pod("unmanaged", **here))
-    [guarded] = world.deploy("guarded", 1, spec=here)
-    [daemon] = [one for one in world.running("app=agent") if one["spec"]["nodeName"] == node]
-    world.create(_BUDGETS, budget("guarded", "guarded", minAvailable=1))
+    cluster.create(PODS, bare_pod("unmanaged", **here))
+    [guarded] = cluster.deploy("guarded", 1, spec=here)
+    [daemon] = [one for one in cluster.running("app=agent") if one["spec"]["nodeName"] == node]
+    cluster.create(_BUDGETS, budget("guarded", "guarded", minAvailable=1))
 
     refused = kubectl("drain", node)
     forced = ("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
     blocked = kubectl(*forced, "--timeout=3s")
-    world.api.delete(f"{_BUDGETS}/guarded")
+    cluster.api.delete(f"{_BUDGETS}/guarded")
     drained = kubectl(*forced, "--timeout=20s")
     restored = kubectl("uncordon", node)
 
@@ -98,7 +98,7 @@ def test_kubectl_drain_refuses_then_drains_around_a_budget(world: Live, kubectl:
         "5s): Cannot evict pod as it would violate the pod's disruption budget."
     ) in blocked.stderr
     assert "global timeout reached: 3s" in blocked.stderr
-    # What could go has gone, before the budget stood in the way of the rest.
+    # The other pods were evicted before the budget blocked.
     assert "pod/lonely evicted" in blocked.stdout
     assert f"ignoring DaemonSet-managed Pods: {kept}" in drained.stderr
     assert "deleting Pods that declare no controller: default/" in blocked.stderr
@@ -108,39 +108,43 @@ def test_kubectl_drain_refuses_then_drains_around_a_budget(world: Live, kubectl:
         f"pod/{guarded['metadata']['name']} evicted\nnode/{node} drained\n"
     )
     assert restored.stdout == f"node/{node} uncordoned\n"
-    assert world.api.get(f"{PODS}/lonely").status_code == 404
+    assert cluster.api.get(f"{PODS}/lonely").status_code == 404
 
 
-def test_kubectl_cordons_once_and_rehearses_a_drain_without_a_trace(
-    world: Live, kubectl: Kubectl
+def test_kubectl_cordons_once_and_a_server_dry_run_of_a_drain_changes_nothing(
+    cluster: Live, kubectl: Kubectl
 ) -> None:
-    [pod] = world.deploy("rehearsed", 1)
+    [pod] = cluster.deploy("rehearsed", 1)
     node = pod["spec"]["nodeName"]
 
     rehearsed = kubectl("drain", node, "--dry-run=server", "--ignore-daemonsets", "--force")
-    untouched = world.api.get(f"/api/v1/nodes/{node}").json()["spec"]
+    untouched = cluster.api.get(f"/api/v1/nodes/{node}").json()["spec"]
     cordoned, again = kubectl("cordon", node), kubectl("cordon", node)
     kubectl("uncordon", node)
 
     assert f"node/{node} drained (server dry run)" in rehearsed.stdout
     assert "unschedulable" not in untouched
-    assert world.api.get(f"{PODS}/{pod['metadata']['name']}").status_code == 200
+    assert cluster.api.get(f"{PODS}/{pod['metadata']['name']}").status_code == 200
     assert cordoned.stdout == f"node/{node} cordoned\n"
     assert again.stdout == f"node/{node} already cordoned\n"
 
 
-def test_kubectl_deletes_a_node_and_its_pods_go_with_it(world: Live, kubectl: Kubectl) -> None:
-    [node] = world.add_nodes(9)
-    world.until(lambda: [p for p in world.running("app=agent") if p["spec"]["nodeName"] == node])
+def test_kubectl_deletes_a_node_and_its_pods_are_deleted(cluster: Live, kubectl: Kubectl) -> None:
+    [node] = cluster.add_nodes(9)
+    cluster.until(
+        lambda: [p for p in cluster.running("app=agent") if p["spec"]["nodeName"] == node]
+    )
 
     deleted = kubectl("delete", "node", node)
 
     assert deleted.stdout == f'node "{node}" deleted\n'
-    world.until(lambda: not [p for p in world.pods("app=agent") if p["spec"]["nodeName"] == node])
+    cluster.until(
+        lambda: not [p for p in cluster.pods("app=agent") if p["spec"]["nodeName"] == node]
+    )
 
 
 @pytest.mark.parametrize("kind", ["namespace", "priorityclass", "deployment"])
-def test_kubectl_applies_on_the_server_and_is_told_who_else_manages_a_field(
+def test_kubectl_applies_on_the_server_and_gets_the_manager_of_a_conflicting_field(
     kubectl: Kubectl, kind: str
 ) -> None:
     manifests: dict[str, dict[str, Any]] = {
@@ -168,12 +172,12 @@ def test_kubectl_applies_on_the_server_and_is_told_who_else_manages_a_field(
 
     assert "serverside-applied" in created.stdout
     assert refused.returncode == 1
-    told = f'conflict with "leeway": {field.get(kind, ".spec.replicas")}'
-    assert told in refused.stderr
+    reasons = f'conflict with "leeway": {field.get(kind, ".spec.replicas")}'
+    assert reasons in refused.stderr
     assert forced.returncode == 0, forced.stderr
 
 
-def test_kubectl_shows_nodes_and_pods(world: Live, kubectl: Kubectl) -> None:
+def test_kubectl_shows_nodes_and_pods(cluster: Live, kubectl: Kubectl) -> None:
     nodes = kubectl("get", "nodes", "-o", "wide")
     pods = kubectl("get", "po", "-A", "-l", "app=agent")
     everything = kubectl("get", "all")
@@ -187,7 +191,7 @@ def test_kubectl_shows_nodes_and_pods(world: Live, kubectl: Kubectl) -> None:
     assert "providerid" in described.stdout.lower()
 
 
-def test_kubectl_applies_scales_and_deletes(world: Live, kubectl: Kubectl) -> None:
+def test_kubectl_applies_scales_and_deletes(cluster: Live, kubectl: Kubectl) -> None:
     manifest = json.dumps(deployment("applied", 1))
 
     created = kubectl("apply", "-f", "-", stdin=manifest)
@@ -205,7 +209,7 @@ def test_kubectl_applies_scales_and_deletes(world: Live, kubectl: Kubectl) -> No
     assert deleted.stdout == 'deployment.apps "applied" deleted\n'
 
 
-def test_kubectl_finds_unknown_fields_and_bad_taints(world: Live, kubectl: Kubectl) -> None:
+def test_kubectl_finds_unknown_fields_and_bad_taints(cluster: Live, kubectl: Kubectl) -> None:
     wrong = deployment("wrong", 1)
     wrong["spec"]["replica"] = 2
 
@@ -219,10 +223,10 @@ def test_kubectl_finds_unknown_fields_and_bad_taints(world: Live, kubectl: Kubec
     assert "untainted" in untainted.stdout
 
 
-def test_kubectl_reads_events_rights_and_resources(world: Live, kubectl: Kubectl) -> None:
+def test_kubectl_reads_events_rights_and_resources(cluster: Live, kubectl: Kubectl) -> None:
     pod = bare_pod("nowhere", nodeSelector={"no": "where"})
-    world.create(PODS, pod)
-    world.until(lambda: world.api.get("/api/v1/events").json()["items"])
+    cluster.create(PODS, pod)
+    cluster.until(lambda: cluster.api.get("/api/v1/events").json()["items"])
 
     events = kubectl("events")
     described = kubectl("describe", "pod", "nowhere")
@@ -237,14 +241,14 @@ def test_kubectl_reads_events_rights_and_resources(world: Live, kubectl: Kubectl
     assert "poddisruptionbudgets" in resources.stdout
 
 
-def test_lightkube_reads_evicts_patches_and_watches(world: Live) -> None:
-    world.deploy("typed", 2)
-    configuration = KubeConfig.from_file(str(world.kubeconfig()))
+def test_lightkube_reads_evicts_patches_and_watches(cluster: Live) -> None:
+    cluster.deploy("typed", 2)
+    configuration = KubeConfig.from_file(str(cluster.kubeconfig()))
     with Client(config=configuration) as client:
-        _check_lightkube(world, client)
+        _check_lightkube(cluster, client)
 
 
-def _check_lightkube(world: Live, client: Client) -> None:
+def _check_lightkube(cluster: Live, client: Client) -> None:
     nodes = list(client.list(Node))
     pods = list(client.list(Pod, labels={"app": "typed"}, chunk_size=1))
     patched = client.patch(
@@ -265,15 +269,15 @@ def _check_lightkube(world: Live, client: Client) -> None:
     assert deployed.spec is not None
     assert deployed.spec.replicas == 2
     assert missing.value.status.code == 404
-    world.until(
-        lambda: [one for one in world.journal("pod-ended") if one["pod"] == f"default/{name}"]
+    cluster.until(
+        lambda: [one for one in cluster.journal("pod-ended") if one["pod"] == f"default/{name}"]
     )
 
 
 def test_kubectl_drains_by_deleting_where_eviction_is_disabled(
-    world: Live, kubectl: Kubectl
+    cluster: Live, kubectl: Kubectl
 ) -> None:
-    [pod] = world.deploy("deletable", 1)
+    [pod] = cluster.deploy("deletable", 1)
     node = pod["spec"]["nodeName"]
 
     drained = kubectl("drain", node, "--disable-eviction", "--ignore-daemonsets", "--force")

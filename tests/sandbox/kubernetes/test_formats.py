@@ -1,4 +1,4 @@
-"""What clients besides Leeway's ask of an API server: shapes, versions, patches, apply."""
+"""Features that other clients use: formats, versions, patches, apply."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import pytest
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, Live, bare_pod, deployment
 
 _MAPS = "/api/v1/namespaces/default/configmaps"
-_PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on the PATH")
 
 
@@ -31,27 +29,6 @@ def kubectl(live: Live, *arguments: str, text: str = "") -> subprocess.Completed
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
-def test_metadata_alone_is_told_where_asked_for(live: Live) -> None:
-    make(live, "lean", a="1")
-
-    one = live.api.get(f"{_MAPS}/lean", headers={"Accept": _PARTIAL}).json()
-    several = live.api.get(
-        _MAPS, params={"labelSelector": "map=lean"}, headers={"Accept": _PARTIAL_LIST}
-    ).json()
-
-    assert (one["kind"], one["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
-    assert one["metadata"]["name"] == "lean"
-    assert "data" not in one
-    assert several["kind"] == "PartialObjectMetadataList"
-    assert [item["metadata"]["name"] for item in several["items"]] == ["lean"]
-    assert "data" not in several["items"][0]
-    params = {"watch": "1", "timeoutSeconds": "1", "labelSelector": "map=lean"}
-    watched = live.api.get(_MAPS, params=params, headers={"Accept": _PARTIAL}).text
-    event = json.loads(watched.splitlines()[0])
-    assert event["object"]["kind"] == "PartialObjectMetadata"
-    assert "data" not in event["object"]
-
-
 @pytest.mark.parametrize(
     ("accept", "code"),
     [
@@ -62,7 +39,7 @@ def test_metadata_alone_is_told_where_asked_for(live: Live) -> None:
         ("*/*", 200),
     ],
 )
-def test_a_format_that_is_not_there_is_not_acceptable(live: Live, accept: str, code: int) -> None:
+def test_an_unsupported_format_is_not_acceptable(live: Live, accept: str, code: int) -> None:
     for params in ({}, {"watch": "1", "timeoutSeconds": "1"}):
         answer = live.api.get(_MAPS, params=params, headers={"Accept": accept})
         assert answer.status_code == code
@@ -70,43 +47,7 @@ def test_a_format_that_is_not_there_is_not_acceptable(live: Live, accept: str, c
         assert answer.json()["reason"] == "NotAcceptable"
 
 
-def test_a_list_of_exactly_one_version_shows_what_there_was(live: Live) -> None:
-    version = make(live, "earlier", a="1")["metadata"]["resourceVersion"]
-    live.patch(f"{_MAPS}/earlier", {"data": {"a": "2"}})
-    make(live, "later")
-    selected = {"labelSelector": "map in (earlier,later)"}
-
-    exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
-    then = live.api.get(_MAPS, params={**selected, **exact}).json()
-    now = live.api.get(_MAPS, params=selected).json()
-
-    assert [one["data"] for one in then["items"]] == [{"a": "1"}]
-    assert then["metadata"]["resourceVersion"] == version
-    assert len(now["items"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("params", "told"),
-    [
-        ({"resourceVersionMatch": "Exact"}, "unless resourceVersion is provided"),
-        ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "is forbidden for"),
-        ({"resourceVersionMatch": "Near", "resourceVersion": "1"}, "Unsupported value"),
-    ],
-)
-def test_a_match_that_makes_no_sense(live: Live, params: dict[str, str], told: str) -> None:
-    refused = live.api.get(_MAPS, params=params)
-
-    assert refused.status_code == 422
-    assert told in refused.json()["message"]
-
-
-def test_an_exact_version_that_is_forgotten_has_expired(live: Live) -> None:
-    params = {"resourceVersion": "1", "resourceVersionMatch": "Exact"}
-
-    assert live.api.get(_MAPS, params=params).status_code == 410
-
-
-def test_what_leaves_a_watchs_selection_is_told_as_it_last_was_in_it(live: Live) -> None:
+def test_an_object_that_leaves_the_selection_is_sent_in_its_last_selected_form(live: Live) -> None:
     made = make(live, "leaver", a="1")
     version = made["metadata"]["resourceVersion"]
     live.patch(f"{_MAPS}/leaver", {"metadata": {"labels": {"map": "gone"}}, "data": {"a": "2"}})
@@ -159,7 +100,7 @@ def by_kubectl(live: Live, name: str, **data: str) -> dict[str, Any]:
     return own
 
 
-def test_kubectl_takes_over_on_the_server_what_it_applied_as_a_client(live: Live) -> None:
+def test_server_side_apply_takes_over_fields_of_client_side_apply(live: Live) -> None:
     own = by_kubectl(live, "taken-over", a="1")
     own["data"] = {"a": "2"}
 
@@ -174,7 +115,7 @@ def test_kubectl_takes_over_on_the_server_what_it_applied_as_a_client(live: Live
     assert last["data"] == {"a": "2"}
 
 
-def test_kubectl_does_not_take_over_what_it_did_not_apply(live: Live) -> None:
+def test_server_side_apply_does_not_take_over_fields_of_others(live: Live) -> None:
     own = by_kubectl(live, "shared", a="1")
     changed = live.api.patch(
         f"{_MAPS}/shared",
@@ -273,11 +214,6 @@ def test_kubectl_patches_by_json(live: Live) -> None:
             "/apis/policy/v1/namespaces/default/poddisruptionbudgets/by-number",
             {"minAvailable": 2},
         ),
-        (
-            ["job", "by-hand", "--image=busybox", "--", "sleep", "1"],
-            "/apis/batch/v1/namespaces/default/jobs/by-hand",
-            {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "by-hand"}]}}},
-        ),
         (["namespace", "by-hand"], "/api/v1/namespaces/by-hand", {"finalizers": ["kubernetes"]}),
     ],
     ids=lambda one: " ".join(one[:2]) if isinstance(one, list) else "",
@@ -292,7 +228,7 @@ def test_kubectl_creates_without_a_file(
 
 
 def covers(found: Any, expected: Any) -> bool:
-    """Say whether what was found has all that was expected."""
+    """Whether a value contains the expected one."""
     if isinstance(expected, dict):
         return all(name in found and covers(found[name], expected[name]) for name in expected)
     if isinstance(expected, list):
@@ -302,7 +238,7 @@ def covers(found: Any, expected: Any) -> bool:
 
 
 @needs_kubectl
-def test_kubectl_creates_what_has_no_spec(live: Live) -> None:
+def test_kubectl_creates_objects_without_a_spec(live: Live) -> None:
     maps = kubectl(live, "create", "configmap", "by-hand", "--from-literal=a=b")
     classes = kubectl(live, "create", "priorityclass", "by-hand", "--value=-7")
     accounts = kubectl(live, "create", "serviceaccount", "by-hand")
@@ -315,7 +251,7 @@ def test_kubectl_creates_what_has_no_spec(live: Live) -> None:
 
 
 @needs_kubectl
-def test_what_is_not_known_of_protobuf_is_refused_and_not_lost(live: Live) -> None:
+def test_an_unsupported_protobuf_object_is_refused(live: Live) -> None:
     refused = kubectl(live, "create", "service", "clusterip", "by-hand", "--tcp=80")
 
     assert refused.returncode != 0

@@ -1,4 +1,4 @@
-"""Evictions in two steps: what a client leaves that disconnects between the two."""
+"""Evictions in two steps, with a client that disconnects between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster in which a slot that nobody used comes back after four seconds."""
+    """A cluster in which an unused granted eviction expires after four seconds."""
     folder = tmp_path_factory.mktemp("cluster")
     with running_cluster(folder, "--grant-expiry", "4") as cluster:
         cluster.add_nodes(1)
@@ -34,7 +34,7 @@ def status_of(live: Live, name: str) -> dict[str, Any]:
 
 
 def guarded(live: Live, name: str) -> list[str]:
-    """Run four pods of which one may be missing."""
+    """Run four pods with maxUnavailable 1."""
     names = [pod["metadata"]["name"] for pod in live.deploy(name, 4)]
     live.create(BUDGETS, budget(name, name, maxUnavailable=1))
     live.until(lambda: status_of(live, name).get("disruptionsAllowed") == 1)
@@ -42,7 +42,7 @@ def guarded(live: Live, name: str) -> list[str]:
 
 
 def leave(live: Live, pod: str) -> None:
-    """Ask for an eviction, and disconnect before its answer."""
+    """Request an eviction, and disconnect before its answer."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     with live.client(live.token) as impatient, pytest.raises(httpx.ReadTimeout):
         impatient.post(f"{PODS}/{pod}/eviction", json=body, timeout=0.5)
@@ -57,7 +57,7 @@ def test_a_slow_eviction_is_in_the_budgets_status_before_the_pod_is_deleted(live
     live.until(lambda: "disruptedPods" not in status_of(live, "slow"))
 
 
-def test_a_client_that_disconnects_leaves_the_pod_and_takes_its_slot(live: Live) -> None:
+def test_a_client_that_disconnects_leaves_the_pod_and_uses_a_disruption(live: Live) -> None:
     first, second, *_ = guarded(live, "left")
     live.fail_with({"resource": "pods/eviction", "hold": 30})
     leave(live, first)
@@ -66,14 +66,14 @@ def test_a_client_that_disconnects_leaves_the_pod_and_takes_its_slot(live: Live)
     assert (list(status["disruptedPods"]), status["disruptionsAllowed"]) == ([first], 0)
     assert [live.evict(name).status_code for name in (first, second)] == [429, 429]
     assert "deletionTimestamp" not in live.api.get(f"{PODS}/{first}").json()["metadata"]
-    (cancelled,) = [e for e in live.journal("eviction") if not e["heard"]]
+    (cancelled,) = [e for e in live.journal("eviction") if not e["answered"]]
     assert (cancelled["pod"], cancelled["status"]) == (f"default/{first}", 499)
     live.until(lambda: status_of(live, "left")["disruptionsAllowed"] == 1)
     assert "disruptedPods" not in status_of(live, "left")
     assert live.evict(second).status_code == 201
 
 
-def test_a_slot_comes_back_when_its_pod_is_gone(live: Live) -> None:
+def test_a_disruption_is_available_again_when_its_pod_is_deleted(live: Live) -> None:
     first, *_ = guarded(live, "gone")
     live.fail_with({"resource": "pods/eviction", "hold": 30})
     leave(live, first)

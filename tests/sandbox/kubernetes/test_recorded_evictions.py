@@ -1,4 +1,4 @@
-"""Every recorded eviction and deletion is answered as the real server answered it."""
+"""Every recorded eviction and deletion is answered as by the real server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _UID = re.compile(r"(?<=UID in record \()[0-9a-f-]{36}")
 
 
 class Names:
-    """Which living pod stands for which recorded one."""
+    """The mapping from recorded pods to running ones."""
 
     def __init__(self, pods: dict[str, list[str]]) -> None:
         self._free = pods
         self._chosen: dict[str, str] = {}
 
     def to_live(self, text: str) -> str:
-        """Replace the recorded names in a text."""
+        """Replace the recorded names of a text."""
         return _POD.sub(lambda match: self._choose(match[0], match[1]), text)
 
     def _choose(self, recorded: str, app: str) -> str:
@@ -33,7 +33,7 @@ class Names:
 
 @pytest.fixture(scope="module")
 def names(live: Live) -> Names:
-    """Build the cluster of the recording; its pods take long to stop, so that tests can look."""
+    """Build the cluster of the recording; its pods stop slowly, so that tests can read them."""
     live.add_nodes(1, 2, 3)
     slow = {"sandbox.leeway.sh/ends-after": "30s"}
     pods = {

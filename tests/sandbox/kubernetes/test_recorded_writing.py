@@ -1,4 +1,4 @@
-"""Every recorded write is answered as the real server answered it."""
+"""Every recorded write is answered as by the real server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
+def cluster(live: Live) -> Live:
     """Return the cluster of the recording."""
     live.add_nodes(1, 2, 3)
     live.deploy("free", 6)
@@ -19,13 +19,13 @@ def world(live: Live) -> Live:
 
 
 @pytest.mark.parametrize("exchange", exchanges("writing"), ids=lambda one: one.label)
-def test_a_write_is_answered_as_recorded(world: Live, exchange: Exchange) -> None:
+def test_a_write_is_answered_as_recorded(cluster: Live, exchange: Exchange) -> None:
     if exchange.label == "server-side apply, unchanged":
-        world.until(lambda: _deployment(world, exchange)["status"].get("conditions"))
+        cluster.until(lambda: _deployment(cluster, exchange)["status"].get("conditions"))
     if exchange.label == "forced":
-        world.until(lambda: _deployment(world, exchange)["status"].get("availableReplicas"))
+        cluster.until(lambda: _deployment(cluster, exchange)["status"].get("availableReplicas"))
 
-    response = world.api.request(
+    response = cluster.api.request(
         exchange.method,
         exchange.path,
         content=exchange.content,
@@ -36,11 +36,11 @@ def test_a_write_is_answered_as_recorded(world: Live, exchange: Exchange) -> Non
     assert response.headers["Content-Type"] == exchange.answer_type
     answer, recorded = response.json(), exchange.answer
     if "error decoding patch" in recorded.get("message", ""):
-        # Which character a parser trips over first is told in its own words.
+        # The message about the first invalid character depends on the parser.
         assert answer["message"].startswith("error decoding patch: ")
         answer["message"] = recorded["message"]
     if exchange.label == "server-side apply, unchanged":
-        # How far the controller has come by now is a matter of milliseconds.
+        # The progress of the controller at this moment is not deterministic.
         answer["status"] = recorded["status"]
     assert differences(recorded, answer) == []
     if answer["kind"] == "Node":

@@ -1,4 +1,4 @@
-"""Deployments roll over within their bounds, wait as long as they say, and give up in time."""
+"""Rollouts of Deployments: bounds, minReadySeconds and the progress deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SLOW = {"sandbox.leeway.sh/starts-after": "400ms", "sandbox.leeway.sh/ends-afte
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
+def cluster(live: Live) -> Live:
     """Return a cluster of three nodes."""
     live.add_nodes(1, 2, 3)
     return live
@@ -27,7 +27,7 @@ def roll(live: Live, name: str) -> None:
 
 
 def is_rolled(live: Live, name: str) -> bool:
-    """Say whether all of a Deployment's pods are new and no other exists."""
+    """Whether all pods of a Deployment are new and no old pod exists."""
     found = live.api.get(f"{DEPLOYMENTS}/{name}").json()
     wanted: int = found["spec"]["replicas"]
     pods = live.pods(f"app={name}")
@@ -37,7 +37,7 @@ def is_rolled(live: Live, name: str) -> bool:
 
 
 def looks(live: Live, name: str) -> Iterator[list[dict[str, Any]]]:
-    """Yield a Deployment's pods again and again until it has rolled over."""
+    """Yield the pods of a Deployment repeatedly until its rollout is complete."""
 
     def look() -> bool:
         seen.append(live.pods(f"app={name}"))
@@ -49,12 +49,12 @@ def looks(live: Live, name: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def leaving(pod: dict[str, Any]) -> bool:
-    """Say whether a pod's deletion has begun."""
+    """Whether a pod is terminating."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
-    """Say whether a pod serves."""
+    """Whether a pod is Ready."""
     conditions = pod["status"].get("conditions", ())
     return not leaving(pod) and any(
         one["type"] == "Ready" and one["status"] == "True" for one in conditions
@@ -71,98 +71,98 @@ def is_ready(pod: dict[str, Any]) -> bool:
     ],
 )
 def test_a_rolling_update_keeps_its_bounds(
-    world: Live, name: str, replicas: int, bounds: dict[str, Any], least: int, most: int
+    cluster: Live, name: str, replicas: int, bounds: dict[str, Any], least: int, most: int
 ) -> None:
     body = deployment(name, replicas, annotations=_SLOW)
     body["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": bounds}
-    world.create(DEPLOYMENTS, body)
-    world.until(lambda: len(world.running(f"app={name}")) == replicas)
+    cluster.create(DEPLOYMENTS, body)
+    cluster.until(lambda: len(cluster.running(f"app={name}")) == replicas)
 
-    roll(world, name)
+    roll(cluster, name)
 
-    seen = list(looks(world, name))
+    seen = list(looks(cluster, name))
     assert min(sum(map(is_ready, pods)) for pods in seen) >= least
     assert max(sum(not leaving(one) for one in pods) for pods in seen) <= most
 
 
-def test_recreate_starts_new_pods_only_when_the_old_ones_have_ended(world: Live) -> None:
+def test_recreate_starts_new_pods_only_when_the_old_ones_have_ended(cluster: Live) -> None:
     body = deployment("one-at-a-time", 3, annotations=_SLOW)
     body["spec"]["strategy"] = {"type": "Recreate"}
-    world.create(DEPLOYMENTS, body)
-    world.until(lambda: len(world.running("app=one-at-a-time")) == 3)
+    cluster.create(DEPLOYMENTS, body)
+    cluster.until(lambda: len(cluster.running("app=one-at-a-time")) == 3)
 
-    roll(world, "one-at-a-time")
+    roll(cluster, "one-at-a-time")
 
     seen = [
         ["rolled" in one["metadata"].get("annotations", {}) for one in pods]
-        for pods in looks(world, "one-at-a-time")
+        for pods in looks(cluster, "one-at-a-time")
     ]
     assert any(seen), "some pods were seen"
     for new in seen:
         assert all(new) or not any(new)
 
 
-def test_a_pod_is_available_after_min_ready_seconds(world: Live) -> None:
+def test_a_pod_is_available_after_min_ready_seconds(cluster: Live) -> None:
     body = deployment("patient", 2)
     body["spec"]["minReadySeconds"] = 3
-    world.create(DEPLOYMENTS, body)
+    cluster.create(DEPLOYMENTS, body)
 
     def status() -> dict[str, Any]:
-        found: dict[str, Any] = world.api.get(f"{DEPLOYMENTS}/patient").json()["status"]
+        found: dict[str, Any] = cluster.api.get(f"{DEPLOYMENTS}/patient").json()["status"]
         return found
 
-    world.until(lambda: status().get("readyReplicas") == 2)
+    cluster.until(lambda: status().get("readyReplicas") == 2)
     early = status()
     assert "availableReplicas" not in early
     assert early["unavailableReplicas"] == 2
     assert conditions(early)["Available"]["status"] == "False"
 
-    world.until(lambda: status().get("availableReplicas") == 2)
+    cluster.until(lambda: status().get("availableReplicas") == 2)
     later = status()
     assert conditions(later)["Available"]["status"] == "True"
     assert conditions(later)["Progressing"]["reason"] == "NewReplicaSetAvailable"
 
 
-def test_a_rollout_that_makes_no_progress_exceeds_its_deadline(world: Live) -> None:
+def test_a_rollout_that_makes_no_progress_exceeds_its_deadline(cluster: Live) -> None:
     body = deployment("stuck", 1, spec={"nodeSelector": {"kubernetes.io/hostname": "nowhere"}})
     body["spec"]["progressDeadlineSeconds"] = 1
-    world.create(DEPLOYMENTS, body)
+    cluster.create(DEPLOYMENTS, body)
 
     def progress() -> dict[str, Any]:
-        status = world.api.get(f"{DEPLOYMENTS}/stuck").json()["status"]
+        status = cluster.api.get(f"{DEPLOYMENTS}/stuck").json()["status"]
         return conditions(status).get("Progressing", {})
 
-    world.until(lambda: progress().get("status") == "False")
+    cluster.until(lambda: progress().get("status") == "False")
 
     found = progress()
     assert found["reason"] == "ProgressDeadlineExceeded"
     assert found["message"].endswith("has timed out progressing.")
     # A pod that becomes Ready is progress.
-    [name] = {one["metadata"]["name"] for one in world.pods("app=stuck")}
+    [name] = {one["metadata"]["name"] for one in cluster.pods("app=stuck")}
     target = {"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-0-1.ec2.internal"}
-    world.api.post(f"{PODS}/{name}/binding", json={"target": target}).raise_for_status()
-    world.until(lambda: progress()["reason"] == "NewReplicaSetAvailable")
+    cluster.api.post(f"{PODS}/{name}/binding", json={"target": target}).raise_for_status()
+    cluster.until(lambda: progress()["reason"] == "NewReplicaSetAvailable")
 
 
-def test_a_paused_deployment_is_scaled_and_not_rolled(world: Live) -> None:
-    world.deploy("paused", 2)
-    world.patch(f"{DEPLOYMENTS}/paused", {"spec": {"paused": True}})
-    roll(world, "paused")
+def test_a_paused_deployment_is_scaled_and_not_rolled(cluster: Live) -> None:
+    cluster.deploy("paused", 2)
+    cluster.patch(f"{DEPLOYMENTS}/paused", {"spec": {"paused": True}})
+    roll(cluster, "paused")
 
     def reason() -> str:
-        status = world.api.get(f"{DEPLOYMENTS}/paused").json()["status"]
+        status = cluster.api.get(f"{DEPLOYMENTS}/paused").json()["status"]
         return str(conditions(status)["Progressing"]["reason"])
 
-    world.until(lambda: reason() == "DeploymentPaused")
-    world.patch(f"{DEPLOYMENTS}/paused", {"spec": {"replicas": 3}})
-    world.until(lambda: len(world.running("app=paused")) == 3)
-    pods = world.pods("app=paused")
+    cluster.until(lambda: reason() == "DeploymentPaused")
+    cluster.patch(f"{DEPLOYMENTS}/paused", {"spec": {"replicas": 3}})
+    cluster.until(lambda: len(cluster.running("app=paused")) == 3)
+    pods = cluster.pods("app=paused")
     assert not any("rolled" in one["metadata"].get("annotations", {}) for one in pods)
 
-    world.patch(f"{DEPLOYMENTS}/paused", {"spec": {"paused": None}})
-    world.until(lambda: is_rolled(world, "paused"))
+    cluster.patch(f"{DEPLOYMENTS}/paused", {"spec": {"paused": None}})
+    cluster.until(lambda: is_rolled(cluster, "paused"))
 
 
 def conditions(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a status's conditions by their types."""
+    """Return the conditions of a status by type."""
     return {one["type"]: one for one in status.get("conditions", ())}

@@ -1,4 +1,4 @@
-"""The scheduler: what it heeds, whom it displaces, and what it says of pods that fit nowhere."""
+"""The scheduler: its filters, preemption, and its messages about unschedulable pods."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
-    """Return three nodes of 8 CPUs in three zones, and a small one of another team."""
+def cluster(live: Live) -> Live:
+    """Return a cluster with three nodes of 8 CPUs in three zones and a small tainted node."""
     live.add_nodes(1, 2, 3)
     [small] = live.add_nodes(4, cpu="1", team="blue")
     taint = {"key": "team", "value": "blue", "effect": "NoSchedule"}
@@ -24,14 +24,14 @@ def world(live: Live) -> Live:
 
 
 def phase_of(live: Live, name: str) -> dict[str, Any]:
-    """Return a pod's PodScheduled condition once it is told."""
+    """Wait for the PodScheduled condition of a pod and return it."""
 
     def read() -> dict[str, Any] | None:
         pod = live.api.get(f"{PODS}/{name}").json()
         for one in pod["status"].get("conditions", ()):
             if one["type"] == "PodScheduled":
-                told: dict[str, Any] = one
-                return told
+                text: dict[str, Any] = one
+                return text
         return None
 
     return live.until(read) or {}
@@ -45,12 +45,12 @@ def zones_of(live: Live, pods: list[dict[str, Any]]) -> collections.Counter[str]
     )
 
 
-def test_a_pod_too_large_is_marked_unschedulable_in_the_schedulers_words(world: Live) -> None:
+def test_a_pod_that_is_too_large_is_marked_unschedulable(cluster: Live) -> None:
     pod = bare_pod("too-big")
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": 64, "memory": "1Gi"}}
-    world.create(PODS, pod)
+    cluster.create(PODS, pod)
 
-    condition = phase_of(world, "too-big")
+    condition = phase_of(cluster, "too-big")
 
     assert condition["reason"] == "Unschedulable"
     assert condition["message"] == (
@@ -58,68 +58,54 @@ def test_a_pod_too_large_is_marked_unschedulable_in_the_schedulers_words(world: 
         "3 Insufficient cpu. no new claims to deallocate, preemption: 0/4 nodes are available: "
         "4 Preemption is not helpful for scheduling."
     )
-    events = world.api.get(
+    events = cluster.api.get(
         "/api/v1/events", params={"fieldSelector": "involvedObject.name=too-big"}
     ).json()["items"]
     assert [one["reason"] for one in events] == ["FailedScheduling"]
 
 
-def test_it_leaves_the_recorded_audit_record(world: Live) -> None:
-    pod = bare_pod("audited")
-    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99"}}
-    world.create(PODS, pod)
-    phase_of(world, "audited")
-
-    records = world.control.get("/_sandbox/audit").json()["items"]
-
-    [record] = [one for one in records if one["objectRef"]["name"] == "audited"]
-    assert record["verb"] == "patch"
-    assert record["objectRef"]["subresource"] == "status"
-    [condition] = record["requestObject"]["status"]["conditions"]
-    assert condition["reason"] == "Unschedulable"
-    assert record["responseObject"]["metadata"]["name"] == "audited"
-
-
-def test_a_parked_pod_is_bound_when_a_node_comes(world: Live) -> None:
+def test_an_unschedulable_pod_is_bound_when_a_node_joins(cluster: Live) -> None:
     pod = bare_pod("patient", nodeSelector={"pool": "late"})
-    world.create(PODS, pod)
-    phase_of(world, "patient")
+    cluster.create(PODS, pod)
+    phase_of(cluster, "patient")
 
-    [late] = world.add_nodes(5, pool="late")
+    [late] = cluster.add_nodes(5, pool="late")
 
-    bound = world.until(lambda: world.api.get(f"{PODS}/patient").json()["spec"].get("nodeName"))
+    bound = cluster.until(lambda: cluster.api.get(f"{PODS}/patient").json()["spec"].get("nodeName"))
     assert bound == late
 
 
-def test_tolerations_and_node_affinity_decide_where_a_pod_may_go(world: Live) -> None:
+def test_tolerations_and_node_affinity_select_the_nodes_of_a_pod(cluster: Live) -> None:
     terms = [{"matchExpressions": [{"key": "team", "operator": "In", "values": ["blue"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     pod = bare_pod("blue", affinity={"nodeAffinity": required})
-    world.create(PODS, pod)
-    assert phase_of(world, "blue")["status"] == "False"
+    cluster.create(PODS, pod)
+    assert phase_of(cluster, "blue")["status"] == "False"
 
     tolerant = bare_pod("tolerant", affinity={"nodeAffinity": required})
     tolerant["spec"]["tolerations"] = [{"key": "team", "operator": "Exists"}]
-    world.create(PODS, tolerant)
+    cluster.create(PODS, tolerant)
 
-    assert phase_of(world, "tolerant")["status"] == "True"
+    assert phase_of(cluster, "tolerant")["status"] == "True"
 
 
-def test_a_pod_waits_for_the_claim_it_names(world: Live) -> None:
+def test_a_pod_waits_for_its_volume_claim(cluster: Live) -> None:
     pod = bare_pod("claimant")
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "promised"}}
     pod["spec"]["volumes"] = [volume]
-    world.create(PODS, pod)
-    told = phase_of(world, "claimant")["message"]
+    cluster.create(PODS, pod)
+    text = phase_of(cluster, "claimant")["message"]
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
-    world.create(claims, {"metadata": {"name": "promised"}, "spec": claim})
+    cluster.create(claims, {"metadata": {"name": "promised"}, "spec": claim})
 
-    world.until(lambda: world.api.get(f"{PODS}/claimant").json()["status"]["phase"] == "Running")
-    assert 'persistentvolumeclaim "promised" not found' in told
+    cluster.until(
+        lambda: cluster.api.get(f"{PODS}/claimant").json()["status"]["phase"] == "Running"
+    )
+    assert 'persistentvolumeclaim "promised" not found' in text
 
 
-def test_spread_keeps_zones_even(world: Live) -> None:
+def test_spread_keeps_zones_even(cluster: Live) -> None:
     constraint = {
         "maxSkew": 1,
         "topologyKey": _ZONE,
@@ -127,99 +113,107 @@ def test_spread_keeps_zones_even(world: Live) -> None:
         "labelSelector": {"matchLabels": {"app": "even"}},
     }
 
-    pods = world.deploy("even", 9, spec={"topologySpreadConstraints": [constraint]})
+    pods = cluster.deploy("even", 9, spec={"topologySpreadConstraints": [constraint]})
 
-    assert sorted(zones_of(world, pods).values()) == [3, 3, 3]
+    assert sorted(zones_of(cluster, pods).values()) == [3, 3, 3]
 
 
-def test_anti_affinity_keeps_a_pod_of_its_kind_off_each_node(world: Live) -> None:
+def test_anti_affinity_allows_one_pod_of_an_app_on_a_node(cluster: Live) -> None:
     term = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"app": "apart"}},
     }
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    world.create(DEPLOYMENTS, deployment("apart", 6, spec={"affinity": affinity}))
+    cluster.create(DEPLOYMENTS, deployment("apart", 6, spec={"affinity": affinity}))
 
-    world.until(lambda: len(world.running("app=apart")) == 4)
+    cluster.until(lambda: len(cluster.running("app=apart")) == 4)
 
-    nodes = [pod["spec"]["nodeName"] for pod in world.running("app=apart")]
+    nodes = [pod["spec"]["nodeName"] for pod in cluster.running("app=apart")]
     assert len(set(nodes)) == 4
-    waiting = [pod for pod in world.pods("app=apart") if "nodeName" not in pod["spec"]]
+    waiting = [pod for pod in cluster.pods("app=apart") if "nodeName" not in pod["spec"]]
     assert len(waiting) == 2
-    world.api.delete(f"{DEPLOYMENTS}/apart")
+    cluster.api.delete(f"{DEPLOYMENTS}/apart")
 
 
-def test_affinity_brings_a_pod_to_its_kin(world: Live) -> None:
-    [host] = world.deploy("host", 1)
+def test_affinity_places_a_pod_in_the_zone_of_matching_pods(cluster: Live) -> None:
+    [host] = cluster.deploy("host", 1)
     term = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"app": "host"}},
     }
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
-    [guest] = world.deploy("guest", 1, spec={"affinity": affinity})
+    [guest] = cluster.deploy("guest", 1, spec={"affinity": affinity})
 
     assert guest["spec"]["nodeName"] == host["spec"]["nodeName"]
 
 
-def test_a_pod_of_higher_priority_displaces_the_lowest(world: Live) -> None:
-    world.create(_CLASSES, {"metadata": {"name": "headroom"}, "value": -10})
-    world.create(_CLASSES, {"metadata": {"name": "meek"}, "value": -5, "preemptionPolicy": "Never"})
-    [room] = world.add_nodes(6, cpu="4", pool="tight")
+def test_a_pod_of_higher_priority_preempts_the_lowest(cluster: Live) -> None:
+    cluster.create(_CLASSES, {"metadata": {"name": "headroom"}, "value": -10})
+    cluster.create(
+        _CLASSES, {"metadata": {"name": "meek"}, "value": -5, "preemptionPolicy": "Never"}
+    )
+    [room] = cluster.add_nodes(6, cpu="4", pool="tight")
     here = {"nodeSelector": {"kubernetes.io/hostname": room}}
     pause = {**here, "priorityClassName": "headroom", "terminationGracePeriodSeconds": 0}
-    world.deploy("pause", 1, spec=pause, requests={"cpu": "3"})
+    cluster.deploy("pause", 1, spec=pause, requests={"cpu": "3"})
 
     meek = {**here, "priorityClassName": "meek"}
-    world.create(DEPLOYMENTS, deployment("meek", 1, spec=meek, requests={"cpu": "2"}))
-    world.until(lambda: [one for one in world.pods("app=meek") if one["status"].get("conditions")])
-    assert not world.running("app=meek")
-    world.api.delete(f"{DEPLOYMENTS}/meek")
+    cluster.create(DEPLOYMENTS, deployment("meek", 1, spec=meek, requests={"cpu": "2"}))
+    cluster.until(
+        lambda: [one for one in cluster.pods("app=meek") if one["status"].get("conditions")]
+    )
+    assert not cluster.running("app=meek")
+    cluster.api.delete(f"{DEPLOYMENTS}/meek")
 
-    [real] = world.deploy("real", 1, spec=here, requests={"cpu": "3"})
+    [real] = cluster.deploy("real", 1, spec=here, requests={"cpu": "3"})
 
     assert real["spec"]["nodeName"] == room
-    assert not world.running("app=pause")
-    preempted = world.api.get("/api/v1/events", params={"fieldSelector": "reason=Preempted"})
+    assert not cluster.running("app=pause")
+    preempted = cluster.api.get("/api/v1/events", params={"fieldSelector": "reason=Preempted"})
     assert preempted.json()["items"]
 
 
-def test_an_unknown_priority_class_is_refused(world: Live) -> None:
-    refused = world.api.post(PODS, json=bare_pod("vip", priorityClassName="nobody"))
+def test_an_unknown_priority_class_is_refused(cluster: Live) -> None:
+    refused = cluster.api.post(PODS, json=bare_pod("vip", priorityClassName="nobody"))
 
     assert refused.status_code == 403
     assert "no PriorityClass with name nobody was found" in refused.json()["message"]
 
 
-def test_a_binding_by_another_scheduler_is_accepted_once(world: Live) -> None:
-    world.create(PODS, bare_pod("handmade", schedulerName="mine"))
+def test_a_binding_by_another_scheduler_is_accepted_once(cluster: Live) -> None:
+    cluster.create(PODS, bare_pod("handmade", schedulerName="mine"))
     binding = {"metadata": {"name": "handmade"}, "target": {"name": "ip-10-0-0-2.ec2.internal"}}
 
-    first = world.api.post(f"{PODS}/handmade/binding", json=binding)
-    again = world.api.post(f"{PODS}/handmade/binding", json=binding)
+    first = cluster.api.post(f"{PODS}/handmade/binding", json=binding)
+    again = cluster.api.post(f"{PODS}/handmade/binding", json=binding)
 
     assert (first.status_code, again.status_code) == (201, 409)
-    world.until(lambda: world.api.get(f"{PODS}/handmade").json()["status"]["phase"] == "Running")
+    cluster.until(
+        lambda: cluster.api.get(f"{PODS}/handmade").json()["status"]["phase"] == "Running"
+    )
 
 
-def test_no_execute_taints_evict_after_the_time_a_pod_tolerates(world: Live) -> None:
-    [node] = world.add_nodes(7)
+def test_no_execute_taints_evict_after_the_time_a_pod_tolerates(cluster: Live) -> None:
+    [node] = cluster.add_nodes(7)
     here = {"nodeSelector": {"kubernetes.io/hostname": node}}
     brief = [{"key": "going", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
-    world.deploy("intolerant", 1, spec=here)
-    world.deploy("brief", 1, spec={**here, "tolerations": brief})
-    world.deploy("loyal", 1, spec={**here, "tolerations": [{"key": "going", "operator": "Exists"}]})
+    cluster.deploy("intolerant", 1, spec=here)
+    cluster.deploy("brief", 1, spec={**here, "tolerations": brief})
+    cluster.deploy(
+        "loyal", 1, spec={**here, "tolerations": [{"key": "going", "operator": "Exists"}]}
+    )
 
     taints = [{"key": "going", "effect": "NoExecute"}]
-    world.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
+    cluster.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
 
-    world.until(lambda: not world.running("app=intolerant"))
-    world.until(lambda: len(world.journal("pod-created")) and not _on(world, "brief", node))
-    assert _on(world, "loyal", node)
+    cluster.until(lambda: not cluster.running("app=intolerant"))
+    cluster.until(lambda: len(cluster.journal("pod-created")) and not _on(cluster, "brief", node))
+    assert _on(cluster, "loyal", node)
 
 
 def spread(app: str, **more: Any) -> dict[str, Any]:
-    """Return a pod's spec with one constraint: pods of an app by zone, at most one apart."""
+    """Return a pod spec with one constraint: pods of an app by zone, with maxSkew 1."""
     constraint = {
         "maxSkew": 1,
         "topologyKey": _ZONE,
@@ -230,42 +224,42 @@ def spread(app: str, **more: Any) -> dict[str, Any]:
     return {"topologySpreadConstraints": [constraint]}
 
 
-def test_fewer_domains_than_min_domains_count_as_an_empty_one(world: Live) -> None:
-    world.create(DEPLOYMENTS, deployment("wide", 5, spec=spread("wide", minDomains=4)))
+def test_fewer_domains_than_min_domains_count_as_an_empty_one(cluster: Live) -> None:
+    cluster.create(DEPLOYMENTS, deployment("wide", 5, spec=spread("wide", minDomains=4)))
 
-    world.until(lambda: len(world.running("app=wide")) == 3)
-    waiting = [one for one in world.pods("app=wide") if "nodeName" not in one["spec"]]
-    told = phase_of(world, waiting[0]["metadata"]["name"])["message"]
+    cluster.until(lambda: len(cluster.running("app=wide")) == 3)
+    waiting = [one for one in cluster.pods("app=wide") if "nodeName" not in one["spec"]]
+    text = phase_of(cluster, waiting[0]["metadata"]["name"])["message"]
 
-    assert sorted(zones_of(world, world.running("app=wide")).values()) == [1, 1, 1]
-    assert "node(s) didn't match pod topology spread constraints" in told
-    assert "No preemption victims found for incoming pod" in told
-    world.api.delete(f"{DEPLOYMENTS}/wide")
+    assert sorted(zones_of(cluster, cluster.running("app=wide")).values()) == [1, 1, 1]
+    assert "node(s) didn't match pod topology spread constraints" in text
+    assert "No preemption victims found for incoming pod" in text
+    cluster.api.delete(f"{DEPLOYMENTS}/wide")
 
 
-def test_a_spread_counts_the_nodes_of_the_pods_affinity_unless_told_to_ignore_it(
-    world: Live,
+def test_a_spread_counts_the_nodes_of_the_pods_affinity_unless_it_ignores_them(
+    cluster: Live,
 ) -> None:
     here = {"nodeSelector": {_ZONE: "us-east-1a"}}
     tolerant = {"tolerations": [{"key": "team", "operator": "Exists"}]}
 
-    world.deploy("honoring", 3, spec={**spread("honoring"), **here, **tolerant})
+    cluster.deploy("honoring", 3, spec={**spread("honoring"), **here, **tolerant})
     ignoring = {**spread("ignoring", nodeAffinityPolicy="Ignore"), **here, **tolerant}
-    world.create(DEPLOYMENTS, deployment("ignoring", 3, spec=ignoring))
+    cluster.create(DEPLOYMENTS, deployment("ignoring", 3, spec=ignoring))
 
-    world.until(lambda: len(world.running("app=ignoring")) == 1)
-    waiting = [one for one in world.pods("app=ignoring") if "nodeName" not in one["spec"]]
+    cluster.until(lambda: len(cluster.running("app=ignoring")) == 1)
+    waiting = [one for one in cluster.pods("app=ignoring") if "nodeName" not in one["spec"]]
     assert len(waiting) == 2
-    told = phase_of(world, waiting[0]["metadata"]["name"])["message"]
-    assert "node(s) didn't match pod topology spread constraints" in told
-    world.api.delete(f"{DEPLOYMENTS}/ignoring")
+    text = phase_of(cluster, waiting[0]["metadata"]["name"])["message"]
+    assert "node(s) didn't match pod topology spread constraints" in text
+    cluster.api.delete(f"{DEPLOYMENTS}/ignoring")
 
 
-def test_a_spread_counts_pods_on_nodes_of_its_own_affinity_only(world: Live) -> None:
-    [old] = world.add_nodes(21, pool="old", group="both")
-    [first, second] = world.add_nodes(22, 23, pool="new", group="both")
+def test_a_spread_counts_pods_on_nodes_of_its_own_affinity_only(cluster: Live) -> None:
+    [old] = cluster.add_nodes(21, pool="old", group="both")
+    [first, second] = cluster.add_nodes(22, 23, pool="new", group="both")
     by_host = spread("mixed", topologyKey="kubernetes.io/hostname")
-    world.deploy("mixed", 2, spec={"nodeSelector": {"pool": "old"}})
+    cluster.deploy("mixed", 2, spec={"nodeSelector": {"pool": "old"}})
 
     term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["new"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -273,125 +267,129 @@ def test_a_spread_counts_pods_on_nodes_of_its_own_affinity_only(world: Live) -> 
     body = deployment("mixed-new", 2, spec=spec)
     body["spec"]["template"]["metadata"]["labels"] = {"app": "mixed", "part": "new"}
     body["spec"]["selector"] = {"matchLabels": {"part": "new"}}
-    world.create(DEPLOYMENTS, body)
+    cluster.create(DEPLOYMENTS, body)
 
-    world.until(lambda: len(world.running("part=new")) == 2)
-    hosts = {pod["spec"]["nodeName"] for pod in world.running("part=new")}
+    cluster.until(lambda: len(cluster.running("part=new")) == 2)
+    hosts = {pod["spec"]["nodeName"] for pod in cluster.running("part=new")}
     assert hosts == {first, second}
     assert old not in hosts
 
 
-def test_a_tainted_domain_counts_unless_taints_are_honored(world: Live) -> None:
-    [clean, tainted] = world.add_nodes(31, 32, pool="tainted")
+def test_a_tainted_domain_counts_unless_taints_are_honored(cluster: Live) -> None:
+    [clean, tainted] = cluster.add_nodes(31, 32, pool="tainted")
     taint = {"key": "going", "effect": "NoSchedule"}
-    world.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": [taint]}})
+    cluster.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": [taint]}})
     here = {"nodeSelector": {"pool": "tainted"}}
 
     honoring = spread("honors-taints", topologyKey=_ZONE, nodeTaintsPolicy="Honor")
-    world.deploy("honors-taints", 3, spec={**honoring, **here})
+    cluster.deploy("honors-taints", 3, spec={**honoring, **here})
     ignoring = spread("ignores-taints", topologyKey=_ZONE)
-    world.create(DEPLOYMENTS, deployment("ignores-taints", 3, spec={**ignoring, **here}))
+    cluster.create(DEPLOYMENTS, deployment("ignores-taints", 3, spec={**ignoring, **here}))
 
-    world.until(lambda: len(world.running("app=ignores-taints")) == 1)
-    assert {one["spec"]["nodeName"] for one in world.running("app=honors-taints")} == {clean}
-    world.until(lambda: len(_waiting(world, "ignores-taints")) == 2)
-    # The node's taint goes: both domains are open to both.
-    world.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": None}})
-    world.until(lambda: len(world.running("app=ignores-taints")) == 3)
+    cluster.until(lambda: len(cluster.running("app=ignores-taints")) == 1)
+    assert {one["spec"]["nodeName"] for one in cluster.running("app=honors-taints")} == {clean}
+    cluster.until(lambda: len(_waiting(cluster, "ignores-taints")) == 2)
+    # Without the taint, both domains are eligible for both pods.
+    cluster.patch(f"/api/v1/nodes/{tainted}", {"spec": {"taints": None}})
+    cluster.until(lambda: len(cluster.running("app=ignores-taints")) == 3)
 
 
-def test_a_spread_does_not_count_pods_that_are_being_deleted(world: Live) -> None:
+def test_a_spread_does_not_count_pods_that_are_being_deleted(cluster: Live) -> None:
     slow = {"sandbox.leeway.sh/ends-after": "20s"}
-    world.deploy("leaving", 3, spec=spread("leaving"), annotations=slow)
-    [first, *_] = world.running("app=leaving")
-    [zone] = zones_of(world, [first])
+    cluster.deploy("leaving", 3, spec=spread("leaving"), annotations=slow)
+    [first, *_] = cluster.running("app=leaving")
+    [zone] = zones_of(cluster, [first])
 
-    world.evict(first["metadata"]["name"])
-    world.until(lambda: len(world.running("app=leaving")) == 3)
+    cluster.evict(first["metadata"]["name"])
+    cluster.until(lambda: len(cluster.running("app=leaving")) == 3)
 
-    assert zones_of(world, world.running("app=leaving"))[zone] == 1
-    assert len(world.pods("app=leaving")) == 4
+    assert zones_of(cluster, cluster.running("app=leaving"))[zone] == 1
+    assert len(cluster.pods("app=leaving")) == 4
 
 
-def test_a_spread_tells_revisions_apart_by_match_label_keys(world: Live) -> None:
-    [crowded, _] = world.add_nodes(41, 42, pool="pair")
-    world.deploy("keyed", 2, spec={"nodeSelector": {"kubernetes.io/hostname": crowded}})
+def test_match_label_keys_separate_the_revisions_of_a_spread(cluster: Live) -> None:
+    [crowded, _] = cluster.add_nodes(41, 42, pool="pair")
+    cluster.deploy("keyed", 2, spec={"nodeSelector": {"kubernetes.io/hostname": crowded}})
     zone = {"nodeSelector": {"pool": "pair"}}
     keyed = {**spread("keyed", matchLabelKeys=["pod-template-hash"]), **zone}
     body = deployment("keyed-new", 2, spec=keyed)
     body["spec"]["template"]["metadata"]["labels"] = {"app": "keyed", "part": "later"}
     body["spec"]["selector"] = {"matchLabels": {"part": "later"}}
-    world.create(DEPLOYMENTS, body)
+    cluster.create(DEPLOYMENTS, body)
 
-    world.until(lambda: len(world.running("part=later")) == 2)
-    assert sorted(zones_of(world, world.running("part=later")).values()) == [1, 1]
+    cluster.until(lambda: len(cluster.running("part=later")) == 2)
+    assert sorted(zones_of(cluster, cluster.running("part=later")).values()) == [1, 1]
 
 
-def test_a_host_port_is_given_once_a_node(world: Live) -> None:
-    nodes = world.add_nodes(51, 52, pool="ports")
+def test_a_host_port_is_used_once_on_a_node(cluster: Live) -> None:
+    nodes = cluster.add_nodes(51, 52, pool="ports")
     container = {"name": "c", "image": "pause", "ports": [{"containerPort": 80, "hostPort": 8080}]}
     spec = {"nodeSelector": {"pool": "ports"}, "containers": [container]}
-    world.create(DEPLOYMENTS, deployment("ported", 3, spec=spec))
+    cluster.create(DEPLOYMENTS, deployment("ported", 3, spec=spec))
 
-    world.until(lambda: len(world.running("app=ported")) == 2)
-    assert {one["spec"]["nodeName"] for one in world.running("app=ported")} == set(nodes)
-    [waiting] = _waiting(world, "ported")
-    told = phase_of(world, waiting["metadata"]["name"])["message"]
-    assert "2 node(s) didn't have free ports for the requested pod ports" in told
+    cluster.until(lambda: len(cluster.running("app=ported")) == 2)
+    assert {one["spec"]["nodeName"] for one in cluster.running("app=ported")} == set(nodes)
+    [waiting] = _waiting(cluster, "ported")
+    text = phase_of(cluster, waiting["metadata"]["name"])["message"]
+    assert "2 node(s) didn't have free ports for the requested pod ports" in text
 
     other = [{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}]
     pod = bare_pod("over-udp", nodeSelector={"pool": "ports"})
     pod["spec"]["containers"][0]["ports"] = other
-    world.create(PODS, pod)
-    assert phase_of(world, "over-udp")["status"] == "True"
-    # A port of the host's own network is one of the node's.
+    cluster.create(PODS, pod)
+    assert phase_of(cluster, "over-udp")["status"] == "True"
+    # A container port with hostNetwork is a host port.
     pod = bare_pod("over-host", nodeSelector={"pool": "ports"}, hostNetwork=True)
     pod["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
-    world.create(PODS, pod)
-    assert phase_of(world, "over-host")["status"] == "False"
-    gone = world.running("app=ported")[0]["metadata"]["name"]
-    world.api.delete(f"{DEPLOYMENTS}/ported")
-    world.until(lambda: world.api.get(f"{PODS}/{gone}").status_code == 404)
-    world.until(lambda: world.api.get(f"{PODS}/over-host").json()["status"]["phase"] == "Running")
+    cluster.create(PODS, pod)
+    assert phase_of(cluster, "over-host")["status"] == "False"
+    gone = cluster.running("app=ported")[0]["metadata"]["name"]
+    cluster.api.delete(f"{DEPLOYMENTS}/ported")
+    cluster.until(lambda: cluster.api.get(f"{PODS}/{gone}").status_code == 404)
+    cluster.until(
+        lambda: cluster.api.get(f"{PODS}/over-host").json()["status"]["phase"] == "Running"
+    )
 
 
-def test_a_pod_of_higher_priority_displaces_who_holds_its_port(world: Live) -> None:
-    world.create(_CLASSES, {"metadata": {"name": "lowly"}, "value": -20})
-    world.add_nodes(61, pool="one-port")
+def test_a_pod_of_higher_priority_preempts_the_holder_of_its_port(cluster: Live) -> None:
+    cluster.create(_CLASSES, {"metadata": {"name": "lowly"}, "value": -20})
+    cluster.add_nodes(61, pool="one-port")
     container = {"name": "c", "image": "pause", "ports": [{"containerPort": 80, "hostPort": 80}]}
     spec = {"nodeSelector": {"pool": "one-port"}, "containers": [container]}
-    world.create(PODS, bare_pod("holder", priorityClassName="lowly", **spec))
-    world.until(lambda: world.api.get(f"{PODS}/holder").json()["status"]["phase"] == "Running")
+    cluster.create(PODS, bare_pod("holder", priorityClassName="lowly", **spec))
+    cluster.until(lambda: cluster.api.get(f"{PODS}/holder").json()["status"]["phase"] == "Running")
 
-    world.create(PODS, bare_pod("taker", **spec))
+    cluster.create(PODS, bare_pod("taker", **spec))
 
-    world.until(lambda: world.api.get(f"{PODS}/taker").json()["status"]["phase"] == "Running")
-    assert world.api.get(f"{PODS}/holder").status_code == 404
+    cluster.until(lambda: cluster.api.get(f"{PODS}/taker").json()["status"]["phase"] == "Running")
+    assert cluster.api.get(f"{PODS}/holder").status_code == 404
 
 
-def test_the_message_tells_what_preemption_could_not_do(world: Live) -> None:
-    [full] = world.add_nodes(71, cpu="2", pool="full")
+def test_the_message_says_why_preemption_does_not_help(cluster: Live) -> None:
+    [full] = cluster.add_nodes(71, cpu="2", pool="full")
     here = {"nodeSelector": {"pool": "full"}}
-    world.deploy("filler", 1, spec=here, requests={"cpu": "1500m"})
+    cluster.deploy("filler", 1, spec=here, requests={"cpu": "1500m"})
     pod = bare_pod("latecomer", **here)
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    world.create(PODS, pod)
+    cluster.create(PODS, pod)
 
-    told = phase_of(world, "latecomer")["message"]
+    text = phase_of(cluster, "latecomer")["message"]
 
-    total = len(world.api.get("/api/v1/nodes").json()["items"])
-    assert told.endswith(
+    total = len(cluster.api.get("/api/v1/nodes").json()["items"])
+    assert text.endswith(
         f"preemption: 0/{total} nodes are available: 1 No preemption victims found for incoming "
         f"pod, {total - 1} Preemption is not helpful for scheduling."
     )
-    assert "1 Insufficient cpu" in told
-    world.create(_CLASSES, {"metadata": {"name": "mild"}, "value": 5, "preemptionPolicy": "Never"})
+    assert "1 Insufficient cpu" in text
+    cluster.create(
+        _CLASSES, {"metadata": {"name": "mild"}, "value": 5, "preemptionPolicy": "Never"}
+    )
     pod = bare_pod("mild", priorityClassName="mild", **here)
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    world.create(PODS, pod)
-    told = phase_of(world, "mild")["message"]
-    assert told.endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    assert full not in told
+    cluster.create(PODS, pod)
+    text = phase_of(cluster, "mild")["message"]
+    assert text.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+    assert full not in text
 
 
 def _waiting(live: Live, app: str) -> list[dict[str, Any]]:

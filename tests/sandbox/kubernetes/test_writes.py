@@ -1,4 +1,4 @@
-"""Patches, optimistic locks, dry runs and server-side apply beyond what was recorded."""
+"""Patches, optimistic locks, dry runs and server-side apply that are not recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
-def world(live: Live) -> Live:
+def cluster(live: Live) -> Live:
     """Return a cluster of one node."""
     live.add_nodes(1)
     return live
@@ -34,45 +34,49 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def test_a_merge_with_the_present_version_is_taken_and_with_an_old_one_refused(world: Live) -> None:
-    version = world.api.get(_NODE).json()["metadata"]["resourceVersion"]
+def test_a_merge_needs_the_present_version_if_it_has_one(cluster: Live) -> None:
+    version = cluster.api.get(_NODE).json()["metadata"]["resourceVersion"]
     change = {"metadata": {"resourceVersion": version, "labels": {"seen": "yes"}}}
 
-    first, second = world.patch(_NODE, change), world.patch(_NODE, change | {"spec": {}})
+    first, second = cluster.patch(_NODE, change), cluster.patch(_NODE, change | {"spec": {}})
 
     assert first.status_code == 200
     assert second.status_code == 409
 
 
-def test_a_change_that_changes_nothing_keeps_the_version(world: Live) -> None:
-    world.patch(_NODE, {"metadata": {"labels": {"still": "here"}}})
-    before = world.api.get(_NODE).json()["metadata"]["resourceVersion"]
+def test_an_equal_update_keeps_the_version(cluster: Live) -> None:
+    cluster.patch(_NODE, {"metadata": {"labels": {"still": "here"}}})
+    before = cluster.api.get(_NODE).json()["metadata"]["resourceVersion"]
 
-    after = world.patch(_NODE, {"metadata": {"labels": {"still": "here"}}}).json()
+    after = cluster.patch(_NODE, {"metadata": {"labels": {"still": "here"}}}).json()
 
     assert after["metadata"]["resourceVersion"] == before
 
 
-def test_a_json_patch_tests_and_replaces(world: Live) -> None:
+def test_a_json_patch_tests_and_replaces(cluster: Live) -> None:
     operations = [
         {"op": "add", "path": "/metadata/labels/patched", "value": "yes"},
         {"op": "test", "path": "/metadata/labels/patched", "value": "yes"},
     ]
 
-    answer = world.patch(_NODE, operations, "json-patch+json")
+    answer = cluster.patch(_NODE, operations, "json-patch+json")
 
     assert answer.json()["metadata"]["labels"]["patched"] == "yes"
 
 
-def test_a_strategic_merge_merges_containers_by_name_and_deletes_by_directive(world: Live) -> None:
-    world.create(DEPLOYMENTS, deployment("merged", 0))
+def test_a_strategic_merge_merges_containers_by_name_and_deletes_by_directive(
+    cluster: Live,
+) -> None:
+    cluster.create(DEPLOYMENTS, deployment("merged", 0))
     sidecar = {"name": "sidecar", "image": "pause"}
     strategic = "strategic-merge-patch+json"
     template = {"spec": {"containers": [sidecar]}}
 
-    both = world.patch(f"{DEPLOYMENTS}/merged", {"spec": {"template": template}}, strategic).json()
+    both = cluster.patch(
+        f"{DEPLOYMENTS}/merged", {"spec": {"template": template}}, strategic
+    ).json()
     template["spec"]["containers"] = [{"name": "c", "$patch": "delete"}]
-    one = world.patch(f"{DEPLOYMENTS}/merged", {"spec": {"template": template}}, strategic).json()
+    one = cluster.patch(f"{DEPLOYMENTS}/merged", {"spec": {"template": template}}, strategic).json()
 
     def names(obj: dict[str, Any]) -> list[str]:
         return [each["name"] for each in obj["spec"]["template"]["spec"]["containers"]]
@@ -80,60 +84,60 @@ def test_a_strategic_merge_merges_containers_by_name_and_deletes_by_directive(wo
     assert (names(both), names(one)) == (["c", "sidecar"], ["sidecar"])
 
 
-def test_status_and_spec_are_written_apart(world: Live) -> None:
-    world.create(PODS, bare_pod("apart", nodeSelector={"no": "where"}))
+def test_status_and_spec_are_written_separately(cluster: Live) -> None:
+    cluster.create(PODS, bare_pod("apart", nodeSelector={"no": "where"}))
 
-    by_main = world.patch(f"{PODS}/apart", {"status": {"message": "by main"}}).json()
+    by_main = cluster.patch(f"{PODS}/apart", {"status": {"message": "by main"}}).json()
     labels = {"metadata": {"labels": {"by": "status"}}, "status": {"message": "by status"}}
-    by_status = world.patch(f"{PODS}/apart/status", labels).json()
+    by_status = cluster.patch(f"{PODS}/apart/status", labels).json()
 
     assert "message" not in by_main["status"]
     assert by_status["status"]["message"] == "by status"
 
 
-def test_a_pods_spec_can_not_be_changed(world: Live) -> None:
-    world.create(PODS, bare_pod("fixed"))
+def test_the_spec_of_a_pod_is_immutable(cluster: Live) -> None:
+    cluster.create(PODS, bare_pod("fixed"))
 
-    refused = world.patch(f"{PODS}/fixed", {"spec": {"dnsPolicy": "Default"}})
+    refused = cluster.patch(f"{PODS}/fixed", {"spec": {"dnsPolicy": "Default"}})
 
     assert refused.status_code == 422
     [cause] = refused.json()["details"]["causes"]
     assert (cause["reason"], cause["field"]) == ("FieldValueForbidden", "spec")
 
 
-def test_a_replaced_object_needs_the_present_version(world: Live) -> None:
-    created = world.create(_MAPS, config_map("swapped", a="1"))
+def test_a_replaced_object_needs_the_present_version(cluster: Live) -> None:
+    created = cluster.create(_MAPS, config_map("swapped", a="1"))
     newer = {**created, "data": {"a": "2"}}
 
-    assert world.api.put(f"{_MAPS}/swapped", json=newer).status_code == 200
-    assert world.api.put(f"{_MAPS}/swapped", json=newer).status_code == 409
+    assert cluster.api.put(f"{_MAPS}/swapped", json=newer).status_code == 200
+    assert cluster.api.put(f"{_MAPS}/swapped", json=newer).status_code == 409
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "delete"])
-def test_a_dry_run_leaves_no_trace(world: Live, verb: str) -> None:
+def test_a_dry_run_changes_nothing(cluster: Live, verb: str) -> None:
     name = f"dry-{verb}"
     dry = {"dryRun": "All"}
     if verb == "create":
-        answer = world.api.post(_MAPS, json=config_map(name, a="1"), params=dry)
+        answer = cluster.api.post(_MAPS, json=config_map(name, a="1"), params=dry)
         assert answer.status_code == 201
-        assert world.api.get(f"{_MAPS}/{name}").status_code == 404
+        assert cluster.api.get(f"{_MAPS}/{name}").status_code == 404
         return
-    created = world.create(_MAPS, config_map(name, a="1"))
+    created = cluster.create(_MAPS, config_map(name, a="1"))
     if verb == "patch":
         headers = {"Content-Type": "application/merge-patch+json"}
         change = {"data": {"a": "2"}}
-        answer = world.api.patch(f"{_MAPS}/{name}", json=change, params=dry, headers=headers)
+        answer = cluster.api.patch(f"{_MAPS}/{name}", json=change, params=dry, headers=headers)
         assert answer.json()["data"] == {"a": "2"}
     else:
-        assert world.api.delete(f"{_MAPS}/{name}", params=dry).status_code == 200
-    assert world.api.get(f"{_MAPS}/{name}").json() == created
+        assert cluster.api.delete(f"{_MAPS}/{name}", params=dry).status_code == 200
+    assert cluster.api.get(f"{_MAPS}/{name}").json() == created
 
 
-def test_an_unknown_field_is_warned_of_or_refused(world: Live) -> None:
+def test_an_unknown_field_is_warned_of_or_refused(cluster: Live) -> None:
     body = {**config_map("odd"), "datum": {}}
 
-    refused = world.api.post(_MAPS, json=body, params={"fieldValidation": "Strict"})
-    warned = world.api.post(_MAPS, json=body)
+    refused = cluster.api.post(_MAPS, json=body, params={"fieldValidation": "Strict"})
+    warned = cluster.api.post(_MAPS, json=body)
 
     assert refused.status_code == 400
     assert 'strict decoding error: unknown field "datum"' in refused.json()["message"]
@@ -142,36 +146,36 @@ def test_an_unknown_field_is_warned_of_or_refused(world: Live) -> None:
     assert "datum" not in warned.json()
 
 
-def test_a_value_of_the_wrong_type_is_refused(world: Live) -> None:
+def test_a_value_of_the_wrong_type_is_refused(cluster: Live) -> None:
     body = deployment("typed", 1)
     body["spec"]["replicas"] = "three"
 
-    refused = world.api.post(DEPLOYMENTS, json=body)
+    refused = cluster.api.post(DEPLOYMENTS, json=body)
 
     assert refused.status_code == 400
     assert "cannot unmarshal string into Go struct field" in refused.json()["message"]
 
 
-def test_managers_share_an_object_and_take_back_only_their_own(world: Live) -> None:
+def test_managers_share_an_object_and_remove_only_their_own_fields(cluster: Live) -> None:
     path = f"{_MAPS}/shared"
-    assert apply(world, path, config_map("shared", a="1", b="1"), "one").status_code == 201
-    assert apply(world, path, config_map("shared", b="1", c="1"), "two").status_code == 200
+    assert apply(cluster, path, config_map("shared", a="1", b="1"), "one").status_code == 201
+    assert apply(cluster, path, config_map("shared", b="1", c="1"), "two").status_code == 200
 
-    answer = apply(world, path, config_map("shared"), "one").json()
+    answer = apply(cluster, path, config_map("shared"), "one").json()
 
     assert answer["data"] == {"b": "1", "c": "1"}
     managers = {one["manager"]: one["fieldsV1"] for one in answer["metadata"]["managedFields"]}
     assert managers["two"]["f:data"] == {"f:b": {}, "f:c": {}}
 
 
-def test_a_field_that_was_updated_by_hand_is_a_conflict(world: Live) -> None:
+def test_a_field_of_another_update_is_a_conflict(cluster: Live) -> None:
     path = f"{DEPLOYMENTS}/by-hand"
-    apply(world, path, deployment("by-hand", 1), "leeway")
+    apply(cluster, path, deployment("by-hand", 1), "leeway")
     headers = {"Content-Type": "application/merge-patch+json", "User-Agent": "kubectl/v1.36"}
-    world.api.patch(f"{path}/scale", json={"spec": {"replicas": 0}}, headers=headers)
+    cluster.api.patch(f"{path}/scale", json={"spec": {"replicas": 0}}, headers=headers)
 
-    refused = apply(world, path, deployment("by-hand", 1), "leeway")
-    forced = apply(world, path, deployment("by-hand", 1), "leeway", force="true")
+    refused = apply(cluster, path, deployment("by-hand", 1), "leeway")
+    forced = apply(cluster, path, deployment("by-hand", 1), "leeway", force="true")
 
     assert refused.status_code == 409
     [cause] = refused.json()["details"]["causes"]
@@ -180,34 +184,34 @@ def test_a_field_that_was_updated_by_hand_is_a_conflict(world: Live) -> None:
     assert forced.json()["spec"]["replicas"] == 1
 
 
-def test_an_applied_list_merges_by_its_keys(world: Live) -> None:
+def test_an_applied_list_merges_by_its_keys(cluster: Live) -> None:
     path = f"{DEPLOYMENTS}/listed"
-    apply(world, path, deployment("listed", 0), "one")
+    apply(cluster, path, deployment("listed", 0), "one")
     second = deployment("listed", 0)
     second["spec"]["template"]["spec"]["containers"] = [{"name": "extra", "image": "pause"}]
-    apply(world, path, second, "two")
+    apply(cluster, path, second, "two")
 
     second["spec"]["template"]["spec"]["containers"] = []
-    answer = apply(world, path, second, "two").json()
+    answer = apply(cluster, path, second, "two").json()
 
     assert [one["name"] for one in answer["spec"]["template"]["spec"]["containers"]] == ["c"]
 
 
-def test_apply_needs_a_manager(world: Live) -> None:
+def test_apply_needs_a_manager(cluster: Live) -> None:
     headers = {"Content-Type": "application/apply-patch+yaml"}
 
-    refused = world.api.patch(f"{_MAPS}/x", content="{}", headers=headers)
+    refused = cluster.api.patch(f"{_MAPS}/x", content="{}", headers=headers)
 
     assert refused.status_code == 422
     assert refused.json()["details"]["causes"][0]["field"] == "fieldManager"
 
 
-def test_names_are_generated_and_taken_names_refused(world: Live) -> None:
+def test_names_are_generated_and_duplicate_names_are_refused(cluster: Live) -> None:
     body = config_map("")
     body["metadata"] = {"generateName": "made-"}
-    made = world.create(_MAPS, body)["metadata"]["name"]
+    made = cluster.create(_MAPS, body)["metadata"]["name"]
 
-    taken = world.api.post(_MAPS, json=config_map(made))
+    taken = cluster.api.post(_MAPS, json=config_map(made))
 
     assert made.startswith("made-")
     assert len(made) == len("made-") + 5
@@ -215,28 +219,28 @@ def test_names_are_generated_and_taken_names_refused(world: Live) -> None:
     assert taken.json()["reason"] == "AlreadyExists"
 
 
-def test_nothing_is_created_where_the_namespace_is_missing(world: Live) -> None:
-    refused = world.api.post("/api/v1/namespaces/nowhere/configmaps", json=config_map("x"))
+def test_nothing_is_created_in_a_missing_namespace(cluster: Live) -> None:
+    refused = cluster.api.post("/api/v1/namespaces/nowhere/configmaps", json=config_map("x"))
 
     assert refused.status_code == 404
     assert refused.json()["message"] == 'namespaces "nowhere" not found'
 
 
-def test_an_emptied_namespace_goes(world: Live) -> None:
-    world.create("/api/v1/namespaces", {"metadata": {"name": "brief"}})
-    world.create("/api/v1/namespaces/brief/configmaps", config_map("content"))
+def test_an_empty_terminating_namespace_is_deleted(cluster: Live) -> None:
+    cluster.create("/api/v1/namespaces", {"metadata": {"name": "brief"}})
+    cluster.create("/api/v1/namespaces/brief/configmaps", config_map("content"))
 
-    world.api.delete("/api/v1/namespaces/brief")
+    cluster.api.delete("/api/v1/namespaces/brief")
 
-    world.until(lambda: world.api.get("/api/v1/namespaces/brief").status_code == 404)
-    assert world.api.get("/api/v1/namespaces/brief/configmaps").json()["items"] == []
+    cluster.until(lambda: cluster.api.get("/api/v1/namespaces/brief").status_code == 404)
+    assert cluster.api.get("/api/v1/namespaces/brief/configmaps").json()["items"] == []
 
 
-def test_a_node_of_no_instance_is_taken_as_it_is(world: Live) -> None:
-    world.create("/api/v1/nodes", {"metadata": {"name": "bare"}})
+def test_a_node_without_an_instance_is_stored_unchanged(cluster: Live) -> None:
+    cluster.create("/api/v1/nodes", {"metadata": {"name": "bare"}})
 
-    listed = world.api.get("/api/v1/nodes", headers={"Accept": _TABLE})
+    listed = cluster.api.get("/api/v1/nodes", headers={"Accept": _TABLE})
 
     rows = {row["cells"][0]: row["cells"][1] for row in listed.json()["rows"]}
     assert rows["bare"] == "Unknown"
-    assert world.api.delete("/api/v1/nodes/bare").json()["status"] == "Success"
+    assert cluster.api.delete("/api/v1/nodes/bare").json()["status"] == "Success"

@@ -1,4 +1,4 @@
-"""A Lambda service as a process of its own, with fixture functions, next to moto for its queues."""
+"""A Lambda service in its own process, with fixture functions, and moto for its queues."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ KEYS: Any = {
 
 
 def definition(name: str, handler: str, **more: Any) -> dict[str, Any]:
-    """A function as the control API takes it."""
+    """A function for the control API."""
     return {
         "name": name,
         "arn": ARN + name,
@@ -42,7 +42,7 @@ def definition(name: str, handler: str, **more: Any) -> dict[str, Any]:
 
 
 def durable(name: str, handler: str, **more: Any) -> dict[str, Any]:
-    """A durable function as the control API takes it."""
+    """A durable function for the control API."""
     return definition(name, handler, durable=True, executionTimeout=600, **more)
 
 
@@ -60,14 +60,12 @@ DEFINITIONS = [
     definition("broken", "broken.handler"),
     definition("vanishing", "vanishing.handler"),
     definition("threaded", "threaded.handler"),
-    definition("cold", "plain.echo", preload=False),
     durable("steps", "durable.steps"),
     durable("durable-failing", "durable.failing", deadLetter=QUEUE_ARN + "durable-dead"),
     durable("waiting", "durable.waiting", deadLetter=QUEUE_ARN + "durable-dead"),
     durable("overdue", "durable.overdue") | {"timeout": 1},
     durable("brief", "durable.waiting") | {"executionTimeout": 1},
     durable("lasting", "durable.steps") | {"executionTimeout": 901},
-    durable("calling-back", "durable.calling_back"),
 ]
 
 
@@ -80,11 +78,11 @@ class Service:
         self.client = boto3.client("lambda", endpoint_url=url, config=once, **KEYS)
 
     def control(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the control API; answers the parsed body."""
+        """Call the control API; return the parsed body."""
         return self.raw_control(method, path, body)[1]
 
     def raw_control(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Call the control API; answers status and parsed body."""
+        """Call the control API; return status and parsed body."""
         connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=60)
         try:
             connection.request(method, f"/_sandbox/{path}", json.dumps(body), control_token.HEADERS)
@@ -94,25 +92,25 @@ class Service:
             connection.close()
 
     def invoke(self, function: str, event: Any = None, **more: Any) -> Any:
-        """Invoke synchronously; answers what the function returned."""
+        """Invoke synchronously; return the result of the function."""
         response = self.client.invoke(FunctionName=function, Payload=json.dumps(event), **more)
         return json.loads(response["Payload"].read())
 
     def send(self, function: str, event: Any = None, **more: Any) -> Any:
-        """Invoke asynchronously; answers the response."""
+        """Invoke asynchronously; return the response."""
         payload = json.dumps(event)
         return self.client.invoke(
             FunctionName=function, InvocationType="Event", Payload=payload, **more
         )
 
     def journal(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
-        """The entries of a kind that have these fields."""
+        """Return the entries of a kind with these fields."""
         entries = self.control("GET", "journal")["entries"]
         wanted = {"kind": kind, **fields}.items()
         return [entry for entry in entries if wanted <= _hashable(entry).items()]
 
     def ended(self, arn: str) -> str:
-        """The status of an execution once it has one to stay."""
+        """Wait for the final status of an execution and return it."""
 
         def status() -> str | None:
             found = self.client.get_durable_execution(DurableExecutionArn=arn)["Status"]
@@ -126,7 +124,7 @@ def _hashable(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def eventually[Found](look: Callable[[], Found | None], seconds: float = 20) -> Found:
-    """What ``look`` finds, as soon as it finds something."""
+    """Return the first true value of ``look``."""
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, "it did not happen"
@@ -136,7 +134,7 @@ def eventually[Found](look: Callable[[], Found | None], seconds: float = 20) -> 
 
 @contextmanager
 def running_service(*arguments: str) -> Iterator[Service]:
-    """Run a service of one's own."""
+    """Run a separate service."""
     command = [sys.executable, "-m", "sandbox.lambda_service", *control_token.OPTIONS, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -151,7 +149,7 @@ def running_service(*arguments: str) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def aws() -> Iterator[str]:
-    """The URL of moto, with the queues that the fixture functions name."""
+    """The URL of moto, with the queues of the fixture functions."""
     server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -166,7 +164,7 @@ def aws() -> Iterator[str]:
 
 @pytest.fixture
 def messages(aws: str) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
-    """What arrives at a queue, at the time of asking."""
+    """Return the present messages of a queue."""
     sqs = boto3.client("sqs", endpoint_url=aws, **KEYS)
 
     def received(queue: str) -> list[dict[str, Any]]:
@@ -190,6 +188,6 @@ def running(aws: str) -> Iterator[Service]:
 
 @pytest.fixture
 def service(running: Service) -> Iterator[Service]:
-    """The service with all fixture functions; a test's faults end with it."""
+    """The service with all fixture functions; the faults of a test end with the test."""
     yield running
     running.control("PUT", "faults", {"faults": []})

@@ -1,4 +1,4 @@
-"""Durable executions: names, steps, waits, callbacks, how they end."""
+"""Durable executions: names, steps, waits, and how they end."""
 
 import json
 import uuid
@@ -45,7 +45,7 @@ def test_an_execution_can_be_looked_up_with_its_history(service: Any) -> None:
     ]
 
 
-def test_so_many_are_started_in_a_second_and_the_next_is_throttled() -> None:
+def test_starts_above_the_limit_of_a_second_are_throttled() -> None:
     with running_service("--starts", "1") as service:
         functions = [durable("steps", "durable.steps")]
         service.control("PUT", "functions", {"functions": functions})
@@ -64,7 +64,7 @@ def test_a_start_quota_refills_by_the_second() -> None:
     assert all(StartQuota(0).take() for _ in range(1000))
 
 
-def test_a_name_is_started_once(service: Any, tmp_path: Path) -> None:
+def test_a_name_starts_one_execution(service: Any, tmp_path: Path) -> None:
     event = {"marks": str(tmp_path / "marks")}
     name = _name()
 
@@ -94,28 +94,28 @@ def test_a_name_with_another_payload_or_version_is_a_conflict(
         service.send(function, event, DurableExecutionName=name)
 
 
-def test_starts_without_a_name_are_executions_of_their_own(service: Any) -> None:
+def test_each_start_without_a_name_is_a_new_execution(service: Any) -> None:
     arns = {service.send("steps:live", {})["DurableExecutionArn"] for _ in range(2)}
 
     assert len(arns) == 2
 
 
 @pytest.mark.parametrize(
-    ("function", "more", "said"),
+    ("function", "more", "result"),
     [
         ("steps", {}, "unqualified ARN"),
         ("lasting:live", {}, "executionTimeout greater than 15 minutes"),
         ("steps:live", {"DurableExecutionName": "a b"}, "durableExecutionName"),
     ],
 )
-def test_what_lambda_refuses_of_durable_functions_is_refused(
-    service: Any, function: str, more: Any, said: str
+def test_invalid_invocations_of_durable_functions_are_refused(
+    service: Any, function: str, more: Any, result: str
 ) -> None:
-    with pytest.raises(ClientError, match=said):
+    with pytest.raises(ClientError, match=result):
         service.invoke(function, {}, **more)
 
 
-def test_an_execution_that_fails_hands_its_event_to_the_dead_letter_queue(
+def test_the_event_of_a_failed_execution_goes_to_the_dead_letter_queue(
     service: Any, messages: Any
 ) -> None:
     arn = service.send("durable-failing:live", {"notice": 4})["DurableExecutionArn"]
@@ -157,17 +157,6 @@ def test_an_invocation_that_exceeds_the_functions_timeout_is_run_again(
     assert marks.read_text().split() == ["run", "run"]
 
 
-def test_an_execution_goes_on_when_it_is_called_back(service: Any, tmp_path: Path) -> None:
-    place = tmp_path / "callback"
-    arn = service.send("calling-back:live", {"callback": str(place)})["DurableExecutionArn"]
-    callback = eventually(lambda: place.exists() and place.read_text())
-    service.client.send_durable_execution_callback_success(CallbackId=callback, Result=b'"yes"')
-
-    assert service.ended(arn) == "SUCCEEDED"
-    result = service.client.get_durable_execution(DurableExecutionArn=arn)["Result"]
-    assert "yes" in result
-
-
 def test_executions_are_listed_by_function(service: Any) -> None:
     name = _name()
     arn = service.send("waiting:live", {}, DurableExecutionName=name)["DurableExecutionArn"]
@@ -202,7 +191,7 @@ def test_forty_executions_at_once_all_succeed(service: Any) -> None:
     assert {service.ended(arn) for arn in arns} == {"SUCCEEDED"}
 
 
-def test_executions_that_ended_long_ago_are_forgotten_and_their_names_are_free(aws: str) -> None:
+def test_old_ended_executions_are_deleted_and_their_names_are_free(aws: str) -> None:
     with running_service("--aws", aws, "--keep", "3") as service:
         service.control("PUT", "functions", {"functions": [durable("failing", "durable.failing")]})
         started = [

@@ -45,7 +45,7 @@ def test_a_destination_gets_a_record_of_the_failure(service: Any, messages: Any)
     assert record["responsePayload"]["errorType"] == "ValueError"
 
 
-def test_an_event_without_either_is_dropped_and_journaled(service: Any) -> None:
+def test_an_event_without_queue_and_destination_is_dropped_and_journaled(service: Any) -> None:
     service.send("failing-dropped", {"notice": 3})
 
     (entry,) = eventually(lambda: service.journal("event-dropped", function="failing-dropped"))

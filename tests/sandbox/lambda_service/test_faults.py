@@ -1,4 +1,4 @@
-"""Workers killed on command, and what becomes of their work."""
+"""Workers that faults kill, and their retried work."""
 
 import time
 import uuid
@@ -11,7 +11,7 @@ import pytest
 from .conftest import eventually
 
 
-# The execution's checkpoints: first step done and wait begun, then second step done.
+# The checkpoints of the execution: first step and start of the wait, then second step.
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_an_execution_survives_a_kill_at_any_checkpoint(
@@ -35,7 +35,7 @@ def test_an_execution_survives_a_kill_at_any_checkpoint(
 
 
 def _step_is_lost(when: str, step: int) -> bool:
-    """Whether the kill comes between a step's work and its record."""
+    """Whether the kill comes between the work of a step and its record."""
     return when == "before" and step in (1, 3)
 
 
@@ -53,7 +53,7 @@ def test_an_event_survives_a_kill_around_its_invocation(
     assert len(marks.read_text().split()) == runs
 
 
-def test_a_fault_for_another_execution_does_not_fire(service: Any) -> None:
+def test_a_fault_of_another_execution_does_not_apply(service: Any) -> None:
     fault = {"function": "steps", "execution": "other-*", "kill": "before", "step": 1}
     service.control("PUT", "faults", {"faults": [fault]})
     name = f"spared-{uuid.uuid4()}"
@@ -63,14 +63,14 @@ def test_a_fault_for_another_execution_does_not_fire(service: Any) -> None:
     assert not service.journal("invocation", execution=name, outcome="killed")
 
 
-def test_a_fault_that_makes_no_sense_is_refused(service: Any) -> None:
+def test_an_invalid_fault_is_refused(service: Any) -> None:
     status, answer = service.raw_control("PUT", "faults", {"faults": [{"kill": "soon"}]})
 
     assert status == 400
     assert "faults.0.kill" in answer["error"]
 
 
-def test_a_wrong_clock_is_wrong_at_once_and_for_workers_that_run_already(service: Any) -> None:
+def test_a_wrong_clock_applies_at_once_to_running_workers(service: Any) -> None:
     def is_wrong_by(seconds: float) -> bool:
         return abs(float(service.invoke("clock")) - time.time() - seconds) < 5
 

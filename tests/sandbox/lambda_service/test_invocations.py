@@ -1,6 +1,5 @@
-"""Invoking plain functions, as boto3 sees it."""
+"""Invocations of plain functions with boto3."""
 
-import base64
 import json
 from typing import Any
 
@@ -27,7 +26,7 @@ def test_a_function_gets_its_event_and_a_context(service: Any) -> None:
         ("arn:aws:lambda:us-east-1:123456789012:function:echo", "1"),
     ],
 )
-def test_a_function_answers_to_each_form_of_its_name(
+def test_a_function_is_invoked_by_each_form_of_its_name(
     service: Any, named: str, qualifier: str | None
 ) -> None:
     more = {"Qualifier": qualifier} if qualifier else {}
@@ -38,7 +37,7 @@ def test_a_function_answers_to_each_form_of_its_name(
 
 
 @pytest.mark.parametrize("named", ["nobody", "echo:nowhere"])
-def test_what_does_not_exist_is_not_found(service: Any, named: str) -> None:
+def test_a_missing_function_is_not_found(service: Any, named: str) -> None:
     with pytest.raises(ClientError) as raised:
         service.invoke(named)
 
@@ -46,7 +45,7 @@ def test_what_does_not_exist_is_not_found(service: Any, named: str) -> None:
     assert "Function not found" in raised.value.response["Error"]["Message"]
 
 
-def test_a_worker_sees_the_environment_of_lambda_and_of_the_template_only(service: Any) -> None:
+def test_a_worker_has_only_the_environment_of_lambda_and_of_the_template(service: Any) -> None:
     environment = service.invoke("environment")
 
     assert environment["COLOUR"] == "green"
@@ -59,7 +58,7 @@ def test_a_worker_sees_the_environment_of_lambda_and_of_the_template_only(servic
     assert "PYTEST_CURRENT_TEST" not in environment
 
 
-def test_functions_have_credentials_of_their_own(service: Any) -> None:
+def test_each_function_has_its_own_credentials(service: Any) -> None:
     status = service.control("GET", "status")["functions"]
 
     keys = {name: numbers["accessKey"] for name, numbers in status.items()}
@@ -78,25 +77,11 @@ def test_an_exception_is_a_function_error(service: Any, depth: int) -> None:
     assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no good")
 
 
-def test_the_end_of_the_log_is_answered_when_asked_for(service: Any) -> None:
-    response = service.client.invoke(FunctionName="echo", LogType="Tail", Payload=b'{"b": 2}')
-
-    assert base64.b64decode(response["LogResult"]).decode() == '{"seen": {"b": 2}}'
-
-
 def test_log_lines_are_journaled_with_their_request(service: Any) -> None:
     request = service.invoke("echo", {"c": 3})["request_id"]
 
     lines = [entry["line"] for entry in service.journal("logs", request_id=request)]
     assert lines == [{"seen": {"c": 3}}]
-
-
-def test_a_dry_run_runs_nothing(service: Any) -> None:
-    before = len(service.journal("invocation", function="echo"))
-    response = service.client.invoke(FunctionName="echo", InvocationType="DryRun", Payload=b"{}")
-
-    assert response["StatusCode"] == 204
-    assert len(service.journal("invocation", function="echo")) == before
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The service as a process: how it comes and goes."""
+"""The start and stop of the service."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def _with_worker(line: str) -> tuple[Service, int]:
 
 @contextmanager
 def _started(*command: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A process and its standard output; whatever a test finds, it is gone afterwards."""
+    """A process and its standard output; it is always stopped after the test."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -47,7 +47,7 @@ def _started(*command: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
             process.kill()
 
 
-def test_it_ends_with_its_workers_when_told_to() -> None:
+def test_it_stops_with_its_workers_on_sigterm() -> None:
     with _started(*SERVICE, "--retry-delay", "0.1") as (process, output):
         _, worker = _with_worker(output.readline())
         process.terminate()
@@ -57,7 +57,7 @@ def test_it_ends_with_its_workers_when_told_to() -> None:
     eventually(lambda: not _alive(worker))
 
 
-def test_it_ends_when_the_process_that_started_it_is_gone() -> None:
+def test_it_stops_when_its_parent_process_exits() -> None:
     start = f"import subprocess, sys; subprocess.run({SERVICE!r}, check=True)"
     with _started(sys.executable, "-c", start) as (parent, output):
         service, worker = _with_worker(output.readline())

@@ -1,4 +1,4 @@
-"""The processes that functions run in."""
+"""The worker processes of functions."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +18,14 @@ def test_a_worker_is_kept_warm(service: Any) -> None:
     assert (entry["outcome"], entry["cold"]) == ("ok", False)
 
 
-def test_invocations_at_the_same_time_have_a_worker_each(service: Any) -> None:
+def test_concurrent_invocations_run_on_separate_workers(service: Any) -> None:
     with ThreadPoolExecutor(8) as threads:
         pids = list(threads.map(lambda _: service.invoke("patient", {"seconds": 3}), range(8)))
 
     assert len(set(pids)) == 8
 
 
-def test_a_function_that_exceeds_its_timeout_is_ended(service: Any) -> None:
+def test_a_function_that_exceeds_its_timeout_is_killed(service: Any) -> None:
     error = service.invoke("slow", {"seconds": 30})
 
     assert error["errorType"] == "Sandbox.Timedout"
@@ -35,19 +35,17 @@ def test_a_function_that_exceeds_its_timeout_is_ended(service: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [(7, "Runtime exited with error: exit status 7"), (0, "Runtime exited without")],
 )
-def test_a_process_that_ends_is_an_error_of_the_runtime(
-    service: Any, status: int, said: str
-) -> None:
+def test_an_exit_of_the_process_is_a_runtime_error(service: Any, status: int, message: str) -> None:
     error = service.invoke("leaving", {"status": status})
 
     assert error["errorType"] == "Runtime.ExitError"
-    assert said in error["errorMessage"]
+    assert message in error["errorMessage"]
 
 
-def test_a_module_that_cannot_be_imported_says_so_each_time(service: Any) -> None:
+def test_a_failed_import_is_an_error_of_each_invocation(service: Any) -> None:
     for _ in range(2):
         error = service.invoke("broken")
 
@@ -55,25 +53,16 @@ def test_a_module_that_cannot_be_imported_says_so_each_time(service: Any) -> Non
         assert "a_module_that_is_not_there" in error["errorMessage"]
 
 
-def test_a_module_that_ends_its_process_is_an_error_each_time(service: Any) -> None:
+def test_a_module_that_exits_on_import_is_an_error_of_each_invocation(service: Any) -> None:
     for _ in range(2):
         assert service.invoke("vanishing")["errorType"] == "Runtime.ExitError"
 
 
-def test_threads_that_an_import_starts_live_in_every_worker(service: Any) -> None:
+def test_threads_that_an_import_starts_run_in_every_worker(service: Any) -> None:
     assert service.invoke("threaded") is True
 
 
-def test_without_preloading_a_worker_imports_by_itself(service: Any) -> None:
-    request = service.invoke("cold")["request_id"]
-
-    (entry,) = service.journal("invocation", request_id=request)
-    assert entry["cold"]
-    assert entry["init_milliseconds"] > 0
-    assert entry["memory"] > 0
-
-
-def test_beyond_its_concurrency_callers_are_throttled_and_events_wait() -> None:
+def test_above_the_concurrency_callers_are_throttled_and_events_wait() -> None:
     functions = [definition("slow", "plain.slow"), definition("marking", "plain.marking")]
     with running_service("--concurrency", "1") as service, ThreadPoolExecutor(1) as threads:
         service.control("PUT", "functions", {"functions": functions})
@@ -105,19 +94,22 @@ def test_a_function_whose_definition_is_unchanged_keeps_its_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"timeout": 901}, "functions.0.timeout"),
         ({"handler": None}, "functions.0.handler"),
         ({"colour": "green"}, "functions.0.colour"),
-        ({"durable": True, "onFailure": "arn:aws:sqs:::q"}, "a dead-letter queue, no destinations"),
+        (
+            {"durable": True, "onFailure": "arn:aws:sqs:::q"},
+            "a durable function supports no destinations",
+        ),
     ],
 )
-def test_a_definition_that_is_wrong_is_refused_by_field(
-    service: Any, wrong: dict[str, Any], said: str
+def test_an_invalid_definition_is_refused_with_the_field(
+    service: Any, wrong: dict[str, Any], message: str
 ) -> None:
     body = {"functions": [definition("echo", "plain.echo") | wrong]}
     status, answer = service.raw_control("PUT", "functions", body)
 
     assert status == 400
-    assert said in json.dumps(answer)
+    assert message in json.dumps(answer)

@@ -1,1 +1,1 @@
-"""One new node's way in: joined, Ready, its launch hook answered."""
+"""Admission of a new node: it joins, becomes Ready, and its launch hook is answered."""

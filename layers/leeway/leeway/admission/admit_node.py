@@ -1,4 +1,5 @@
-"""Use case: one new node's way in: joined, Ready, its devices there, its launch hook answered."""
+"""Use case: admit a new node: wait until it joins, is Ready and offers its devices, then answer
+its launch hook."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,256 +11,268 @@ from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.ports import Admissions
 from leeway.admission.readiness import (
     AdmissionResult,
-    Expected,
+    ExpectedNode,
     ObservedNode,
     Readiness,
-    decide,
-    missing,
-    pause,
+    decide_admission,
+    not_ready,
+    poll_interval,
+    unmet_conditions,
+)
+from leeway.admission.reasons import (
+    ADMISSION_EVENT_NOT_PUT,
+    ADMISSION_NODE_EVENT_NOT_WRITTEN,
+    NODE_ADMITTED,
+    NODE_LABELS_REFUSED,
 )
 from leeway.admission.record import Admission
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import HeldHook, joined, next_heartbeat, none_waits
-from leeway.ports.aws import (
-    CloudRefused,
-    CloudUnavailable,
-    Groups,
-    HookResult,
-    InstanceTypes,
-    LeewayEvents,
-)
+from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
+from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
-from leeway.ports.table import RecordChanged
+from leeway.reasons import Reason
 
-LOCK_TRIES = 6
-
-SEARCH_AFTER = timedelta(minutes=2)
-SEARCH_EVERY = timedelta(minutes=1)
-"""A node that does not have its instance's name is found only by listing all nodes: not before most
-have joined, and not at every look."""
+LIST_NODES_AFTER = timedelta(minutes=2)
+LIST_NODES_EVERY = timedelta(minutes=1)
+"""A node whose name is not its instance's DNS name or id is found only in the list of all nodes.
+Most nodes join within two minutes, so the list is not read before."""
 
 _ANSWERS = {
     AdmissionResult.ADMITTED: HookResult.CONTINUE,
     AdmissionResult.POOLED: HookResult.CONTINUE,
     AdmissionResult.NOT_READY: HookResult.ABANDON,
 }
-_TROUBLE = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLookup:
-    """Where an admission stands after one more look.
+class NodeCheck:
+    """Result of the step `check-N`: the state of the admission after one read of the node.
 
-    There is no record where a newer attempt has taken over. `verdict` ends it; `lacks` is what
-    the last successful look found missing, and `problem` why the last look failed. `makers` are of
-    the instance type's accelerators, None until EC2 was asked. `rest` is in seconds.
+    - `record`: None if a newer attempt has superseded this one.
+    - `verdict`: how the admission ends, None if it continues.
+    - `unmet`: the conditions that the node did not meet at the last read that succeeded.
+    - `problem`: why the last read failed, empty if it succeeded.
+    - `listed_at`: when the list of all nodes was last read.
+    - `manufacturers`: those of the instance type's accelerators, None until EC2 has returned them.
+    - `held`: the lifecycle hooks that wait for the admission.
+    - `wait_seconds`: the time until the next check.
     """
 
     record: Admission | None
     verdict: Readiness | None = None
-    lacks: tuple[str, ...] = ()
+    unmet: tuple[Reason, ...] = ()
     problem: str = ""
     node: str = ""
     node_uid: str = ""
     joined_at: datetime | None = None
-    searched_at: datetime | None = None
-    makers: tuple[str, ...] | None = None
+    listed_at: datetime | None = None
+    manufacturers: tuple[str, ...] | None = None
     held: tuple[HeldHook, ...] = ()
-    rest: int = 0
+    wait_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionEnd:
-    """How it ended; no outcome where a newer attempt has taken over, or where it has not ended
-    (`again`): what was to be abandoned could not be looked at once more."""
+class FinishResult:
+    """Result of the step `finish-N`. `outcome` is None if a newer attempt has superseded this one,
+    or if the node must be checked again (`check_again`): the last read before ABANDON failed."""
 
     outcome: AdmissionOutcome | None
-    again: bool = False
+    check_again: bool = False
     node_uid: str = ""
-    answered: HookAnswers = field(default_factory=HookAnswers)
+    answers: HookAnswers = field(default_factory=HookAnswers)
 
 
-STEP_RESULTS = (AttemptId, NodeLookup, AdmissionEnd, AdmissionOutcome, HookAnswers)
-"""What is written down between the steps."""
+STEP_RESULTS = (AttemptId, NodeCheck, FinishResult, AdmissionOutcome, HookAnswers)
+"""The types that the durable engine stores between steps."""
 
 
 class Telemetry(Protocol):
-    """Where it is written down for the people who run Leeway."""
+    """Logs and metrics of admissions."""
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         """Log and measure an admission that has ended."""
         ...
 
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: str) -> None:
-        """Log that somebody did not take the news of an admission."""
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
+        """Log that a report of an admission was not delivered."""
         ...
 
 
 class AdmitNode:
-    """Admits instances. `open_cluster` opens a cluster's API."""
+    """Admits instances. `open_cluster` returns a client for the API server of a cluster."""
 
     def __init__(
         self,
-        arrivals: Admissions,
+        admissions: Admissions,
         groups: Groups,
         types: InstanceTypes,
-        announcements: LeewayEvents,
+        leeway_events: LeewayEvents,
         open_cluster: Callable[[str], Cluster],
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        self._arrivals = arrivals
+        self._admissions = admissions
         self._types = types
-        self._announcements = announcements
+        self._leeway_events = leeway_events
         self._open_cluster = open_cluster
         self._telemetry = telemetry
         self._clock = clock
         self._actions = LifecycleActions(groups, clock)
 
-    def admit(self, order: AttemptId, steps: Steps) -> AdmissionOutcome | None:
-        """Run one attempt of an admission; None where a newer one has taken over.
+    def admit(self, attempt: AttemptId, steps: Steps) -> AdmissionOutcome | None:
+        """Run one attempt of an admission; None if a newer attempt has superseded it.
 
-        Every step may run again from its start: it looks at what is, and does what is missing.
+        The engine may run every step again from its start: a step reads the current state and
+        does only the work that is still to do.
         """
-        looked, ended, turn = NodeLookup(None), AdmissionEnd(None, again=True), 0
-        while ended.again:
-            if turn:
-                steps.wait(f"rest-{turn}", looked.rest)
-            looked = steps.run(f"look-{turn}", NodeLookup, partial(self._look, order, looked))
-            if looked.record is None:
+        check, finished, number = NodeCheck(None), FinishResult(None, check_again=True), 0
+        while finished.check_again:
+            if number:
+                steps.wait(f"wait-{number}", check.wait_seconds)
+            check = steps.run(f"check-{number}", NodeCheck, partial(self._check, attempt, check))
+            if check.record is None:
                 return None
-            if looked.verdict is not None:
-                finish = partial(self._finish, order, looked, looked.verdict)
-                ended = steps.run(f"finish-{turn}", AdmissionEnd, finish)
-            turn += 1
-        outcome = ended.outcome
-        if outcome is not None:
-            steps.run("log", str, partial(self._log, outcome))
-            steps.run("announce", str, partial(self._announce, outcome))
-            if outcome.node:
-                steps.run("note", str, partial(self._note, outcome, ended.node_uid))
-            if answer := _ANSWERS.get(outcome.result):
-                self._actions.insist(order.instance, ended.answered, answer, steps)
-        return outcome
+            if check.verdict is not None:
+                finish = partial(self._finish, attempt, check, check.verdict)
+                finished = steps.run(f"finish-{number}", FinishResult, finish)
+            number += 1
+        if finished.outcome is not None:
+            self._report(finished.outcome, finished, steps)
+        return finished.outcome
 
-    def _current(self, order: AttemptId) -> Admission | None:
-        """Read the record; None where a newer attempt has taken over."""
-        record = self._arrivals.arrival(order.instance)
-        if record is None or record.attempt != order.attempt:
+    def _report(self, outcome: AdmissionOutcome, finished: FinishResult, steps: Steps) -> None:
+        """Log and publish the outcome, then retry the answers that Auto Scaling refused."""
+        steps.run("log", str, partial(self._log, outcome))
+        steps.run("put-leeway-event", str, partial(self._put_leeway_event, outcome))
+        if outcome.node:
+            write = partial(self._write_node_event, outcome, finished.node_uid)
+            steps.run("write-node-event", str, write)
+        if answer := _ANSWERS.get(outcome.result):
+            self._actions.retry_refused(outcome.instance, finished.answers, answer, steps)
+
+    def _current(self, attempt: AttemptId) -> Admission | None:
+        """Read the record; None if a newer attempt has superseded this one."""
+        record = self._admissions.admission(attempt.instance)
+        if record is None or record.attempt != attempt.attempt:
             return None
         return record
 
-    def _look(self, order: AttemptId, before: NodeLookup) -> NodeLookup:
-        record = self._current(order)
+    def _check(self, attempt: AttemptId, before: NodeCheck) -> NodeCheck:
+        record = self._current(attempt)
         if record is None:
-            return NodeLookup(None)
+            return NodeCheck(None)
         now = self._clock.now()
-        held = joined(before.held, record.hooks, record.noticed_at, now)
-        looked = replace(before, record=record, held=self._actions.keep(order.instance, held))
-        looked, lacks = self._see(looked, record)
+        held = with_new_hooks(before.held, record.hooks, record.noticed_at, now)
+        check = replace(
+            before, record=record, held=self._actions.send_heartbeats(attempt.instance, held)
+        )
+        check, unmet = self._observe(check, record)
         now = self._clock.now()
-        verdict = decide(
-            lacks,
+        verdict = decide_admission(
+            unmet,
             record.deadline,
             now,
-            hooks_wait=bool(record.hooks),
-            hooks_over=none_waits(looked.held, now),
+            has_hooks=bool(record.hooks),
+            hooks_ended=all_over(check.held, now),
             into_pool=record.into_pool,
         )
-        rest = pause(record.noticed_at, now, record.deadline, next_heartbeat(looked.held))
-        return replace(looked, verdict=verdict, rest=int(rest.total_seconds()))
+        heartbeat = next_heartbeat(check.held)
+        interval = poll_interval(record.noticed_at, now, record.deadline, heartbeat)
+        return replace(check, verdict=verdict, wait_seconds=int(interval.total_seconds()))
 
-    def _see(
-        self, looked: NodeLookup, record: Admission
-    ) -> tuple[NodeLookup, tuple[str, ...] | None]:
-        """Look at the node, and put on it what it is to have; what it lacks, None where it could
-        not be looked at."""
+    def _observe(
+        self, check: NodeCheck, record: Admission
+    ) -> tuple[NodeCheck, tuple[Reason, ...] | None]:
+        """Read the node and add its labels. Returns the conditions that the node does not meet,
+        None if it could not be read."""
         try:
-            looked = self._knowing_its_type(looked, record)
-            looked, node = self._find(looked, record)
-        except _TROUBLE as error:
-            return replace(looked, problem=f"{type(error).__name__}: {error}"), None
-        expected = Expected(looked.makers or (), record.startup_taints)
-        lacks = missing(_seen(node), expected)
+            check = self._with_manufacturers(check, record)
+            check, node = self._find(check, record)
+        except API_ERRORS as error:
+            return replace(check, problem=f"{type(error).__name__}: {error}"), None
+        expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
+        unmet = unmet_conditions(_observed(node), expected)
         if node is not None:
-            lacks += self._label(node, record)
-        return replace(looked, lacks=lacks, problem=""), lacks
+            unmet += self._add_labels(node, record)
+        return replace(check, unmet=unmet, problem=""), unmet
 
-    def _knowing_its_type(self, looked: NodeLookup, record: Admission) -> NodeLookup:
-        if looked.makers is not None:
-            return looked
+    def _with_manufacturers(self, check: NodeCheck, record: Admission) -> NodeCheck:
+        if check.manufacturers is not None:
+            return check
         try:
-            makers = self._types.accelerators(record.facts.instance_type)
+            manufacturers = self._types.accelerators(record.facts.instance_type)
         except CloudRefused:
-            makers = ()  # a type that EC2 does not tell about: the node's labels have to
-        return replace(looked, makers=makers)
+            manufacturers = ()  # EC2 does not describe the type: only the node's labels are used
+        return replace(check, manufacturers=manufacturers)
 
-    def _find(self, looked: NodeLookup, record: Admission) -> tuple[NodeLookup, Node | None]:
-        """Find the node by name, and now and then, or before giving up, among all nodes."""
+    def _find(self, check: NodeCheck, record: Admission) -> tuple[NodeCheck, Node | None]:
+        """Find the node by its expected names, and at intervals in the list of all nodes."""
         cluster = self._open_cluster(record.facts.cluster)
-        names = [looked.node] if looked.node else []
+        names = [check.node] if check.node else []
         names += [name for name in (record.facts.private_dns_name, record.instance) if name]
         named = (cluster.node(name) for name in names)
         node = next((n for n in named if n is not None and n.runs_on(record.instance)), None)
         now = self._clock.now()
-        if node is None and _may_search(looked, record, now):
-            looked = replace(looked, searched_at=now)
+        if node is None and _may_list_nodes(check, record, now):
+            check = replace(check, listed_at=now)
             node = cluster.node_of(record.instance, ())
         if node is None:
-            return looked, None
-        joined_at = looked.joined_at or now
-        return replace(looked, node=node.name, node_uid=node.uid, joined_at=joined_at), node
+            return check, None
+        joined_at = check.joined_at or now
+        return replace(check, node=node.name, node_uid=node.uid, joined_at=joined_at), node
 
-    def _label(self, node: Node, record: Admission) -> tuple[str, ...]:
-        """Put on the labels that were asked for; what is in the way, in words."""
+    def _add_labels(self, node: Node, record: Admission) -> tuple[Reason, ...]:
+        """Add the requested labels to the node; returns why that failed."""
         if all(node.labels.get(key) == value for key, value in record.labels.items()):
             return ()
         try:
             self._open_cluster(record.facts.cluster).label(node.name, record.labels)
         except (ClusterUnavailable, ClusterRefused) as error:
-            return (f"its labels could not be put on: {error}",)
+            return (NODE_LABELS_REFUSED(error=error),)
         return ()
 
-    def _finish(self, order: AttemptId, looked: NodeLookup, verdict: Readiness) -> AdmissionEnd:
+    def _finish(self, attempt: AttemptId, check: NodeCheck, verdict: Readiness) -> FinishResult:
         """Close the record and answer the hooks.
 
-        What is to be abandoned is looked at once more: hours may lie between two steps.
+        The node is read once more before ABANDON: the engine may pause for hours between steps.
         """
-        if verdict.result is AdmissionResult.NOT_READY and looked.record is not None:
-            looked, lacks = self._see(looked, looked.record)
-            if lacks is None:
-                return AdmissionEnd(None, again=True)
-            verdict = Readiness(AdmissionResult.NOT_READY, "; ".join(lacks)) if lacks else _READY
+        if verdict.result is AdmissionResult.NOT_READY and check.record is not None:
+            check, unmet = self._observe(check, check.record)
+            if unmet is None:
+                return FinishResult(None, check_again=True)
+            admitted = Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
+            verdict = not_ready(unmet) if unmet else admitted
         answer = _ANSWERS.get(verdict.result)
-        closed = self._close(order, answer)
+        closed = self._close(attempt, answer)
         if closed is None:
-            return AdmissionEnd(None)
-        answered = HookAnswers()
+            return FinishResult(None)
+        answers = HookAnswers()
         if answer is not None:
-            answered = self._actions.answer(order.instance, closed.hooks, answer)
+            answers = self._actions.answer(attempt.instance, closed.hooks, answer)
         outcome = AdmissionOutcome(
             result=verdict.result,
-            instance=order.instance,
-            cluster=order.cluster,
-            node=looked.node,
-            attempt=order.attempt,
+            instance=attempt.instance,
+            cluster=attempt.cluster,
+            node=check.node,
+            attempt=attempt.attempt,
             reason=verdict.reason,
-            asked_at=closed.noticed_at,
-            joined_at=looked.joined_at,
+            noticed_at=closed.noticed_at,
+            joined_at=check.joined_at,
             ended_at=self._clock.now(),
             deadline=closed.deadline,
             hooks=tuple(hook.name for hook in closed.hooks),
-            refused=tuple(refusal.said for refusal in answered.refused),
+            refused=tuple(refusal.reason for refusal in answers.refused),
         )
-        return AdmissionEnd(outcome, False, looked.node_uid, answered)
+        return FinishResult(outcome, False, check.node_uid, answers)
 
-    def _close(self, order: AttemptId, answer: HookResult | None) -> Admission | None:
-        for _ in range(LOCK_TRIES):
-            record = self._current(order)
+    def _close(self, attempt: AttemptId, answer: HookResult | None) -> Admission | None:
+        def close() -> Admission | None:
+            record = self._current(attempt)
             if record is None:
                 return None
             closed = record.model_copy(
@@ -270,50 +283,48 @@ class AdmitNode:
                     "version": record.version + 1,
                 }
             )
-            try:
-                self._arrivals.write(closed)
-            except RecordChanged:
-                continue
+            self._admissions.write(closed)
             return closed
-        raise CloudUnavailable(f"{order.instance}: its record changed {LOCK_TRIES} times in a row")
+
+        return retry_conflicts(f"the admission record of {attempt.instance}", close)
 
     def _log(self, outcome: AdmissionOutcome) -> str:
         self._telemetry.admitted(outcome)
-        return outcome.sentence
+        return outcome.message
 
-    def _announce(self, outcome: AdmissionOutcome) -> str:
-        """Put the Leeway event; one that is refused holds up nothing."""
+    def _put_leeway_event(self, outcome: AdmissionOutcome) -> str:
+        """Put the Leeway event; a refusal stops no other step."""
         try:
-            self._announcements.announce(outcome.title, outcome.to_json())
+            self._leeway_events.publish(outcome.detail_type, outcome.to_json())
         except CloudRefused as error:
-            self._telemetry.admission_not_reported(outcome, f"no Leeway event: {error}")
-            return f"not put: {error}"
-        return outcome.title
+            problem = ADMISSION_EVENT_NOT_PUT(error=error)
+            self._telemetry.admission_not_reported(outcome, problem)
+            return problem.message
+        return outcome.detail_type
 
-    def _note(self, outcome: AdmissionOutcome, node_uid: str) -> str:
-        """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
+    def _write_node_event(self, outcome: AdmissionOutcome, node_uid: str) -> str:
+        """Write the Kubernetes Event; a failure stops no other step."""
         event = outcome.as_node_event(node_uid)
         try:
-            self._open_cluster(outcome.cluster).note(event)
-        except _TROUBLE as error:
-            self._telemetry.admission_not_reported(outcome, f"no Kubernetes Event: {error}")
-            return f"not written: {error}"
+            self._open_cluster(outcome.cluster).write_event(event)
+        except API_ERRORS as error:
+            problem = ADMISSION_NODE_EVENT_NOT_WRITTEN(error=error)
+            self._telemetry.admission_not_reported(outcome, problem)
+            return problem.message
         return event.name
 
 
-_READY = Readiness(AdmissionResult.ADMITTED, "the node is ready for pods, though late")
-
-
-def _seen(node: Node | None) -> ObservedNode | None:
+def _observed(node: Node | None) -> ObservedNode | None:
     if node is None:
         return None
     return ObservedNode(node.ready, node.labels, node.devices, {taint.key for taint in node.taints})
 
 
-def _may_search(looked: NodeLookup, record: Admission, now: datetime) -> bool:
-    """Whether all nodes may be listed now: it is time for it again, or the last word is near."""
+def _may_list_nodes(check: NodeCheck, record: Admission, now: datetime) -> bool:
+    """Whether the list of all nodes may be read now: at intervals, and before the admission ends
+    without a node."""
     if now >= record.deadline:
         return True
-    if now < record.noticed_at + SEARCH_AFTER:
+    if now < record.noticed_at + LIST_NODES_AFTER:
         return False
-    return looked.searched_at is None or now >= looked.searched_at + SEARCH_EVERY
+    return check.listed_at is None or now >= check.listed_at + LIST_NODES_EVERY

@@ -1,4 +1,4 @@
-"""What came of an admission, in the words of its log line, its event and its Kubernetes Event."""
+"""The outcome of an admission, for its log line, its Leeway event and its Kubernetes Event."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,54 +6,61 @@ from typing import Any
 
 from leeway.admission.readiness import AdmissionResult
 from leeway.ports.kubernetes import NodeEvent
+from leeway.reasons import Reason
 from leeway.typed_json import adapter_of
 
-_WORDS = {AdmissionResult.ADMITTED: "Admitted", AdmissionResult.POOLED: "Pooled"}
-_OTHERWISE = "Not Admitted"
+_DETAIL_TYPES = {
+    AdmissionResult.ADMITTED: "Leeway Node Admitted",
+    AdmissionResult.POOLED: "Leeway Node Pooled",
+}
+_NOT_ADMITTED = "Leeway Node Not Admitted"
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionOutcome:
-    """An admission that has ended. Times are UTC; `hooks` are the lifecycle hooks that waited for
-    it, `refused` what AWS said to the answers that it refused."""
+    """An admission that has ended. Times are UTC.
+
+    - `hooks`: the names of the lifecycle hooks that waited for it.
+    - `refused`: why Auto Scaling refused answers to them.
+    """
 
     result: AdmissionResult
     instance: str
     cluster: str
     node: str
     attempt: int
-    reason: str
-    asked_at: datetime
+    reason: Reason
+    noticed_at: datetime
     joined_at: datetime | None
     ended_at: datetime
     deadline: datetime
     hooks: tuple[str, ...]
-    refused: tuple[str, ...]
+    refused: tuple[Reason, ...]
 
     @property
-    def seconds_to_end(self) -> float:
-        """From when it was asked for to its end."""
-        return (self.ended_at - self.asked_at).total_seconds()
+    def duration_seconds(self) -> float:
+        """The time from the request to the end of the admission."""
+        return (self.ended_at - self.noticed_at).total_seconds()
 
     @property
-    def title(self) -> str:
-        """The detail-type of the Leeway event: rules can match on it."""
-        return f"Leeway Node {_WORDS.get(self.result, _OTHERWISE)}"
+    def detail_type(self) -> str:
+        """The detail-type of the Leeway event, for EventBridge rules."""
+        return _DETAIL_TYPES.get(self.result, _NOT_ADMITTED)
 
     @property
-    def sentence(self) -> str:
-        """What happened, in one sentence for people."""
-        told = [f"{self.node or self.instance} {self.result}: {self.reason}"]
+    def message(self) -> str:
+        """What happened to which node or instance, and why."""
+        sentences = [f"{self.node or self.instance} {self.result}: {self.reason}"]
         if self.result is AdmissionResult.NOT_READY and self.hooks:
-            told.append(f"abandoned, so that its group ends it ({', '.join(self.hooks)})")
-        return "; ".join([*told, *self.refused])
+            hooks = ", ".join(self.hooks)
+            sentences.append(f"Leeway answered ABANDON to {hooks}; the group ends the instance.")
+        return " ".join([*sentences, *map(str, self.refused)])
 
     @property
-    def troubled(self) -> bool:
-        """Whether somebody should look at it."""
-        return self.result in {AdmissionResult.NOT_READY, AdmissionResult.UNSEEN} or bool(
-            self.refused
-        )
+    def needs_attention(self) -> bool:
+        """Whether an operator should act."""
+        failed = {AdmissionResult.NOT_READY, AdmissionResult.NOT_OBSERVED}
+        return self.result in failed or bool(self.refused)
 
     def to_json(self) -> str:
         """Render the detail of the Leeway event."""
@@ -70,7 +77,7 @@ class AdmissionOutcome:
             name=f"{self.node}.leeway-admit-{self.instance}-{self.attempt}",
             node=self.node,
             node_uid=node_uid,
-            reason="Leeway" + _WORDS.get(self.result, _OTHERWISE).replace(" ", ""),
-            message=self.sentence,
-            warning=self.troubled,
+            reason=self.reason.code,
+            message=self.message,
+            warning=self.needs_attention,
         )

@@ -1,4 +1,4 @@
-"""admission.ports"""
+"""What admissions call, as Protocols."""
 
 from typing import Protocol
 
@@ -6,14 +6,14 @@ from leeway.admission.record import Admission
 
 
 class Admissions(Protocol):
-    """The table's records of admissions."""
+    """The admission records in the table."""
 
-    def arrival(self, instance: str) -> Admission | None:
-        """Read the record of an instance's admission consistently."""
+    def admission(self, instance: str) -> Admission | None:
+        """Read the admission record of an instance with a consistent read."""
         ...
 
     def write(self, record: Admission) -> None:
-        """Write a record whose `version` is one above what was read (1: there was none).
+        """Write a record whose `version` is the stored version plus one; 1 for a new record.
 
         Raises:
             RecordChanged: the stored version is another one.

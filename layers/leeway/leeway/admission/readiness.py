@@ -1,13 +1,28 @@
-"""Whether a new node is ready for pods: one judgement, and what is missing, with its likely cause.
+"""Decides whether a new node is ready for pods, and if not, which conditions it does not meet.
 
-A pod that asks for a device is not scheduled to a node that does not offer it yet, so a node
-without its devices is as good as none for it, although it is Ready.
+The scheduler places no pod that requests a device on a node that does not offer the device. A node
+without its devices is therefore not ready, although its Ready condition is true.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from leeway.admission.reasons import (
+    DEVICE_NOT_ALLOCATABLE,
+    INSTANCE_POOLED,
+    LAUNCH_HOOK_ENDED,
+    NODE_ADMITTED,
+    NODE_NOT_JOINED,
+    NODE_NOT_OBSERVED,
+    NODE_STAYS_NOT_READY,
+    STARTUP_TAINT_PRESENT,
+)
+from leeway.reasons import Reason
+
+SHORT_POLL_FOR = timedelta(minutes=5)
+"""Most nodes join within two minutes; for this time the node is read at short intervals."""
 
 
 class AdmissionResult(StrEnum):
@@ -16,20 +31,20 @@ class AdmissionResult(StrEnum):
     ADMITTED = "admitted"
     POOLED = "pooled"
     NOT_READY = "not-ready"
-    NOT_WAITED_FOR = "not-waited-for"
-    UNSEEN = "unseen"
+    HOOK_ENDED = "hook-ended"
+    NOT_OBSERVED = "not-observed"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An extended resource that accelerators become.
+    """An extended resource that a node offers for its accelerators.
 
-    `names` are prefixes of the resources that it may show as: whole, shared or partitioned.
-    `plugin` is what makes them allocatable.
+    - `prefixes`: prefixes of the resource's names, for whole, shared and partitioned accelerators.
+    - `plugin`: the device plugin that makes the resource allocatable.
     """
 
     resource: str
-    names: tuple[str, ...]
+    prefixes: tuple[str, ...]
     plugin: str
 
 
@@ -38,33 +53,34 @@ AMD = Device("amd.com/gpu", ("amd.com/",), "the AMD GPU device plugin")
 NEURON = Device("aws.amazon.com/neuron", ("aws.amazon.com/neuron",), "the AWS Neuron device plugin")
 GAUDI = Device("habana.ai/gaudi", ("habana.ai/gaudi",), "the Intel Gaudi device plugin")
 
-# By what DescribeInstanceTypes calls the maker of a GPU or an inference accelerator, in lower case.
-# Source: EC2 API reference, "GpuDeviceInfo", "NeuronInfo"; the documents of each device plugin.
-_BY_MAKER = {"nvidia": NVIDIA, "amd": AMD, "aws": NEURON, "habana": GAUDI}
+# Keys: the manufacturer of a GPU or an inference accelerator in DescribeInstanceTypes, in lower
+# case. Source: EC2 API reference, "GpuDeviceInfo", "NeuronInfo"; the documents of each device
+# plugin.
+_BY_MANUFACTURER = {"nvidia": NVIDIA, "amd": AMD, "aws": NEURON, "habana": GAUDI}
 
-# Labels by which a node tells itself that it has one. Sources: NVIDIA GPU feature discovery;
-# Karpenter and EKS Auto Mode, "instance-gpu-manufacturer"; cluster autoscaler on AWS.
-_MAKER_LABELS = (
+# Labels that name the manufacturer. Sources: NVIDIA GPU feature discovery; Karpenter and EKS Auto
+# Mode, "instance-gpu-manufacturer"; cluster autoscaler on AWS.
+_MANUFACTURER_LABELS = (
     "karpenter.k8s.aws/instance-gpu-manufacturer",
     "karpenter.k8s.aws/instance-accelerator-manufacturer",
     "eks.amazonaws.com/instance-gpu-manufacturer",
 )
-_PRESENT_LABELS = {"nvidia.com/gpu.present": NVIDIA, "k8s.amazonaws.com/accelerator": NVIDIA}
+_DEVICE_LABELS = {"nvidia.com/gpu.present": NVIDIA, "k8s.amazonaws.com/accelerator": NVIDIA}
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What a node is to have, by EC2's names of its accelerators' makers, and the keys of taints
-    that are to be gone."""
+class ExpectedNode:
+    """The conditions of a ready node: devices for the accelerators of these manufacturers (EC2's
+    names), and no taint with one of these keys."""
 
-    makers: tuple[str, ...] = ()
+    manufacturers: tuple[str, ...] = ()
     startup_taints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
-    """A node as it is: `devices` are allocatable extended resources with their counts, `taints` the
-    keys of its taints."""
+    """A node as the API server returned it. `devices` are the counts of its allocatable extended
+    resources, `taints` the keys of its taints."""
 
     ready: bool
     labels: Mapping[str, str]
@@ -72,100 +88,99 @@ class ObservedNode:
     taints: Collection[str]
 
 
-def missing(seen: ObservedNode | None, expected: Expected) -> tuple[str, ...]:
-    """Say what a node still lacks, in words for people; nothing where it is ready for pods.
+def unmet_conditions(node: ObservedNode | None, expected: ExpectedNode) -> tuple[Reason, ...]:
+    """Return the conditions that a node does not meet; empty if it is ready for pods.
 
-    `seen` is a fresh read; None says that no node has joined for the instance.
+    `node` is the result of a fresh read; None if no node has joined for the instance.
     """
-    if seen is None:
-        return ("no node has joined",)
-    lacks = [] if seen.ready else ["the node is not Ready"]
-    devices = devices_of(expected.makers, seen.labels)
-    lacks.extend(
-        f"{device.resource} is not allocatable: {device.plugin} does not run on it, or found no "
-        "device"
-        for device in devices
-        if not _is_there(device, seen.devices)
+    if node is None:
+        return (NODE_NOT_JOINED(),)
+    unmet = [] if node.ready else [NODE_STAYS_NOT_READY()]
+    unmet.extend(
+        DEVICE_NOT_ALLOCATABLE(resource=device.resource, plugin=device.plugin)
+        for device in expected_devices(expected.manufacturers, node.labels)
+        if not _is_allocatable(device, node.devices)
     )
-    there = (key for key in expected.startup_taints if key in seen.taints)
-    lacks.extend(f"the startup taint {key} is still there" for key in there)
-    return tuple(lacks)
+    unmet.extend(
+        STARTUP_TAINT_PRESENT(taint=key) for key in expected.startup_taints if key in node.taints
+    )
+    return tuple(unmet)
 
 
-def devices_of(makers: Iterable[str], labels: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the devices of a node with accelerators of these makers and with these labels."""
-    told = [labels[key] for key in _MAKER_LABELS if key in labels]
-    named = [_BY_MAKER.get(maker.lower()) for maker in (*makers, *told)]
-    present = [device for key, device in _PRESENT_LABELS.items() if _says_yes(labels.get(key))]
-    found = [device for device in (*named, *present) if device is not None]
-    return tuple(dict.fromkeys(found))
+def expected_devices(manufacturers: Iterable[str], labels: Mapping[str, str]) -> tuple[Device, ...]:
+    """Return the devices that a node with these accelerators and these labels should offer."""
+    from_labels = [labels[key] for key in _MANUFACTURER_LABELS if key in labels]
+    devices = [_BY_MANUFACTURER.get(name.lower()) for name in (*manufacturers, *from_labels)]
+    devices += [device for key, device in _DEVICE_LABELS.items() if _is_set(labels.get(key))]
+    return tuple(dict.fromkeys(device for device in devices if device is not None))
 
 
-def _says_yes(value: str | None) -> bool:
-    """Read a label that is `true`, or names the accelerator."""
+def _is_set(value: str | None) -> bool:
+    """Whether the value of a device label is `true` or the name of an NVIDIA accelerator."""
     return value is not None and (value == "true" or value.startswith("nvidia"))
 
 
-def _is_there(device: Device, devices: Mapping[str, int]) -> bool:
-    return any(count > 0 and name.startswith(device.names) for name, count in devices.items())
+def _is_allocatable(device: Device, devices: Mapping[str, int]) -> bool:
+    return any(count > 0 and name.startswith(device.prefixes) for name, count in devices.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """How an admission ends, and why in one sentence."""
+    """How an admission ends, and why."""
 
     result: AdmissionResult
-    reason: str
+    reason: Reason
 
 
-def decide(
-    lacks: tuple[str, ...] | None,
+def decide_admission(
+    unmet: tuple[Reason, ...] | None,
     deadline: datetime,
     now: datetime,
     *,
-    hooks_wait: bool,
-    hooks_over: bool,
+    has_hooks: bool,
+    hooks_ended: bool,
     into_pool: bool = False,
 ) -> Readiness | None:
-    """Decide whether an admission is over, by what the node lacks; None says that it goes on.
+    """Decide whether an admission ends now; None if it continues.
 
-    `lacks` is of a read that has just succeeded, None where that failed: a node that could not be
-    looked at is given up by nobody, as long as a hook waits for it. An instance on its way into a
-    warm pool has the same time to start up, and needs no node there: many join only out of it.
+    `unmet` is the result of a read that has just succeeded, None if the read failed. After a
+    failed read no instance is abandoned while a lifecycle hook waits. An instance that enters a
+    warm pool has the same time to start, but needs no node: many join only after they leave it.
     """
-    if lacks == ():
-        return Readiness(AdmissionResult.ADMITTED, "the node is ready for pods")
-    if hooks_over:
-        return Readiness(
-            AdmissionResult.NOT_WAITED_FOR,
-            "its lifecycle hook was answered by others or has run out",
-        )
+    if unmet == ():
+        return Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
+    if hooks_ended:
+        return Readiness(AdmissionResult.HOOK_ENDED, LAUNCH_HOOK_ENDED())
     if now < deadline:
         return None
     if into_pool:
-        return Readiness(
-            AdmissionResult.POOLED, "it has had its time to start up, and joins out of the pool"
-        )
-    if lacks is not None:
-        return Readiness(AdmissionResult.NOT_READY, "; ".join(lacks))
-    if hooks_wait:
+        return Readiness(AdmissionResult.POOLED, INSTANCE_POOLED())
+    if unmet is not None:
+        return not_ready(unmet)
+    if has_hooks:
         return None
-    return Readiness(AdmissionResult.UNSEEN, "the cluster could not be read when its time ran out")
+    return Readiness(AdmissionResult.NOT_OBSERVED, NODE_NOT_OBSERVED())
 
 
-def pause(
-    asked_at: datetime, now: datetime, deadline: datetime, heartbeat: datetime | None
+def not_ready(unmet: tuple[Reason, ...]) -> Readiness:
+    """Return the end of an admission whose node did not meet these conditions, at least one."""
+    first, *others = unmet
+    return Readiness(AdmissionResult.NOT_READY, first.and_then(*others))
+
+
+def poll_interval(
+    noticed_at: datetime, now: datetime, deadline: datetime, heartbeat: datetime | None
 ) -> timedelta:
-    """Return how long to wait before looking again, at least a second.
+    """Return the time until the next read of the node, at least a second.
 
-    Most nodes join within two minutes. Past the deadline only a cluster that can't be read is
-    waited for: for as long as its hook lasts, which may be two days.
+    After the deadline an admission continues only if the cluster could not be read, for as long as
+    its hook waits: up to two days, so the interval grows. `heartbeat` is when the next one is due.
     """
     if now >= deadline:
-        rest = timedelta(minutes=5 if now >= deadline + timedelta(hours=1) else 1)
+        interval = timedelta(minutes=5 if now >= deadline + timedelta(hours=1) else 1)
     else:
-        young = now - asked_at < timedelta(minutes=5)
-        rest = min(timedelta(seconds=5 if young else 15), deadline - now)
+        short = now - noticed_at < SHORT_POLL_FOR
+        interval = min(timedelta(seconds=5 if short else 15), deadline - now)
     if heartbeat is not None:
-        rest = min(rest, heartbeat - now)
-    return max(rest, timedelta(seconds=1))
+        interval = min(interval, heartbeat - now)
+    return max(interval, timedelta(seconds=1))

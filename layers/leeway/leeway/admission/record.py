@@ -1,4 +1,4 @@
-"""The arrival record: what is known of one instance's way in, and how notices change it."""
+"""The admission record of an instance, and how requests for an admission change it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,21 +7,25 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.execution.attempt import OVERDUE, Phase, RecordChange, remembered
+from leeway.admission import reasons
+from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
+from leeway.reasons import Reason
 
 
 class Admission(BaseModel):
-    """One instance's admission, in all its attempts.
+    """The admission of one instance, in all its attempts.
 
-    `version` counts writes (the optimistic lock); `attempt` counts starts of `admit_node`.
-    `labels` are put on the node, and `startup_taints` are keys of taints that whoever they wait for
-    takes off, before it counts as ready. `hooks` wait for what comes of it, if any do, and are
-    answered with `answer` when it has ended; None says that nobody waits for one. `into_pool` says
-    that the instance goes into its group's warm pool, where it needs no node. `ended_at` is when it
-    was closed.
+    - `version`: counts writes (the optimistic lock).
+    - `attempt`: counts starts of `admit_node`.
+    - `labels`: labels that Leeway adds to the node.
+    - `startup_taints`: keys of taints that other controllers remove before the node is ready.
+    - `hooks`: the lifecycle hooks that wait for the admission; may be empty.
+    - `answer`: the answer for the hooks, None until the admission has ended or if it gives none.
+    - `into_pool`: the instance enters the warm pool of its group, where it needs no node.
+    - `ended_at`: when the record was closed.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -43,24 +47,24 @@ class Admission(BaseModel):
 
     @property
     def instance(self) -> str:
-        """The instance's id."""
+        """The id of the instance."""
         return self.facts.instance
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to come of it."""
+        """Whether the admission has not ended."""
         return self.phase is not Phase.FINISHED
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What asks for an admission: a notice of a launch hook, or whoever launched the instance.
+class AdmissionRequest:
+    """A request for an admission: from a notice of a launch hook, or from a launch.
 
-    `id` is the same when it is asked again.
+    A repeated request has the same `id`.
     """
 
     id: str
-    asked_at: datetime
+    requested_at: datetime
     deadline: datetime
     reason: str
     hook: LifecycleHook | None = None
@@ -69,54 +73,55 @@ class Request:
     into_pool: bool = False
 
 
-def requested_by(notice: Notice, deadline: datetime, reason: str) -> Request:
-    """Return what a notice of a launch hook asks for."""
-    return Request(
+def request_from_notice(notice: Notice, deadline: datetime, reason: str) -> AdmissionRequest:
+    """Return the request of a notice of a launch hook."""
+    return AdmissionRequest(
         notice.id, notice.time, deadline, reason, notice.hook, into_pool=notice.into_pool
     )
 
 
-def take(
-    stored: Admission | None, request: Request, facts: InstanceFacts
+def apply_request(
+    stored: Admission | None, request: AdmissionRequest, facts: InstanceFacts
 ) -> RecordChange[Admission]:
-    """Decide what a request does to the instance's record.
+    """Decide how a request changes the admission record of the instance.
 
-    A repeated one raises no attempt; a start that may have been lost is made again, which does
-    no harm since executions are named by attempt. An instance can come in more than once: out
-    of a warm pool, or started again after it was stopped.
+    A repeated request begins no new attempt. If the start of the attempt may be lost, it is
+    repeated: Lambda starts an execution name once. An instance can be admitted several times, for
+    example after it leaves a warm pool or is started again.
     """
     if stored is None:
-        return RecordChange(_begun(request, facts, 1), True, True, "first asked for")
-    lost = stored.phase is Phase.NOTICED
+        return RecordChange(_new_record(request, facts, 1), True, True, reasons.FIRST_REQUEST())
+    repeat_start = stored.phase is Phase.NOTICED
     if request.id in stored.notices:
-        reason = "seen before; starting it again in case that was lost" if lost else "seen before"
-        return RecordChange(stored, False, lost, reason)
+        again = reasons.ADMISSION_START_REPEATED if repeat_start else reasons.REQUEST_REPEATED
+        return RecordChange(stored, False, repeat_start, again())
     if stored.phase is Phase.FINISHED:
-        if request.asked_at <= stored.noticed_at:
-            return RecordChange(stored, False, False, "the admission that was asked for later")
-        return _again(stored, request, facts, "the admission before it has ended")
-    if request.asked_at > stored.deadline + OVERDUE:
-        return _again(stored, request, facts, "the admission before it should long have ended")
+        if request.requested_at <= stored.noticed_at:
+            return RecordChange(stored, False, False, reasons.REQUEST_OUTDATED())
+        return _next_attempt(stored, request, facts, reasons.PREVIOUS_ADMISSION_ENDED())
+    if request.requested_at > stored.deadline + OVERDUE:
+        died = reasons.ADMISSION_EXECUTION_DIED(time=stored.deadline + OVERDUE)
+        return _next_attempt(stored, request, facts, died)
     if stored.into_pool and not request.into_pool:
-        return _again(stored, request, facts, "it comes out of the warm pool")
+        return _next_attempt(stored, request, facts, reasons.INSTANCE_LEAVES_POOL())
     if request.hook is None or request.hook in stored.hooks:
-        return RecordChange(stored, False, lost, "an admission that serves it is known")
-    joined = stored.model_copy(
+        return RecordChange(stored, False, repeat_start, reasons.ADMISSION_EXISTS())
+    with_hook = stored.model_copy(
         update={
             "hooks": (*stored.hooks, request.hook),
-            "notices": remembered(stored.notices, request.id),
+            "notices": append_notice_id(stored.notices, request.id),
             "version": stored.version + 1,
         }
     )
-    return RecordChange(joined, True, lost, "another hook waits for the same admission")
+    return RecordChange(with_hook, True, repeat_start, reasons.HOOK_ADDED())
 
 
-def _begun(request: Request, facts: InstanceFacts, attempt: int) -> Admission:
+def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -> Admission:
     return Admission(
         facts=facts,
         attempt=attempt,
         phase=Phase.NOTICED,
-        noticed_at=request.asked_at,
+        noticed_at=request.requested_at,
         deadline=request.deadline,
         reason=request.reason,
         notices=(request.id,),
@@ -127,10 +132,10 @@ def _begun(request: Request, facts: InstanceFacts, attempt: int) -> Admission:
     )
 
 
-def _again(
-    stored: Admission, request: Request, facts: InstanceFacts, reason: str
+def _next_attempt(
+    stored: Admission, request: AdmissionRequest, facts: InstanceFacts, reason: Reason
 ) -> RecordChange[Admission]:
-    begun = _begun(request, facts, stored.attempt + 1)
-    notices = remembered(stored.notices, request.id)
+    begun = _new_record(request, facts, stored.attempt + 1)
+    notices = append_notice_id(stored.notices, request.id)
     record = begun.model_copy(update={"version": stored.version + 1, "notices": notices})
     return RecordChange(record, True, True, reason)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from aws_lambda_powertools.metrics import MetricUnit
 
 from leeway.admission.outcome import AdmissionOutcome
+from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 
 
@@ -14,10 +15,11 @@ class AdmissionTelemetry(Telemetry):
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         """Log and measure an admission that has ended."""
-        level = self.logger.warning if outcome.troubled else self.logger.info
-        level(
-            outcome.sentence,
+        log = self.logger.warning if outcome.needs_attention else self.logger.info
+        log(
+            outcome.message,
             extra={
+                "code": outcome.reason.code,
                 "result": outcome.result,
                 "instance": outcome.instance,
                 "cluster": outcome.cluster,
@@ -29,17 +31,19 @@ class AdmissionTelemetry(Telemetry):
         self.metrics.add_dimension("Cluster", outcome.cluster)
         self.metrics.add_dimension("Result", outcome.result)
         self.metrics.add_metric("NodesAdmitted", MetricUnit.Count, 1)
-        self.metrics.add_metric("TimeToAdmit", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end))
+        seconds = max(0.0, outcome.duration_seconds)
+        self.metrics.add_metric("TimeToAdmit", MetricUnit.Seconds, seconds)
         self.metrics.flush_metrics()
-        if outcome.troubled:
+        if outcome.needs_attention:
             self.metrics.add_metric("AdmissionProblems", MetricUnit.Count, 1)
             self.metrics.flush_metrics()
 
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: str) -> None:
-        """Log that somebody did not take the news of a retirement or an admission."""
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
+        """Log that a report of an admission was not delivered."""
         self.logger.warning(
-            problem,
+            problem.message,
             extra={
+                "code": problem.code,
                 "cluster": outcome.cluster,
                 "node": outcome.node,
                 "instance": outcome.instance,

@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from leeway.aws.errors import aws_errors, code_of
+from leeway.aws.errors import aws_errors, code_of, message_of
 from leeway.instances.groups import GroupFacts, GroupRules
 from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import LifecycleHook
@@ -22,20 +22,21 @@ from leeway.ports.aws import (
 )
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
-_GONE = "ValidationError"
-"""What Auto Scaling calls it when a group, a hook or an action does not exist any more."""
+NOT_FOUND = "ValidationError"
+"""The error code of Auto Scaling for a group, a hook or an action that does not exist."""
 
 _REFRESHING = frozenset({"Pending", "InProgress", "Baking", "RollbackInProgress"})
 
 
 class AutoScalingGroups:
-    """The Groups Protocol; `client` makes boto3's Auto Scaling client when first asked."""
+    """The Groups Protocol; `client` returns boto3's Auto Scaling client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def facts(self, instance: str) -> GroupFacts | None:
-        """Read the instance's group as it is now; None where the instance is in no group."""
+        """Read an instance's group. Four calls: DescribeAutoScalingInstances, and the three calls
+        of `rules`."""
         with aws_errors():
             described = self._client().describe_auto_scaling_instances(InstanceIds=[instance])
             found = described["AutoScalingInstances"]
@@ -45,9 +46,8 @@ class AutoScalingGroups:
             name = member["AutoScalingGroupName"]
             group = self._described(name)
             rules = self._rules(group)
-        known = {one.name: getattr(rules, one.name) for one in fields(rules)}
         return GroupFacts(
-            **known,
+            **{field.name: getattr(rules, field.name) for field in fields(rules)},
             desired=group["DesiredCapacity"],
             minimum=group["MinSize"],
             maximum=group["MaxSize"],
@@ -57,7 +57,8 @@ class AutoScalingGroups:
         )
 
     def rules(self, group: str) -> GroupRules:
-        """Read what holds for every instance of a group.
+        """Read the rules of a group. Three calls: DescribeAutoScalingGroups,
+        DescribeLifecycleHooks, DescribeInstanceRefreshes.
 
         Raises:
             CloudRefused: there is no such group.
@@ -66,14 +67,12 @@ class AutoScalingGroups:
             return self._rules(self._described(group))
 
     def _described(self, name: str) -> dict[str, Any]:
-        # A group of hundreds would list all of its instances, for each one that retires.
+        # Without the instances: the answer for a group of hundreds would list them all, for each
+        # instance that retires.
         described = self._client().describe_auto_scaling_groups(
             AutoScalingGroupNames=[name], IncludeInstances=False
         )
-        if not described["AutoScalingGroups"]:
-            raise CloudRefused(f"there is no group {name}")
-        group: dict[str, Any] = described["AutoScalingGroups"][0]
-        return group
+        return _only_group(described, name)
 
     def _rules(self, group: dict[str, Any]) -> GroupRules:
         name = group["AutoScalingGroupName"]
@@ -85,33 +84,34 @@ class AutoScalingGroups:
             name=name,
             zones=tuple(group["AvailabilityZones"]),
             types=_types_of(group),
-            not_by_name=_why_not_by_name(group),
+            launch_unsupported=_launch_unsupported(group),
             capacity_rebalance=group.get("CapacityRebalance", False),
             refreshing=any(r["Status"] in _REFRESHING for r in refreshes["InstanceRefreshes"]),
             suspended=frozenset(p["ProcessName"] for p in group.get("SuspendedProcesses", [])),
-            terminate_hooks=_terminating(hook for hook in hooks if calls_us(hook)),
-            others_hooks=_terminating(hook for hook in hooks if not calls_us(hook)),
+            terminate_hooks=_terminating(hook for hook in hooks if notifies_leeway(hook)),
+            foreign_terminate_hooks=_terminating(
+                hook for hook in hooks if not notifies_leeway(hook)
+            ),
             timeouts={hook["LifecycleHookName"]: int(hook["HeartbeatTimeout"]) for hook in hooks},
             with_target=frozenset(hook["LifecycleHookName"] for hook in hooks if _has_target(hook)),
         )
 
     def missing(self, group: str) -> int:
-        """Read how much of its desired capacity a group has still to start, in its own units."""
+        """Return the desired capacity that is neither `InService` nor `Pending`, in the group's
+        units. The answer lists all instances of the group."""
         with aws_errors():
             answer = self._client().describe_auto_scaling_groups(AutoScalingGroupNames=[group])
-        if not answer["AutoScalingGroups"]:
-            raise CloudRefused(f"there is no group {group}")
-        [found] = answer["AutoScalingGroups"]
-        there = sum(
+        found = _only_group(answer, group)
+        present = sum(
             _units_of(member)
             for member in found["Instances"]
             if member["LifecycleState"].startswith(("Pending", "InService"))
         )
-        return max(0, int(found["DesiredCapacity"]) - there)
+        return max(0, int(found["DesiredCapacity"]) - present)
 
     def launch(self, group: str, zone: str, units: int, token: str) -> Launched:
-        """Have the group launch so much of its capacity in one of its zones, at once, and want that
-        much more; once for each token, for eight hours."""
+        """Call LaunchInstances, which also raises the desired capacity by `units`. A repeated token
+        returns the first result for eight hours."""
         with aws_errors():
             answer = self._client().launch_instances(
                 AutoScalingGroupName=group,
@@ -122,9 +122,9 @@ class AutoScalingGroups:
             )
         return Launched(
             tuple(
-                LaunchedInstance(instance, one["InstanceType"], one["AvailabilityZone"])
-                for one in answer.get("Instances", [])
-                for instance in one["InstanceIds"]
+                LaunchedInstance(instance, launched["InstanceType"], launched["AvailabilityZone"])
+                for launched in answer.get("Instances", [])
+                for instance in launched["InstanceIds"]
             ),
             tuple(
                 LaunchError(
@@ -138,14 +138,15 @@ class AutoScalingGroups:
         )
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
-        """Terminate by the group's hooks: without a decrement it launches a successor at once."""
+        """Call TerminateInstanceInAutoScalingGroup. Without `decrement` the group launches a
+        replacement immediately."""
         with aws_errors():
             self._client().terminate_instance_in_auto_scaling_group(
                 InstanceId=instance, ShouldDecrementDesiredCapacity=decrement
             )
 
     def detach(self, instance: str, group: str) -> None:
-        """Take the instance out without decrementing, so that the group launches a successor."""
+        """Call DetachInstances without a decrement: the group launches a replacement."""
         with aws_errors():
             self._client().detach_instances(
                 AutoScalingGroupName=group,
@@ -154,14 +155,14 @@ class AutoScalingGroups:
             )
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
-        """Read a hook's settings; None where the group has no such hook."""
+        """Read a hook's settings; None if the group or the hook does not exist."""
         with aws_errors():
             try:
                 described = self._client().describe_lifecycle_hooks(
                     AutoScalingGroupName=hook.group, LifecycleHookNames=[hook.name]
                 )
             except ClientError as error:
-                if code_of(error) == _GONE:
+                if code_of(error) == NOT_FOUND:
                     return None
                 raise
         found = described["LifecycleHooks"]
@@ -170,23 +171,23 @@ class AutoScalingGroups:
         return HookSettings(int(found[0]["HeartbeatTimeout"]), _has_target(found[0]))
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
-        """Keep a lifecycle action waiting for another HeartbeatTimeout.
+        """Call RecordLifecycleActionHeartbeat.
 
         Raises:
-            LifecycleActionOver: it waits no more.
+            LifecycleActionOver: the action no longer waits.
         """
-        with aws_errors(), _while_it_waits():
+        with aws_errors(), _lifecycle_action_errors():
             self._client().record_lifecycle_action_heartbeat(
                 AutoScalingGroupName=hook.group, LifecycleHookName=hook.name, InstanceId=instance
             )
 
     def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
-        """Answer a lifecycle action that waits.
+        """Call CompleteLifecycleAction.
 
         Raises:
-            LifecycleActionOver: it waits no more.
+            LifecycleActionOver: the action no longer waits.
         """
-        with aws_errors(), _while_it_waits():
+        with aws_errors(), _lifecycle_action_errors():
             self._client().complete_lifecycle_action(
                 AutoScalingGroupName=hook.group,
                 LifecycleHookName=hook.name,
@@ -195,33 +196,40 @@ class AutoScalingGroups:
             )
 
 
-def calls_us(hook: dict[str, Any]) -> bool:
-    """Whether EventBridge tells of a hook's actions, or EKS answers them: a hook that has a target
-    of its own to notify is that one's business."""
+def notifies_leeway(hook: dict[str, Any]) -> bool:
+    """Whether Leeway receives a hook's actions: the hook has no notification target of its own, or
+    is one of the hooks of EKS. The owner of a target answers the hook's actions."""
     return not _has_target(hook) or hook["LifecycleHookName"] in EKS_HOOKS
 
 
 def _has_target(hook: dict[str, Any]) -> bool:
-    """Whether a hook notifies a target of its own. AWS documents nowhere whether EventBridge tells
-    of its actions as well."""
+    """Whether a hook notifies a target of its own. AWS does not document whether EventBridge
+    receives the actions of such a hook, too."""
     return bool(hook.get("NotificationTargetARN"))
 
 
+def _only_group(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    groups: list[dict[str, Any]] = answer["AutoScalingGroups"]
+    if not groups:
+        raise CloudRefused(f"there is no group {name}")
+    return groups[0]
+
+
 def _units_of(member: dict[str, Any]) -> int:
-    """Return how much of its group's capacity a member is: a group whose types weigh, or that wants
-    vCPUs or memory, counts in units of that."""
+    """Return the capacity units of an instance: its weight, its vCPUs or its memory, by the unit of
+    the group; else 1."""
     return int(member.get("WeightedCapacity") or 1)
 
 
 def _types_of(group: dict[str, Any]) -> tuple[str, ...]:
-    """Return the instance types that a group names, besides the one of its launch template."""
+    """Return the instance types of the group's overrides, without the launch template's type."""
     template = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
     overrides = template.get("Overrides", [])
-    return tuple(one["InstanceType"] for one in overrides if "InstanceType" in one)
+    return tuple(entry["InstanceType"] for entry in overrides if "InstanceType" in entry)
 
 
-def _why_not_by_name(group: dict[str, Any]) -> str:
-    """Say why LaunchInstances does not work on a group; empty where it does.
+def _launch_unsupported(group: dict[str, Any]) -> str:
+    """Return why LaunchInstances does not support a group; empty if it does.
 
     Source: EC2 Auto Scaling user guide, "Launch instances synchronously".
     """
@@ -240,11 +248,11 @@ def _terminating(hooks: Iterable[dict[str, Any]]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _while_it_waits() -> Iterator[None]:
-    """Raise as LifecycleActionOver what Auto Scaling says of an action that waits no more."""
+def _lifecycle_action_errors() -> Iterator[None]:
+    """Raise the error for an action that does not exist as LifecycleActionOver."""
     try:
         yield
     except ClientError as error:
-        if code_of(error) == _GONE:
-            raise LifecycleActionOver(str(error)) from error
+        if code_of(error) == NOT_FOUND:
+            raise LifecycleActionOver(message_of(error)) from error
         raise

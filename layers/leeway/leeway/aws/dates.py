@@ -1,27 +1,28 @@
-"""Puts a clock right by the dates of AWS's answers: it is by AWS's time that instances end."""
+"""Sets the clock by the Date headers of AWS's answers: instances end by AWS's time."""
 
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from leeway.clock import GuidedClock
+from leeway.clock import CorrectedClock
 
 
-def follow_dates(events: Any, clock: GuidedClock) -> None:
-    """Have a clock follow the answers that any client of a session gets; `events` are botocore's
-    of that session, before its clients are made.
+def follow_dates(events: Any, clock: CorrectedClock) -> None:
+    """Adjust a clock by every answer that a client of a session receives. `events` is the event
+    system of the session; call this before the session builds clients.
 
-    Source: the guide to botocore's events; a request and its answer are told of in one thread.
+    Source: botocore's guide to events. botocore emits the events of a request and of its answer in
+    the same thread.
     """
     sent = threading.local()
 
-    def sending(**_: Any) -> None:
+    def before_send(**_: Any) -> None:
         sent.at = clock.own.now()
 
-    def answered(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+    def response_received(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
         date = (response_dict or {}).get("headers", {}).get("date")
-        if date and (began := getattr(sent, "at", None)):
-            clock.lead.learn(date, began, clock.own.now())
+        if date and (sent_at := getattr(sent, "at", None)):
+            clock.offset.observe(date, sent_at, clock.own.now())
 
-    events.register("before-send", sending)
-    events.register("response-received", answered)
+    events.register("before-send", before_send)
+    events.register("response-received", response_received)

@@ -1,4 +1,4 @@
-"""What retirements must agree on, in the table, by boto3.
+"""The disruption ledgers of clusters in the table, by boto3.
 
 Keys: `pk` = CHURN#<cluster>, `sk` = CHURN.
 """
@@ -7,27 +7,22 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from leeway.aws.errors import aws_errors, code_of
-from leeway.ports.table import RecordChanged
+from leeway.aws.errors import aws_errors, conditional_write
 from leeway.retirement.disruption_budget import DisruptionLedger
 
 KEPT_FOR = timedelta(days=7)
-"""How long after its last write an item is kept: longer than a retirement lasts."""
-
-_TAKEN = "ConditionalCheckFailedException"
+"""How long DynamoDB keeps a ledger after its last write: longer than a retirement lasts."""
 
 
 class DynamoDisruptionLedgers:
-    """The Ledgers Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The Ledgers Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
-    def churn(self, cluster: str) -> DisruptionLedger:
-        """Read consistently which of a cluster's instances went voluntarily of late."""
+    def ledger(self, cluster: str) -> DisruptionLedger:
+        """Read a cluster's ledger by a consistent GetItem; an empty one if none is stored."""
         key = _churn_key(cluster)
         with aws_errors():
             answer = self._client().get_item(TableName=self._table, Key=key, ConsistentRead=True)
@@ -37,7 +32,7 @@ class DynamoDisruptionLedgers:
         return DisruptionLedger.model_validate_json(item["ledger"]["S"])
 
     def write(self, ledger: DisruptionLedger) -> None:
-        """Write a ledger whose `version` is one above what was read.
+        """Write a ledger whose `version` is one above the version that was read.
 
         Raises:
             RecordChanged: the stored version is another one.
@@ -51,13 +46,8 @@ class DynamoDisruptionLedgers:
         }
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
         item = {**key, **body, "expires": {"N": str(expires)}}
-        with aws_errors():
-            try:
-                self._client().put_item(TableName=self._table, Item=item, **condition)
-            except ClientError as error:
-                if code_of(error) == _TAKEN:
-                    raise RecordChanged(key["pk"]["S"]) from error
-                raise
+        with conditional_write(key["pk"]["S"]):
+            self._client().put_item(TableName=self._table, Item=item, **condition)
 
 
 def _churn_key(cluster: str) -> dict[str, Any]:

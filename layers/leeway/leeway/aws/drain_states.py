@@ -1,30 +1,29 @@
-"""How far drains are, in the table, by boto3: `pk` = PROGRESS#<instance id>, `sk` = DRAIN."""
+"""The progress of drains in the table, by boto3: `pk` = PROGRESS#<instance id>, `sk` = DRAIN."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from itertools import batched
 from typing import Any
 
+from leeway.aws.batches import get_batches
 from leeway.aws.errors import aws_errors
+from leeway.clock import Clock
 from leeway.drain.summary import DrainState
 from leeway.typed_json import adapter_of
 
 KEPT_FOR = timedelta(days=1)
-"""How long what was last said is kept; the outcome is told elsewhere, and for longer."""
-
-_AT_ONCE = 100
-"""Items of one BatchGetItem. Source: DynamoDB API reference, "BatchGetItem"."""
+"""How long DynamoDB keeps the last progress of a drain. The retirement's record keeps the outcome,
+and for longer."""
 
 
 class DynamoDrainStates:
-    """The DrainStates Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The DrainStates Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
-    def show(self, state: DrainState) -> None:
-        """Write how far a drain is, in place of what was written before."""
+    def put(self, state: DrainState) -> None:
+        """Write the progress of a drain; it replaces the progress that was written before."""
         expires = int((state.at + KEPT_FOR).timestamp())
         item = {
             **_key(state.instance),
@@ -35,28 +34,25 @@ class DynamoDrainStates:
             self._client().put_item(TableName=self._table, Item=item)
 
 
-class DynamoDrainStatesRead:
-    """What was shown, for those who watch."""
+class DynamoDrainStatesReader:
+    """Reads the progress of drains; `client` returns boto3's DynamoDB client."""
 
-    def __init__(self, client: Callable[[], Any], table: str) -> None:
+    def __init__(self, client: Callable[[], Any], table: str, clock: Clock) -> None:
         self._client = client
         self._table = table
+        self._clock = clock
 
     def of(self, instances: Iterable[str]) -> Mapping[str, DrainState]:
-        """Read how far the drains of these instances are, by instance; some may have none."""
-        found: dict[str, DrainState] = {}
-        for some in batched(dict.fromkeys(instances), _AT_ONCE, strict=False):
-            keys = [_key(instance) for instance in some]
-            while keys:
-                with aws_errors():
-                    answer = self._client().batch_get_item(
-                        RequestItems={self._table: {"Keys": keys}}
-                    )
-                for item in answer["Responses"].get(self._table, []):
-                    state = adapter_of(DrainState).validate_json(item["state"]["S"])
-                    found[state.instance] = state
-                keys = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-        return found
+        """Read the progress of these instances' drains, by instance id. One BatchGetItem for each
+        100 instances; an instance without a stored state is left out.
+
+        Raises:
+            CloudUnavailable: DynamoDB is unavailable, or returns no items for some keys.
+        """
+        keys = [_key(instance) for instance in dict.fromkeys(instances)]
+        items = get_batches(self._client(), self._table, keys, self._clock)
+        states = [adapter_of(DrainState).validate_json(item["state"]["S"]) for item in items]
+        return {state.instance: state for state in states}
 
 
 def _key(instance: str) -> dict[str, Any]:

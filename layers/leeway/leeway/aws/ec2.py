@@ -15,9 +15,9 @@ from leeway.notices import InterruptionAction
 UNKNOWN = "InvalidInstanceID.NotFound"
 
 
-# What Spot requests are marked with while the two minutes run. One whose instance is to be
-# terminated for want of capacity, which is the usual case, gets at once the code that it keeps when
-# the instance is gone: whether it still runs, only the instance tells.
+# Status codes of a Spot request during the two minutes before an interruption. The first code is
+# the usual one, and the request keeps it after the instance is terminated: only the state of the
+# instance shows whether it still runs.
 # Source: EC2 user guide, "Spot request status codes" and "State changes for a Spot request".
 MARKED = {
     "instance-terminated-no-capacity": InterruptionAction.TERMINATE,
@@ -25,20 +25,21 @@ MARKED = {
     "marked-for-stop": InterruptionAction.STOP,
 }
 
-# How EC2 begins the description of what is done or called off: that is told for another week.
+# Prefixes of the descriptions of events that are over. EC2 returns such events for another week.
 # Source: EC2 API reference, InstanceStatusEvent; EC2 user guide, "Scheduled events".
 _OVER = ("[Completed]", "[Canceled]")
 
 
 class Ec2Instances:
-    """The Instances, CurrentInstances, ScheduledChanges and InstanceTypes Protocols; `client` makes
-    boto3's client when first asked."""
+    """The Instances, CurrentInstances, ScheduledChanges and InstanceTypes Protocols; `client`
+    returns boto3's EC2 client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def describe(self, instance: str) -> InstanceFacts | None:
-        """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
+        """Read an instance by DescribeInstances; None if EC2 does not know it, or if its tags do
+        not name exactly one cluster."""
         found = self._read(instance)
         return facts_of(found) if found is not None else None
 
@@ -54,7 +55,8 @@ class Ec2Instances:
         return found[0] if found else None
 
     def current_instance(self, instance: str) -> CurrentInstance | None:
-        """Read an instance's state, latest start and Spot request; None where EC2 knows none."""
+        """Read an instance's state, latest start and Spot request. A Spot Instance takes a second
+        call, DescribeSpotInstanceRequests."""
         found = self._read(instance)
         if found is None:
             return None
@@ -63,7 +65,7 @@ class Ec2Instances:
         return CurrentInstance(state, started, marked)
 
     def _is_marked(self, instance: str) -> bool:
-        """Whether a Spot request of the instance says that EC2 is about to take it back."""
+        """Whether a Spot request of the instance announces an interruption."""
         filters = [
             {"Name": "instance-id", "Values": [instance]},
             {"Name": "status-code", "Values": list(MARKED)},
@@ -73,7 +75,7 @@ class Ec2Instances:
         return bool(answer["SpotInstanceRequests"])
 
     def in_reservation(self, reservation: str) -> list[str]:
-        """List the instances that run in a capacity reservation."""
+        """List the `pending` and `running` instances of a capacity reservation."""
         filters = [
             {"Name": "capacity-reservation-id", "Values": [reservation]},
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
@@ -88,13 +90,14 @@ class Ec2Instances:
             ]
 
     def changes_of(self, instance: str) -> list[ObservedChange]:
-        """Read what EC2 has scheduled for a running instance; among it what is over."""
+        """List the scheduled events of a running instance by DescribeInstanceStatus, with the
+        events that are over."""
         with aws_errors():
             answer = self._client().describe_instance_status(InstanceIds=[instance])
         return [change for status in answer["InstanceStatuses"] for change in changes_in(status)]
 
     def accelerators(self, instance_type: str) -> tuple[str, ...]:
-        """Return who made a type's accelerators, as EC2 calls them; nothing where it has none."""
+        """Return the manufacturers of a type's GPUs and other accelerators; empty if none."""
         with aws_errors():
             answer = self._client().describe_instance_types(InstanceTypes=[instance_type])
         makers: list[str] = []
@@ -107,10 +110,11 @@ class Ec2Instances:
         return tuple(dict.fromkeys(makers))
 
     def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
-        """List the instances of a group that were launched since, an hour ago at the most, and
-        that start or run.
+        """List the `pending` and `running` instances of a group launched since a time, which is at
+        most an hour ago.
 
-        EC2 tells whole seconds, and looks by patterns: by this hour and the next.
+        EC2 filters launch times by patterns and reports whole seconds: the call filters by the hour
+        of `since` and the next hour.
         """
         since = since.replace(microsecond=0)
         filters = {
@@ -130,7 +134,7 @@ class Ec2Instances:
         return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
 
     def terminate(self, instance: str) -> None:
-        """Terminate; an instance that is gone already is no error."""
+        """Call TerminateInstances; an instance that EC2 does not know is not an error."""
         with aws_errors():
             try:
                 self._client().terminate_instances(InstanceIds=[instance])
@@ -140,8 +144,8 @@ class Ec2Instances:
 
 
 def changes_in(status: dict[str, Any]) -> list[ObservedChange]:
-    """Translate the scheduled events of an instance's status; without those that lack their id or
-    their time."""
+    """Translate the scheduled events of an instance's status. Events without an id or a start time
+    are left out."""
     return [
         ObservedChange(
             status["InstanceId"],
@@ -156,7 +160,8 @@ def changes_in(status: dict[str, Any]) -> list[ObservedChange]:
 
 
 def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
-    """Translate what DescribeInstances says; None where the tags name no one cluster."""
+    """Translate an instance of DescribeInstances; None if its tags do not name exactly one
+    cluster."""
     tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
     cluster = cluster_of(tags)
     if cluster is None:

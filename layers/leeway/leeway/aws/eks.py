@@ -1,4 +1,4 @@
-"""Where EKS's clusters are, by boto3."""
+"""The endpoints of EKS clusters, by boto3."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,21 +8,22 @@ from leeway.ports.aws import CloudRefused, ClusterEndpoint
 
 
 class EksClusters:
-    """The Clusters Protocol; `client` makes boto3's EKS client when first asked."""
+    """The Clusters Protocol; `client` returns boto3's EKS client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def endpoint(self, name: str) -> ClusterEndpoint:
-        """Read where the cluster's API server is.
+        """Read a cluster's endpoint by DescribeCluster.
 
         Raises:
-            CloudRefused: there is no such cluster, or it has no endpoint yet.
+            CloudRefused: the cluster does not exist, or it has no endpoint yet.
         """
         with aws_errors():
             cluster = self._client().describe_cluster(name=name)["cluster"]
         url = cluster.get("endpoint")
         authority = cluster.get("certificateAuthority", {}).get("data")
         if not url or not authority:
-            raise CloudRefused(f"cluster {name} is {cluster.get('status')}: it has no endpoint yet")
+            status = cluster.get("status")
+            raise CloudRefused(f"cluster {name} has no endpoint yet; its status is {status}")
         return ClusterEndpoint(name, url, authority)

@@ -1,97 +1,96 @@
-"""Where clusters are, remembered in the table for all functions, by boto3.
+"""The endpoints of clusters, cached in the table for all functions, by boto3.
 
-Keys: `pk` = ENDPOINT#<cluster>, `sk` = ENDPOINT. `until` is when somebody is to ask anew, `expires`
-the table's time to live. A token is sent to the address: what is remembered must be an API server
-of EKS, whoever wrote it.
+Keys: `pk` = ENDPOINT#<cluster>, `sk` = ENDPOINT. `until` is the time of the next refresh, `expires`
+the table's time to live. Functions send a token to the endpoint, so a cached address must be that
+of an EKS API server, even if something else wrote the item.
 """
 
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from leeway.aws.errors import aws_errors, code_of
+from leeway.aws.errors import aws_errors, conditional_write
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint, Clusters
+from leeway.ports.table import RecordChanged
 
-ASKED_EVERY = timedelta(minutes=15)
-"""How long what was heard serves everybody."""
+REFRESH_AFTER = timedelta(minutes=15)
+"""How long all functions use a cached endpoint before one of them reads it from EKS again."""
 
-ASKS_FOR = timedelta(seconds=30)
-"""How long it is left to the one who asks anew; after that, another one does."""
+CLAIM_LASTS = timedelta(seconds=30)
+"""How long a claim to refresh an endpoint lasts. After that another function claims the refresh."""
 
 KEPT_FOR = timedelta(days=1)
-"""How long what was heard last serves while nobody hears anything newer."""
+"""How long a cached endpoint is used while EKS is unavailable."""
 
 
-class RememberedClusters:
-    """The Clusters Protocol, over the table: a hundred functions that start at once in a storm
-    must not all ask EKS, which allows far fewer calls a second. `ask` is whoever knows, and
-    `refused_because` says why an address is not trusted, or nothing.
+class CachedClusters:
+    """The Clusters Protocol over a cache in the table: in a storm a hundred functions start at
+    once, and EKS allows far fewer calls per second.
 
-    When the time to ask anew comes in the midst of a storm, one of them does. The others go by what
-    is remembered: that a cluster was made anew under its name in these minutes is the rarer case.
+    `source` reads an endpoint that is not cached; `endpoint_problem` returns why an address gets no
+    token, or an empty string. One function refreshes an old item while the others use it: a cluster
+    that was recreated with the same name in the last minutes is rarer than a storm.
     """
 
     def __init__(
         self,
         client: Callable[[], Any],
         table: str,
-        ask: Clusters,
+        source: Clusters,
         clock: Clock,
-        refused_because: Callable[[str], str],
+        endpoint_problem: Callable[[str], str],
     ) -> None:
         self._client = client
         self._table = table
-        self._ask = ask
+        self._source = source
         self._clock = clock
-        self._refused_because = refused_because
+        self._endpoint_problem = endpoint_problem
 
     def endpoint(self, name: str) -> ClusterEndpoint:
-        """Read where the cluster's API server is.
+        """Read a cluster's endpoint: one GetItem while the cached endpoint is fresh.
 
         Raises:
-            CloudUnavailable: nobody has known it for a day, and EKS does not answer.
-            CloudRefused: there is no such cluster, it has no endpoint yet, or its endpoint is not
-                one of EKS.
+            CloudUnavailable: EKS is unavailable, and no endpoint of the last day is cached.
+            CloudRefused: the cluster does not exist, it has no endpoint yet, or the endpoint is not
+                an API server of EKS.
         """
         with aws_errors():
             item = self._client().get_item(TableName=self._table, Key=_key(name)).get("Item")
         now = self._clock.now().timestamp()
         # DynamoDB removes expired items only some time after they expire.
         if item is None or "until" not in item or int(item["expires"]["N"]) <= now:
-            return self._asked(name)
-        known = ClusterEndpoint(name, item["url"]["S"], item["authority"]["S"])
-        if self._refused_because(known.url):
-            return self._asked(name)
-        if now < float(item["until"]["N"]) or not self._claim(item):
-            return known
+            return self._refresh(name)
+        cached = ClusterEndpoint(name, item["url"]["S"], item["authority"]["S"])
+        if self._endpoint_problem(cached.url):
+            return self._refresh(name)
+        if now < float(item["until"]["N"]) or not self._claim_refresh(item):
+            return cached
         try:
-            return self._asked(name)
+            return self._refresh(name)
         except CloudUnavailable:
-            return known
+            return cached
 
-    def _asked(self, name: str) -> ClusterEndpoint:
-        found = self._ask.endpoint(name)
-        if why := self._refused_because(found.url):
-            raise CloudRefused(f"cluster {name}: no token is sent to its endpoint: {why}")
+    def _refresh(self, name: str) -> ClusterEndpoint:
+        found = self._source.endpoint(name)
+        if problem := self._endpoint_problem(found.url):
+            raise CloudRefused(f"cluster {name}: its endpoint gets no token: {problem}")
         now = self._clock.now()
-        known = {
+        attributes = {
             "url": {"S": found.url},
             "authority": {"S": found.certificate_authority},
-            "until": {"N": str((now + ASKED_EVERY).timestamp())},
+            "until": {"N": str((now + REFRESH_AFTER).timestamp())},
             "expires": {"N": str(int((now + KEPT_FOR).timestamp()))},
         }
         with aws_errors():
-            self._client().put_item(TableName=self._table, Item={**_key(name), **known})
+            self._client().put_item(TableName=self._table, Item={**_key(name), **attributes})
         return found
 
-    def _claim(self, item: dict[str, Any]) -> bool:
-        """Say that one is about to ask for all; False where another one was sooner."""
-        until = self._clock.now() + ASKS_FOR
-        with aws_errors():
-            try:
+    def _claim_refresh(self, item: dict[str, Any]) -> bool:
+        """Move the time of the next refresh; False if another function moved it first."""
+        until = self._clock.now() + CLAIM_LASTS
+        try:
+            with conditional_write(item["pk"]["S"]):
                 self._client().put_item(
                     TableName=self._table,
                     Item={**item, "until": {"N": str(until.timestamp())}},
@@ -99,10 +98,8 @@ class RememberedClusters:
                     ExpressionAttributeNames={"#until": "until"},
                     ExpressionAttributeValues={":seen": item["until"]},
                 )
-            except ClientError as error:
-                if code_of(error) == "ConditionalCheckFailedException":
-                    return False
-                raise
+        except RecordChanged:
+            return False
         return True
 
 

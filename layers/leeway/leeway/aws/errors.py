@@ -1,4 +1,4 @@
-"""What boto3's errors mean to Leeway."""
+"""Translates boto3's errors into CloudUnavailable, CloudRefused and RecordChanged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from botocore.exceptions import BotoCoreError, ClientError
 
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.table import RecordChanged
 
-# Error codes by which AWS services say "not now". Source: botocore's standard retry mode,
+# Error codes after which the same call may succeed. Source: botocore's standard retry mode,
 # EC2 API reference "Error codes", EC2 Auto Scaling API reference "Common errors".
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         "BandwidthLimitExceeded",
         "EC2ThrottledException",
@@ -46,15 +47,39 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
+def message_of(error: ClientError) -> str:
+    """Return the action, the error code and the service's message:
+    `PutItem: ThrottlingException: Rate exceeded`."""
+    message = error.response.get("Error", {}).get("Message", "")
+    return ": ".join(filter(None, (error.operation_name, code_of(error), message)))
+
+
 @contextmanager
 def aws_errors() -> Iterator[None]:
-    """Raise AWS's errors as CloudUnavailable (worth another try) or CloudRefused (not)."""
+    """Raise errors that a retry may fix as CloudUnavailable, all others as CloudRefused."""
     try:
         yield
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code_of(error) in _PASSING or status == 429 or status >= 500:
-            raise CloudUnavailable(str(error)) from error
-        raise CloudRefused(str(error)) from error
+        if code_of(error) in _TRANSIENT or status == 429 or status >= 500:
+            raise CloudUnavailable(message_of(error)) from error
+        raise CloudRefused(message_of(error)) from error
     except BotoCoreError as error:
         raise CloudUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def conditional_write(item: str) -> Iterator[None]:
+    """Raise a DynamoDB condition that does not hold as RecordChanged; `item` names the item.
+
+    Raises:
+        RecordChanged: the stored item does not meet the condition.
+        CloudUnavailable, CloudRefused: as `aws_errors` does.
+    """
+    with aws_errors():
+        try:
+            yield
+        except ClientError as error:
+            if code_of(error) == "ConditionalCheckFailedException":
+                raise RecordChanged(item) from error
+            raise

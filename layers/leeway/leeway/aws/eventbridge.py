@@ -10,16 +10,19 @@ SOURCE = "leeway"
 
 
 class EventBridgeLeewayEvents:
-    """The Announcements Protocol; `client` makes boto3's EventBridge client when first asked."""
+    """The LeewayEvents Protocol; `client` returns boto3's EventBridge client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
-    def announce(self, detail_type: str, detail: str) -> None:
-        """Put one event; an entry that EventBridge did not take is CloudUnavailable."""
+    def publish(self, detail_type: str, detail: str) -> None:
+        """Put one event. An entry that EventBridge rejects raises CloudUnavailable."""
         with aws_errors():
             answer = self._client().put_events(
                 Entries=[{"Source": SOURCE, "DetailType": detail_type, "Detail": detail}]
             )
         if answer.get("FailedEntryCount"):
-            raise CloudUnavailable(str(answer["Entries"][0].get("ErrorMessage")))
+            entry = answer["Entries"][0]
+            raise CloudUnavailable(
+                f"PutEvents: {entry.get('ErrorCode')}: {entry.get('ErrorMessage')}"
+            )

@@ -1,4 +1,4 @@
-"""Functions that other functions start, through Lambda's Invoke."""
+"""Starts of other functions, by Lambda's Invoke."""
 
 import hashlib
 import json
@@ -12,22 +12,23 @@ from botocore.exceptions import ClientError
 from leeway.aws.errors import aws_errors, code_of
 from leeway.clock import Clock
 
-STARTS_A_SECOND = 100
-"""Durable executions that one function starts in a second. Lambda takes 300 a second in a region,
-of all functions together. Source: Lambda developer guide, "Lambda quotas"."""
+STARTS_PER_SECOND = 100
+"""Durable executions that one function starts per second. Lambda allows 300 per second for all
+functions of a region. Source: Lambda developer guide, "Lambda quotas"."""
 
 
-class Pace:
-    """Spreads what one function starts: whoever comes too early waits for the next free moment."""
+class RateLimit:
+    """Limits the starts of one function: a caller that is too early waits for the next free slot.
+    Safe to use from several threads."""
 
-    def __init__(self, clock: Clock, per_second: int = STARTS_A_SECOND) -> None:
+    def __init__(self, clock: Clock, per_second: int = STARTS_PER_SECOND) -> None:
         self._clock = clock
         self._gap = timedelta(seconds=1) / per_second
         self._free_at = datetime.min.replace(tzinfo=UTC)
         self._lock = Lock()
 
     def wait(self) -> None:
-        """Wait until the next start is due; the first one after a while is due at once."""
+        """Wait for the next free slot; return immediately if no start used the last slot."""
         with self._lock:
             now = self._clock.now()
             due = max(now, self._free_at)
@@ -39,36 +40,35 @@ class Pace:
 class LambdaExecutions:
     """The RetireNode and AdmitNode Protocols.
 
-    `client` makes boto3's Lambda client when first asked; `arn` is a qualified ARN; `verb` is what
-    the names of executions begin with. They end with a mark of the `table` whose records they are
-    of: AWS says in one place that a name is unique for a function, in another for an account and
-    region, and remembers it for two weeks. A stack that is made anew counts attempts from 1.
+    `client` returns boto3's Lambda client; `arn` is a qualified ARN; `prefix` begins the names of
+    executions. The names end with a hash of the `table` that holds the records: Lambda reserves a
+    name for two weeks, per function or per account and region (its documentation says both), and a
+    stack that is deployed again counts attempts from 1.
     """
 
     def __init__(
-        self, client: Callable[[], Any], arn: str, verb: str, table: str, pace: Pace
+        self, client: Callable[[], Any], arn: str, prefix: str, table: str, rate_limit: RateLimit
     ) -> None:
         self._client = client
         self._arn = arn
-        self._verb = verb
-        self._mark = hashlib.sha256(table.encode()).hexdigest()[:8]
-        self._pace = pace
+        self._prefix = prefix
+        self._table_hash = hashlib.sha256(table.encode()).hexdigest()[:8]
+        self._rate_limit = rate_limit
 
     def start(self, instance: str, cluster: str, attempt: int) -> None:
         """Start this attempt's execution.
 
-        The payload holds nothing that differs between two starts of an attempt, so Lambda
-        answers a repeated one with the execution that is there.
-        Source: Lambda developer guide, "Durable execution names".
+        Two starts of an attempt have the same payload, so Lambda returns the existing execution for
+        the second. Source: Lambda developer guide, "Durable execution names".
         """
         payload = {"instance": instance, "cluster": cluster, "attempt": attempt}
-        self._pace.wait()
+        self._rate_limit.wait()
         with aws_errors():
             try:
                 self._client().invoke(
                     FunctionName=self._arn,
                     InvocationType="Event",
-                    DurableExecutionName=f"{self._verb}-{instance}-{attempt}-{self._mark}",
+                    DurableExecutionName=f"{self._prefix}-{instance}-{attempt}-{self._table_hash}",
                     Payload=json.dumps(payload, sort_keys=True).encode(),
                 )
             except ClientError as error:
@@ -77,14 +77,14 @@ class LambdaExecutions:
 
 
 class LambdaCleanUp:
-    """The CleanUp Protocol; `client` makes boto3's Lambda client when first asked."""
+    """The CleanUp Protocol; `client` returns boto3's Lambda client."""
 
     def __init__(self, client: Callable[[], Any], arn: str) -> None:
         self._client = client
         self._arn = arn
 
     def start(self, instance: str, cluster: str) -> None:
-        """Have cleaned up what the instance leaves; doing it twice does no harm."""
+        """Invoke `reconcile` asynchronously for one instance."""
         payload = {"instance": instance, "cluster": cluster}
         with aws_errors():
             self._client().invoke(

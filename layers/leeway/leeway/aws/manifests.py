@@ -1,50 +1,45 @@
-"""What users wrote, in the table, by boto3.
+"""The stored manifests of users in the table, by boto3.
 
-Keys: `pk` = MANIFESTS#<cluster>, `sk` = <kind>.<group>#<namespace>/<name>. Nothing else is under
-these keys, so that whoever may write manifests can write nothing else. The items have no attribute
-`cluster`, and so stay out of the index `by-cluster`.
+Keys: `pk` = MANIFESTS#<cluster>, `sk` = <kind>.<group>#<namespace>/<name>. These keys hold nothing
+else, so the right to write manifests is a right to write nothing else. The items have no attribute
+`cluster`, so they are not in the index `by-cluster`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from leeway.aws.errors import aws_errors, code_of
+from leeway.aws.errors import conditional_write
 from leeway.aws.query import query_partition
 from leeway.manifests.ports import StoredManifest
-from leeway.ports.table import RecordChanged
 
 
 class DynamoManifests:
-    """The StoredManifests Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The StoredManifests Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
     def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
-        """Read a cluster's manifests, all or those of a kind, as they are now: one Query, in as
-        many pages as it takes."""
+        """Read a cluster's manifests, of all kinds or of one, by a consistent Query."""
         prefix = f"{resource}#" if resource else ""
         items = query_partition(self._client(), self._table, _partition(cluster), prefix)
         return tuple(_read(item) for item in items)
 
 
 class DynamoManifestWriting:
-    """The ManifestWriting Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The ManifestWriting Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
     def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
-        """Write a manifest in place of the version that was read; 0 says that there was none.
+        """Write a manifest if version `replaces` is stored; 0 means that none is stored.
 
         Raises:
-            RecordChanged: the stored version is another one.
+            RecordChanged: another version is stored.
         """
         item = {
             **_key(cluster, manifest),
@@ -53,30 +48,19 @@ class DynamoManifestWriting:
             "written_by": {"S": manifest.written_by},
             "written_at": {"S": manifest.written_at.isoformat()},
         }
-        with _locked(manifest):
+        with conditional_write(manifest.title):
             self._client().put_item(TableName=self._table, Item=item, **_unchanged(replaces))
 
     def delete(self, cluster: str, manifest: StoredManifest) -> None:
-        """Delete this very version of a manifest.
+        """Delete a manifest if its version is stored.
 
         Raises:
-            RecordChanged: the stored version is another one, or it is gone.
+            RecordChanged: another version is stored, or none.
         """
-        with _locked(manifest):
+        with conditional_write(manifest.title):
             self._client().delete_item(
                 TableName=self._table, Key=_key(cluster, manifest), **_unchanged(manifest.version)
             )
-
-
-@contextmanager
-def _locked(manifest: StoredManifest) -> Iterator[None]:
-    with aws_errors():
-        try:
-            yield
-        except ClientError as error:
-            if code_of(error) == "ConditionalCheckFailedException":
-                raise RecordChanged(manifest.title) from error
-            raise
 
 
 def _key(cluster: str, manifest: StoredManifest) -> dict[str, Any]:
@@ -89,22 +73,22 @@ def _partition(cluster: str) -> str:
 
 
 def _unchanged(version: int) -> dict[str, Any]:
-    """The condition that the stored version is this one; 0: that nothing is stored, or something
+    """Return the condition that this version is stored. Version 0: no item is stored, or an item
     without a version."""
-    named = {"ExpressionAttributeNames": {"#version": "version"}}
+    names = {"ExpressionAttributeNames": {"#version": "version"}}
     if version == 0:
-        return {"ConditionExpression": "attribute_not_exists(#version)", **named}
+        return {"ConditionExpression": "attribute_not_exists(#version)", **names}
     return {
         "ConditionExpression": "#version = :read",
         "ExpressionAttributeValues": {":read": {"N": str(version)}},
-        **named,
+        **names,
     }
 
 
 def _read(item: dict[str, Any]) -> StoredManifest:
-    """Read an item. One that somebody has written by hand is a manifest all the same, though with
-    an empty body it is one that nobody can make sense of: it must not hide the others, and a policy
-    that is there must not count as none."""
+    """Translate an item. An item that was written by hand may lack attributes: it is returned with
+    an empty body, which validation rejects. It must not hide the other manifests, and a stored
+    policy must not count as missing."""
     resource, _, rest = item["sk"]["S"].partition("#")
     namespace, _, name = rest.partition("/")
     version = item.get("version", {}).get("N", "0")
@@ -114,12 +98,12 @@ def _read(item: dict[str, Any]) -> StoredManifest:
         name=name,
         body=item.get("body", {}).get("S", ""),
         version=int(version) if version.isdigit() else 0,
-        written_by=item.get("written_by", {}).get("S", "nobody knows whom"),
-        written_at=_moment(item.get("written_at", {}).get("S", "")),
+        written_by=item.get("written_by", {}).get("S", "unknown"),
+        written_at=_time(item.get("written_at", {}).get("S", "")),
     )
 
 
-def _moment(text: str) -> datetime:
+def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:

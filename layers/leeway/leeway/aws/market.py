@@ -1,4 +1,4 @@
-"""What a region offers and what it costs, from EC2 and the Pricing API, by boto3."""
+"""A region's instance types, offerings and prices, from EC2 and the Pricing API, by boto3."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from leeway.selection.offers.machines import Machine, machine
 
 _LINUX = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
 
-# The products whose price is that of a plain Linux instance: no reservation, no licence, no
-# dedicated host. Source: AWS Price List API, attributes of AmazonEC2.
+# Filters for the price of a plain Linux instance: no reservation, no licence, no dedicated host.
+# Source: AWS Price List API, attributes of AmazonEC2.
 _PLAIN_LINUX = {
     "operatingSystem": "Linux",
     "preInstalledSw": "NA",
@@ -21,20 +21,20 @@ _PLAIN_LINUX = {
 
 
 class Ec2Market:
-    """The Market Protocol; `client` makes boto3's EC2 client when first asked."""
+    """The Market Protocol; `client` returns boto3's EC2 client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def types(self) -> tuple[Machine, ...]:
-        """Read every instance type."""
+        """Read every instance type, sorted by name, with all pages of DescribeInstanceTypes."""
         with aws_errors():
             pages = self._client().get_paginator("describe_instance_types").paginate()
             found = [machine(document) for page in pages for document in page["InstanceTypes"]]
         return tuple(sorted(found, key=lambda kind: kind.name))
 
     def offered(self) -> dict[str, frozenset[str]]:
-        """Read which types each zone has, by name."""
+        """Read the names of the types that each zone offers, by zone name."""
         zones: dict[str, set[str]] = {}
         with aws_errors():
             pages = self._client().get_paginator("describe_instance_type_offerings")
@@ -44,23 +44,23 @@ class Ec2Market:
         return {zone: frozenset(names) for zone, names in sorted(zones.items())}
 
     def zone_ids(self) -> dict[str, str]:
-        """Read what each zone is called in every account, by what this one calls it."""
+        """Read the zone ids, which are the same in all accounts, by zone name."""
         with aws_errors():
             zones = self._client().describe_availability_zones()["AvailabilityZones"]
         return {zone["ZoneName"]: zone["ZoneId"] for zone in zones}
 
     def spot(self) -> dict[str, dict[str, float]]:
-        """Read what Spot costs now on Linux, in USD per hour, by zone and type."""
+        """Read the current Spot prices on Linux, in USD per hour, by zone and type."""
         latest: dict[tuple[str, str], tuple[datetime, float]] = {}
         with aws_errors():
             pages = self._client().get_paginator("describe_spot_price_history")
-            # From now on: EC2 then tells the price that holds, for each type and zone.
+            # With a start time of now, EC2 returns the current price of each type and zone.
             history = pages.paginate(ProductDescriptions=_LINUX, StartTime=datetime.now(UTC))
             for page in history:
-                for one in page["SpotPriceHistory"]:
-                    place = (one["AvailabilityZone"], one["InstanceType"])
-                    told = (one["Timestamp"], float(one["SpotPrice"]))
-                    latest[place] = max(told, latest.get(place, told))
+                for entry in page["SpotPriceHistory"]:
+                    offering = (entry["AvailabilityZone"], entry["InstanceType"])
+                    quote = (entry["Timestamp"], float(entry["SpotPrice"]))
+                    latest[offering] = max(quote, latest.get(offering, quote))
         prices: dict[str, dict[str, float]] = {}
         for (zone, kind), (_, price) in sorted(latest.items()):
             prices.setdefault(zone, {})[kind] = price
@@ -68,13 +68,13 @@ class Ec2Market:
 
 
 class PricingPriceList:
-    """The PriceList Protocol; `client` makes boto3's Pricing client when first asked."""
+    """The PriceList Protocol; `client` returns boto3's Pricing client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def on_demand(self, region: str) -> dict[str, float]:
-        """Read what types cost on Linux with shared tenancy, in USD per hour."""
+        """Read the prices on Linux with shared tenancy, in USD per hour, by type."""
         wanted = {"regionCode": region, **_PLAIN_LINUX}
         filters = [
             {"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()
@@ -87,13 +87,13 @@ class PricingPriceList:
                     product = json.loads(text)
                     kind = product["product"].get("attributes", {}).get("instanceType")
                     for price in _hourly(product):
-                        # A type with several products is one price: the highest promises least.
+                        # A type may have several products: its price is the highest of them.
                         prices[kind] = max(price, prices.get(kind, price))
         return prices
 
 
 def pricing_region(region: str) -> str:
-    """Return the region whose Pricing API is nearest: there are few of them.
+    """Return the nearest region that has an endpoint of the Pricing API.
 
     Source: AWS Billing user guide, "Price List Query API endpoints".
     """
@@ -110,6 +110,6 @@ def _hourly(product: dict[str, Any]) -> Iterator[float]:
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             price = float(dimension["pricePerUnit"].get("USD", 0))
-            # Some products are there for bookkeeping and cost nothing.
+            # Some products exist for accounting only and have a price of 0.
             if dimension["unit"] == "Hrs" and price > 0:
                 yield price

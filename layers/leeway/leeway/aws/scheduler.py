@@ -1,4 +1,4 @@
-"""Events that are received again later, as one-time EventBridge Scheduler schedules, by boto3."""
+"""One-time EventBridge Scheduler schedules that deliver an event again later, by boto3."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,12 +11,14 @@ from botocore.exceptions import ClientError
 from leeway.aws.errors import aws_errors, code_of
 
 RETRIED_FOR = 3600
-"""Seconds for which Scheduler tries to deliver; what it can't goes to the queue of failures."""
+"""Seconds for which Scheduler retries a delivery. It then sends the event to the dead-letter
+queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTarget:
-    """Where schedules are kept and what they invoke: ARNs, but for the group's name."""
+    """The name of the schedule group, and the ARNs of the role, of the function to invoke and of
+    the dead-letter queue."""
 
     group: str
     role: str
@@ -25,17 +27,14 @@ class ScheduleTarget:
 
 
 class EventBridgeSchedules:
-    """The Schedules Protocol; `client` makes boto3's Scheduler client when first asked."""
+    """The Schedules Protocol; `client` returns boto3's Scheduler client."""
 
     def __init__(self, client: Callable[[], Any], target: ScheduleTarget) -> None:
         self._client = client
         self._target = target
 
     def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
-        """Have an event received again at this time; a schedule of this name is set anew.
-
-        One that has fired deletes itself.
-        """
+        """Create or update the schedule of this name. Scheduler deletes it after delivery."""
         schedule = {
             "Name": name,
             "GroupName": self._target.group,
@@ -63,7 +62,7 @@ class EventBridgeSchedules:
                 self._client().update_schedule(**schedule)
 
     def remove(self, name: str) -> None:
-        """Have it received no more; that there is no such schedule is no error."""
+        """Delete a schedule; a missing one is not an error."""
         with aws_errors():
             try:
                 self._client().delete_schedule(Name=name, GroupName=self._target.group)

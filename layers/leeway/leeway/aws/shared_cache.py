@@ -1,46 +1,35 @@
-"""What one function read and all others may know, in the table, by boto3.
+"""The cache that all functions share, in the table, by boto3.
 
-Keys: `pk` = RECALLED#<what>, `sk` = VALUE, and ASKING while somebody reads it.
+Keys: `pk` = CACHE#<name>; `sk` = VALUE for the value, CLAIM while a function refreshes it.
 """
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from leeway.aws.errors import aws_errors, code_of
-from leeway.ports.table import CachedValue
+from leeway.aws.errors import aws_errors, conditional_write
+from leeway.ports.table import CachedValue, RecordChanged
 
 KEPT_FOR = timedelta(hours=1)
-"""How long the table keeps what nobody believes any more."""
+"""How long DynamoDB keeps a value or a claim after its last write; readers check its age."""
 
 
-class DynamoSharedCache:
-    """The Memory and Claims Protocols; `client` makes boto3's DynamoDB client when first asked."""
+class DynamoClaims:
+    """The Claims Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
-    def recall(self, what: str) -> CachedValue | None:
-        """Read what is remembered; None where nothing is. It may be a second old."""
-        with aws_errors():
-            answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
-        item = answer.get("Item")
-        if item is None:
-            return None
-        return CachedValue(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
-
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
-        """Say that one does it; False where another one has said so until later than now."""
+        """Claim a task by one conditional PutItem; False if another claim lasts beyond `now`."""
         item = {
-            **_key(what, "ASKING"),
+            **_key(what, "CLAIM"),
             "until": {"N": str(until.timestamp())},
             "expires": {"N": str(int((now + KEPT_FOR).timestamp()))},
         }
-        with aws_errors():
-            try:
+        try:
+            with conditional_write(what):
                 self._client().put_item(
                     TableName=self._table,
                     Item=item,
@@ -48,23 +37,34 @@ class DynamoSharedCache:
                     ExpressionAttributeNames={"#until": "until"},
                     ExpressionAttributeValues={":now": {"N": str(now.timestamp())}},
                 )
-            except ClientError as error:
-                if code_of(error) == "ConditionalCheckFailedException":
-                    return False
-                raise
+        except RecordChanged:
+            return False
         return True
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
-        """Write down what was read."""
+
+class DynamoSharedCache(DynamoClaims):
+    """The CacheStore Protocol."""
+
+    def get(self, what: str) -> CachedValue | None:
+        """Read a value by an eventually consistent GetItem: it may be a second old."""
+        with aws_errors():
+            answer = self._client().get_item(TableName=self._table, Key=_key(what, "VALUE"))
+        item = answer.get("Item")
+        if item is None:
+            return None
+        return CachedValue(item["body"]["S"], datetime.fromisoformat(item["read_at"]["S"]))
+
+    def put(self, what: str, value: CachedValue) -> None:
+        """Write a value; it replaces the stored one without a condition."""
         item = {
             **_key(what, "VALUE"),
-            "body": {"S": recalled.body},
-            "read_at": {"S": recalled.read_at.isoformat()},
-            "expires": {"N": str(int((recalled.read_at + KEPT_FOR).timestamp()))},
+            "body": {"S": value.body},
+            "read_at": {"S": value.read_at.isoformat()},
+            "expires": {"N": str(int((value.read_at + KEPT_FOR).timestamp()))},
         }
         with aws_errors():
             self._client().put_item(TableName=self._table, Item=item)
 
 
 def _key(what: str, sort: str) -> dict[str, Any]:
-    return {"pk": {"S": f"RECALLED#{what}"}, "sk": {"S": sort}}
+    return {"pk": {"S": f"CACHE#{what}"}, "sk": {"S": sort}}

@@ -1,4 +1,4 @@
-"""Surveys of regions, in the table, by boto3.
+"""Surveys of regions in the table, by boto3.
 
 Keys: `pk` = OFFERINGS#<region>, `sk` = CATALOG.
 """
@@ -11,29 +11,29 @@ from leeway.aws.errors import aws_errors
 from leeway.ports.aws import CloudRefused
 
 LARGEST = 390_000
-"""Bytes of a survey: an item of DynamoDB holds 400 KB with its keys. A region of 1,400 types in 6
-zones takes a tenth of it."""
+"""Bytes of a survey. A DynamoDB item holds 400 KB with its keys; a region of 1,400 types in 6 zones
+takes a tenth of that."""
 
 
 class DynamoSurveys:
-    """The Surveys Protocol; `client` makes boto3's DynamoDB client when first asked."""
+    """The Surveys Protocol; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
         self._table = table
 
     def packed(self, region: str) -> bytes | None:
-        """Read a region's survey; None where there has been none."""
+        """Read a region's survey; None if none is stored."""
         with aws_errors():
             answer = self._client().get_item(TableName=self._table, Key=_key(region))
         item = answer.get("Item")
         return bytes(item["packed"]["B"]) if item else None
 
     def write(self, region: str, packed: bytes) -> None:
-        """Write a region's survey in place of what there was.
+        """Write a region's survey; it replaces the stored one.
 
         Raises:
-            CloudRefused: it is larger than an item of the table may be.
+            CloudRefused: the survey is larger than LARGEST.
         """
         if len(packed) > LARGEST:
             raise CloudRefused(f"the survey of {region} has {len(packed)} bytes, over {LARGEST}")

@@ -1,4 +1,4 @@
-"""EC2's instances, Spot requests and scheduled events, all at once, by boto3."""
+"""Lists of EC2's instances, Spot requests, scheduled events and status checks, by boto3."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,12 +19,12 @@ from leeway.instances.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
 
 PAGE = 1000
 FILTER_VALUES = 200
-"""What DescribeInstances takes. Source: EC2 API reference."""
+"""Results per page, and values per filter. Source: EC2 API reference, DescribeInstances."""
 
 _ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
-# What EC2 schedules. Source: EC2 API reference, InstanceStatusEvent.
+# Codes of scheduled events. Source: EC2 API reference, InstanceStatusEvent.
 _CODES = [
     "instance-reboot",
     "instance-retirement",
@@ -34,8 +34,8 @@ _CODES = [
 ]
 
 
-# Status checks, as filters name them, and where the answer has them. All names of filters must hold
-# together: each check takes a call of its own. Source: EC2 API reference, DescribeInstanceStatus.
+# Status checks: their names in filters, and their fields in the answer. Filters of one call are
+# combined with AND, so each check takes a call. Source: EC2 API reference, DescribeInstanceStatus.
 _CHECKS = {
     "instance": "InstanceStatus",
     "system": "SystemStatus",
@@ -44,31 +44,32 @@ _CHECKS = {
 
 
 class Ec2Sweep:
-    """The Sweep Protocol; `client` makes boto3's EC2 client when first asked."""
+    """The Sweep Protocol; `client` returns boto3's EC2 client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def instances(self, clusters: Collection[str]) -> list[ObservedInstance]:
-        """List the instances whose tags name one of the clusters, completely."""
+        """List the instances whose tags name one of the clusters: one DescribeInstances for each
+        200 tag keys and 1,000 instances."""
         if not clusters:
             return []
         keys = [*CLUSTER_TAGS, *(f"{OWNED_PREFIX}{name}" for name in sorted(clusters))]
-        found = {}  # by id: tags of two batches may be on one instance
+        found = {}  # by id: an instance may have tags of two batches
         for values in batched(keys, FILTER_VALUES, strict=False):
-            for one in self._seen([{"Name": "tag-key", "Values": list(values)}]):
-                if one.facts.cluster in clusters:
-                    found[one.facts.instance] = one
+            for observed in self._observed([{"Name": "tag-key", "Values": list(values)}]):
+                if observed.facts.cluster in clusters:
+                    found[observed.facts.instance] = observed
         return list(found.values())
 
     def named(self, private_dns_names: Collection[str]) -> list[ObservedInstance]:
         """List the instances of any cluster that have one of these private DNS names."""
         found: list[ObservedInstance] = []
         for values in batched(sorted(private_dns_names), FILTER_VALUES, strict=False):
-            found += self._seen([{"Name": "private-dns-name", "Values": list(values)}])
+            found += self._observed([{"Name": "private-dns-name", "Values": list(values)}])
         return found
 
-    def _seen(self, filters: list[dict[str, Any]]) -> Iterator[ObservedInstance]:
+    def _observed(self, filters: list[dict[str, Any]]) -> Iterator[ObservedInstance]:
         for described in self._described(filters):
             facts = facts_of(described)
             if facts is not None:
@@ -87,8 +88,9 @@ class Ec2Sweep:
                     yield from reservation["Instances"]
 
     def interruptions(self) -> list[ObservedInterruption]:
-        """List the Spot instances that EC2 is about to take back, or has taken back before."""
-        seen = []
+        """List the interruptions in Spot requests by DescribeSpotInstanceRequests, with those of
+        instances that are already terminated."""
+        found = []
         with aws_errors():
             pages = (
                 self._client()
@@ -100,12 +102,13 @@ class Ec2Sweep:
                     if "InstanceId" in request:
                         marked_at = request["Status"]["UpdateTime"]
                         action = MARKED[request["Status"]["Code"]]
-                        seen.append(ObservedInterruption(request["InstanceId"], action, marked_at))
-        return seen
+                        found.append(ObservedInterruption(request["InstanceId"], action, marked_at))
+        return found
 
     def changes(self) -> list[ObservedChange]:
-        """List what EC2 has scheduled for instances; among it what is over, for about a week."""
-        seen = []
+        """List scheduled events by DescribeInstanceStatus. EC2 also returns events that were over
+        within the last week."""
+        found = []
         with aws_errors():
             pages = (
                 self._client()
@@ -114,11 +117,11 @@ class Ec2Sweep:
             )
             for page in pages:
                 for status in page["InstanceStatuses"]:
-                    seen += changes_in(status)
-        return seen
+                    found += changes_in(status)
+        return found
 
     def impairments(self) -> list[ObservedImpairment]:
-        """List the running instances of which some status check fails."""
+        """List the running instances with a failed status check: one call for each check."""
         found: dict[str, ObservedImpairment] = {}
         for check in _CHECKS:
             filters = [{"Name": f"{check}-status.status", "Values": ["impaired"]}]
@@ -134,10 +137,10 @@ class Ec2Sweep:
         return list(found.values())
 
     def states(self, instances: Collection[str]) -> dict[str, str]:
-        """Read the states of these very instances now.
+        """Read the states of these instances.
 
-        A filter finds what there is in one call. What is missing from its answer is asked for by
-        id: only that answer says that EC2 does not know an instance.
+        A call with a filter returns the instances that EC2 knows. The missing ones are then
+        requested by id: only that answer proves that EC2 does not know an instance.
         """
         found: dict[str, str] = {}
         for values in batched(sorted(instances), FILTER_VALUES, strict=False):
@@ -148,23 +151,24 @@ class Ec2Sweep:
         return found
 
     def _states_by_id(self, instances: Sequence[str]) -> dict[str, str]:
-        """Ask for instances by id. EC2 refuses the whole call for those that it does not know, and
-        names them: the others are asked for again. Where it names none, nothing is said of any."""
+        """Read states by instance id. EC2 refuses a call with unknown ids and names them in its
+        message: the call is repeated without them. If the message names none, all remaining
+        instances are left out."""
         found: dict[str, str] = {}
-        left = list(instances)
-        while left:
-            described, refusal = self._asked_by_id(left)
+        remaining = list(instances)
+        while remaining:
+            described, refusal = self._describe_by_id(remaining)
             if not refusal:
                 return found | {one["InstanceId"]: one["State"]["Name"] for one in described}
-            unknown = set(left).intersection(_ID.findall(refusal))
+            unknown = set(remaining).intersection(_ID.findall(refusal))
             if not unknown:
                 return found
             found |= dict.fromkeys(unknown, "terminated")
-            left = [instance for instance in left if instance not in unknown]
+            remaining = [instance for instance in remaining if instance not in unknown]
         return found
 
-    def _asked_by_id(self, instances: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
-        """Return what EC2 tells of these instances, or its refusal where it does not know all."""
+    def _describe_by_id(self, instances: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
+        """Return the described instances, or EC2's message if it does not know all of them."""
         with aws_errors():
             try:
                 answer = self._client().describe_instances(InstanceIds=list(instances))
@@ -172,7 +176,7 @@ class Ec2Sweep:
                 if code_of(error) == UNKNOWN:
                     return [], str(error)
                 raise
-        return [one for some in answer["Reservations"] for one in some["Instances"]], ""
+        return [i for r in answer["Reservations"] for i in r["Instances"]], ""
 
 
 def _impairment(status: dict[str, Any]) -> ObservedImpairment:
@@ -191,6 +195,6 @@ def _impairment(status: dict[str, Any]) -> ObservedImpairment:
 
 
 def _group_of(described: dict[str, Any]) -> str:
-    """Return the name of the Auto Scaling group that an instance is in, empty where in none."""
+    """Return the name of an instance's Auto Scaling group; empty if it is in none."""
     tags = (tag for tag in described.get("Tags", []) if tag["Key"] == GROUP_TAG)
     return next((str(tag["Value"]) for tag in tags), "")

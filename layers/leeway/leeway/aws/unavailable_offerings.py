@@ -1,7 +1,7 @@
-"""Offerings that EC2 has not enough of for the moment, in the table, by boto3.
+"""Offerings that EC2 has too little capacity for, in the table, by boto3.
 
 Keys: `pk` = OFFERINGS#<region>, `sk` = UNAVAILABLE#<capacity type>#<instance type>#<zone>.
-`expires` is the table's time to live, and the moment from which an offering counts again.
+`expires` is the table's time to live; from then on the offering counts as available.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from leeway.ports.table import Offering
 from leeway.selection.offers.unavailable import Unavailable
 
 REFRESHED_AFTER = timedelta(seconds=30)
-"""How much longer an offering must be unavailable for it to be written again. A storm takes a
-thousand instances of one offering, and the table takes a thousand writes a second of one item."""
+"""An item is written again only if its `expires` moves by this much. EC2 may interrupt a thousand
+instances of one offering at once, and DynamoDB accepts a thousand writes per second of one item."""
 
 
 class DynamoUnavailableOfferings:
-    """The UnavailableOfferings Protocol, one for a warm function; `client` makes boto3's client
-    when first asked."""
+    """The UnavailableOfferings Protocol; `client` returns boto3's DynamoDB client. Keep the
+    instance while a function is warm: it caches its marks."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
@@ -28,10 +28,11 @@ class DynamoUnavailableOfferings:
         self._marked: dict[Offering, datetime] = {}
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
-        """Note that an offering is not to be launched until then, or some seconds less."""
+        """Mark an offering as unavailable until then, or up to REFRESHED_AFTER less. One Query and
+        one PutItem, or neither if a cached mark is recent."""
         known = self._marked.get(offering)
         if _is_old(known, until):
-            known = self._marked_by_others(offering)
+            known = self._stored_mark(offering)
         if known is None or _is_old(known, until):
             item = {
                 **_key(offering),
@@ -43,9 +44,9 @@ class DynamoUnavailableOfferings:
             known = until
         self._marked[offering] = known
 
-    def _marked_by_others(self, offering: Offering) -> datetime | None:
-        """Read until when an offering is marked: each of a storm's functions has its first, and
-        most of them come when another one has marked it."""
+    def _stored_mark(self, offering: Offering) -> datetime | None:
+        """Read until when the table marks an offering. In a storm each function marks it for the
+        first time, and usually another function has marked it already."""
         key = _key(offering)
         found = query_all(
             self._client(),
@@ -57,7 +58,7 @@ class DynamoUnavailableOfferings:
         return until[0] if until else None
 
     def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
-        """Read which offerings of a region are not to be launched at this time."""
+        """Read the unavailable offerings of a region by an eventually consistent Query."""
         items = query_all(
             self._client(),
             self._table,
@@ -70,8 +71,11 @@ class DynamoUnavailableOfferings:
                 ":now": {"N": str(int(at.timestamp()))},
             },
         )
-        named = (item["sk"]["S"].split("#") for item in items)
-        return frozenset(Unavailable(kind, zone, sold_as) for _, sold_as, kind, zone in named)
+        keys = (item["sk"]["S"].split("#") for item in items)
+        return frozenset(
+            Unavailable(instance_type, zone, capacity_type)
+            for _, capacity_type, instance_type, zone in keys
+        )
 
 
 def _is_old(known: datetime | None, until: datetime) -> bool:
@@ -79,5 +83,5 @@ def _is_old(known: datetime | None, until: datetime) -> bool:
 
 
 def _key(offering: Offering) -> dict[str, Any]:
-    said = f"{offering.capacity_type}#{offering.instance_type}#{offering.zone}"
-    return {"pk": {"S": f"OFFERINGS#{offering.region}"}, "sk": {"S": f"UNAVAILABLE#{said}"}}
+    sort = f"UNAVAILABLE#{offering.capacity_type}#{offering.instance_type}#{offering.zone}"
+    return {"pk": {"S": f"OFFERINGS#{offering.region}"}, "sk": {"S": sort}}

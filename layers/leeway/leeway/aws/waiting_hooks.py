@@ -1,4 +1,4 @@
-"""Lifecycle actions of Auto Scaling groups that wait for an answer, by boto3."""
+"""Lifecycle actions of Auto Scaling groups that wait for completion, by boto3."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import batched
@@ -6,14 +6,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from leeway.aws.autoscaling import calls_us
+from leeway.aws.autoscaling import NOT_FOUND, notifies_leeway
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.observed import ObservedHook
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, Waiting
 
-NAMES = 100
-"""Groups that one DescribeAutoScalingGroups tells about. Source: its API reference, MaxRecords."""
+GROUPS_PER_CALL = 100
+"""Source: Auto Scaling API reference, DescribeAutoScalingGroups, MaxRecords."""
 
 _TRANSITIONS = {
     "Pending:Wait": "autoscaling:EC2_INSTANCE_LAUNCHING",
@@ -22,24 +22,27 @@ _TRANSITIONS = {
 
 
 class AutoScalingWaitingActions:
-    """The WaitingActions Protocol; `client` makes boto3's Auto Scaling client when first asked."""
+    """The WaitingActions Protocol; `client` returns boto3's Auto Scaling client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
 
     def of_groups(self, groups: Collection[str]) -> Waiting:
-        """Look for the instances of these groups that wait, once for each hook that may be meant:
-        Auto Scaling tells neither which hook an instance waits for, nor since when. A hook that has
-        a target of its own to notify is that one's business; but EKS's own, which notify EKS, tell
-        that a managed node group's instance is terminated.
+        """List the waiting instances of these groups: one call for each 100 groups, and one for
+        each group with a waiting instance.
+
+        Auto Scaling reports neither the hook that an instance waits for nor the start of the wait:
+        the result names the instance once for each hook that may apply. Hooks with a notification
+        target of their own are left out, except the hooks of EKS: they show that an instance of a
+        managed node group terminates.
         """
         seen: list[ObservedHook] = []
         unread: list[str] = []
-        for names in batched(sorted(groups), NAMES, strict=False):
+        for names in batched(sorted(groups), GROUPS_PER_CALL, strict=False):
             try:
                 described = self._described(names)
             except (CloudUnavailable, CloudRefused) as error:
-                unread.append(f"{len(names)} groups from {names[0]} on: {error}")
+                unread.append(f"groups {names[0]} to {names[-1]}: {error}")
                 continue
             for group in described:
                 try:
@@ -53,7 +56,7 @@ class AutoScalingWaitingActions:
             pages = (
                 self._client()
                 .get_paginator("describe_auto_scaling_groups")
-                .paginate(AutoScalingGroupNames=list(names), MaxRecords=NAMES)
+                .paginate(AutoScalingGroupNames=list(names), MaxRecords=GROUPS_PER_CALL)
             )
             return [group for page in pages for group in page["AutoScalingGroups"]]
 
@@ -76,7 +79,7 @@ class AutoScalingWaitingActions:
             try:
                 answer = self._client().describe_lifecycle_hooks(AutoScalingGroupName=group)
             except ClientError as error:
-                if code_of(error) == "ValidationError":
-                    return []  # the group is gone since
+                if code_of(error) == NOT_FOUND:
+                    return []  # the group was deleted since
                 raise
-        return [hook for hook in answer["LifecycleHooks"] if calls_us(hook)]
+        return [hook for hook in answer["LifecycleHooks"] if notifies_leeway(hook)]

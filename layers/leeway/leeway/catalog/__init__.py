@@ -1,1 +1,1 @@
-"""Refreshes the catalog of instance types, offerings and prices."""
+"""Refreshes the catalog of instance types, offerings and prices of a region."""

@@ -1,4 +1,4 @@
-"""catalog.ports"""
+"""What catalog refreshes call, as Protocols."""
 
 from typing import Protocol
 
@@ -6,44 +6,44 @@ from leeway.selection.offers.machines import Machine
 
 
 class Surveys(Protocol):
-    """The table's surveys, one for each region, as `selection.offers.compressed` packs them."""
+    """The stored surveys, one for each region, in the form of `selection.offers.compressed`."""
 
     def packed(self, region: str) -> bytes | None:
-        """Read a region's survey; None where there has been none."""
+        """Read the survey of a region; None if the region has none."""
         ...
 
     def write(self, region: str, packed: bytes) -> None:
-        """Write a region's survey in place of what there was.
+        """Replace the survey of a region.
 
         Raises:
-            CloudRefused: it is larger than an item of the table may be.
+            CloudRefused: it is larger than the largest item of the table.
         """
         ...
 
 
 class Market(Protocol):
-    """What EC2 says of a region's instance types, where it has them, and what Spot costs."""
+    """EC2's instance types, offerings and Spot prices of one region."""
 
     def types(self) -> tuple[Machine, ...]:
-        """Read every instance type."""
+        """Read all instance types."""
         ...
 
     def offered(self) -> dict[str, frozenset[str]]:
-        """Read which types each zone has, by name."""
+        """Read the names of the types that each zone offers."""
         ...
 
     def zone_ids(self) -> dict[str, str]:
-        """Read what each zone is called in every account, by what this one calls it."""
+        """Read the zone ids, which are the same in every account, by this account's zone names."""
         ...
 
     def spot(self) -> dict[str, dict[str, float]]:
-        """Read what Spot costs now on Linux, in USD per hour, by zone and type."""
+        """Read the current Linux Spot prices in USD per hour, by zone and type."""
         ...
 
 
 class PriceList(Protocol):
-    """What instances cost on demand."""
+    """The on-demand prices."""
 
     def on_demand(self, region: str) -> dict[str, float]:
-        """Read what types cost on Linux with shared tenancy, in USD per hour."""
+        """Read the prices for Linux with shared tenancy in USD per hour, by type."""
         ...

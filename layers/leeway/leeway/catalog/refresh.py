@@ -1,78 +1,99 @@
-"""Use case: a region's survey is kept fresh; a part that can't be read stays as it was."""
+"""Use case: refresh the catalog of a region; a part that cannot be read keeps its last state."""
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 from leeway.catalog.ports import Market, PriceList, Surveys
+from leeway.catalog.reasons import (
+    CATALOG_PART_NOT_READ,
+    CATALOG_PARTLY_REFRESHED,
+    CATALOG_REFRESHED,
+    CATALOG_UNAVAILABLE,
+)
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.reasons import Reason
 from leeway.selection.offers.compressed import UnknownForm, compressed, unpacked
 from leeway.selection.offers.survey import Part, Survey
 
 
-class NothingSurveyed(Exception):
-    """No part could be read, or types or offerings have never been: the message says why."""
+class CatalogUnavailable(Exception):
+    """No part of a catalog could be read, or it has no instance types or no offerings."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
-class PartRead:
-    """What became of one part: how much of it there is now, and the problem where it is old."""
+class PartRefresh:
+    """The refresh of one part: its number of entries now, and why it was not read, if so.
+    `read_at` is when the part was last read, None if it never was."""
 
     part: Part
     size: int
-    problem: str = ""
+    problem: Reason | None = None
     read_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
-    """What became of a survey; `size` is that of its compressed form, in bytes."""
+class CatalogRefresh:
+    """The refresh of a region's catalog; `size` is that of the stored form, in bytes."""
 
     region: str
-    parts: tuple[PartRead, ...]
+    parts: tuple[PartRefresh, ...]
     size: int
 
     @property
-    def kept(self) -> tuple[PartRead, ...]:
-        """The parts that could not be read, and are as old as they say."""
-        return tuple(part for part in self.parts if part.problem)
+    def stale(self) -> tuple[PartRefresh, ...]:
+        """The parts that could not be read and keep their last state."""
+        return tuple(part for part in self.parts if part.problem is not None)
+
+    @property
+    def reason(self) -> Reason:
+        """Whether the refresh is complete."""
+        if not self.stale:
+            return CATALOG_REFRESHED(region=self.region)
+        names = ", ".join(part.part.value for part in self.stale)
+        return CATALOG_PARTLY_REFRESHED(region=self.region, parts=names)
 
     def to_dict(self) -> dict[str, Any]:
         """Render for JSON."""
         return {
             "region": self.region,
+            "code": self.reason.code,
             "bytes": self.size,
             "parts": {part.part.value: part.size for part in self.parts},
-            "kept": {part.part.value: part.problem for part in self.kept},
+            "stale": {part.part.value: asdict(part.problem) for part in self.parts if part.problem},
         }
 
 
 class Telemetry(Protocol):
-    """Whom it is told."""
+    """Logs and metrics of refreshes."""
 
-    def surveyed(self, outcome: Surveyed) -> None:
-        """Tell what became of a survey."""
+    def catalog_refreshed(self, refresh: CatalogRefresh) -> None:
+        """Log and measure a refresh."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyor:
-    """Reads regions."""
+class CatalogReader:
+    """Reads the catalogs of regions from AWS."""
 
     market: Market
     price_list: PriceList
 
-    def survey(
+    def read(
         self, region: str, now: datetime, former: Survey
-    ) -> tuple[Survey, tuple[PartRead, ...]]:
-        """Read all parts of a region's survey; one that can't be read stays as in `former`.
+    ) -> tuple[Survey, tuple[PartRefresh, ...]]:
+        """Read all parts of a region's catalog; a part that cannot be read stays as in `former`.
 
         Raises:
-            NothingSurveyed: there is nothing new, or nothing that nodes could be chosen by.
+            CatalogUnavailable: no part was read, or there are no types or no offerings.
         """
         readers: dict[Part, Callable[[], Any]] = {
             Part.TYPES: partial(self.market.types),
@@ -81,60 +102,67 @@ class Surveyor:
             Part.SPOT_PRICES: partial(self.market.spot),
             Part.ZONES: partial(self.market.zone_ids),
         }
-        survey, problems = former, dict.fromkeys(readers, "")
+        survey, errors = former, dict[Part, str]()
         for part, read in readers.items():
             try:
                 found = read()
             except (CloudRefused, CloudUnavailable) as error:
-                problems[part] = str(error)
+                errors[part] = str(error)
                 continue
             if found:
                 survey = survey.renewed(part, found, now)
-            else:
-                # A region that has none of something is not to be believed.
-                problems[part] = "the answer was empty"
+            else:  # every region has all parts, so an empty answer is an error
+                errors[part] = "the answer is empty"
         survey = survey.of_what_is_offered()
-        if all(problems.values()) or not survey.complete:
-            raise NothingSurveyed(f"{region}: {_told(problems)}")
+        if len(errors) == len(readers) or not survey.complete:
+            raise CatalogUnavailable(CATALOG_UNAVAILABLE(region=region, problems=_grouped(errors)))
         return survey, tuple(
-            PartRead(part, survey.size(part), problem, survey.read_at.get(part))
-            for part, problem in problems.items()
+            PartRefresh(
+                part,
+                survey.size(part),
+                CATALOG_PART_NOT_READ(part=part, region=region, error=errors[part])
+                if part in errors
+                else None,
+                survey.read_at.get(part),
+            )
+            for part in readers
         )
 
 
-def _told(problems: Mapping[Part, str]) -> str:
-    """One problem that all parts share is told once."""
-    if len(set(problems.values())) == 1:
-        return next(iter(problems.values()))
-    return "; ".join(f"{part}: {problem}" for part, problem in problems.items() if problem)
+def _grouped(errors: Mapping[Part, str]) -> str:
+    """Name the parts with their errors; an error of several parts appears once."""
+    parts: dict[str, list[str]] = {}
+    for part, error in errors.items():
+        parts.setdefault(error, []).append(part.value)
+    return "; ".join(f"{', '.join(names)} ({error})" for error, names in parts.items())
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshCatalog:
     """The use case of `refresh_catalog`."""
 
-    surveyor: Surveyor
+    reader: CatalogReader
     surveys: Surveys
     telemetry: Telemetry
     clock: Clock
 
-    def refresh(self, region: str) -> Surveyed:
-        """Survey a region anew, and keep the result.
+    def refresh(self, region: str) -> CatalogRefresh:
+        """Read the catalog of a region and store it.
 
         Raises:
-            NothingSurveyed: there is nothing new, or nothing that nodes could be chosen by.
-            CloudUnavailable: the table can't be read or written.
+            CatalogUnavailable: no part was read, or there are no types or no offerings.
+            CloudUnavailable: the table cannot be read or written.
         """
-        survey, parts = self.surveyor.survey(region, self.clock.now(), self._former(region))
+        survey, parts = self.reader.read(region, self.clock.now(), self._former(region))
         packed = compressed(survey)
         self.surveys.write(region, packed)
-        outcome = Surveyed(region, parts, len(packed))
-        self.telemetry.surveyed(outcome)
-        return outcome
+        refresh = CatalogRefresh(region, parts, len(packed))
+        self.telemetry.catalog_refreshed(refresh)
+        return refresh
 
     def _former(self, region: str) -> Survey:
         packed = self.surveys.packed(region)
         try:
             return unpacked(packed) if packed else Survey(region)
         except (UnknownForm, ValueError, zlib.error):
-            return Survey(region)  # another version's: it is written anew
+            return Survey(region)  # unreadable, and replaced by this refresh

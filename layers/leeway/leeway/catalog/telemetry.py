@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.catalog.refresh import Surveyed
+from leeway.catalog.refresh import CatalogRefresh
 from leeway.telemetry import Telemetry
 
 
@@ -12,16 +12,24 @@ from leeway.telemetry import Telemetry
 class CatalogTelemetry(Telemetry):
     """Logs and measures catalog refreshes."""
 
-    def surveyed(self, outcome: Surveyed) -> None:
-        """Log and measure what became of a region's survey, and what of it is not of today."""
-        about = {"region": outcome.region}
-        self.logger.info(f"surveyed {outcome.region}", extra=outcome.to_dict())
-        for kept in outcome.kept:
-            since = kept.read_at.isoformat() if kept.read_at else "never"
-            said = f"{kept.part} could not be read and are those of {since}: {kept.problem}"
-            self.logger.warning(said, extra={**about, "part": kept.part})
-        sizes = {part.part.value: part.size for part in outcome.parts}
+    def catalog_refreshed(self, refresh: CatalogRefresh) -> None:
+        """Log and measure a refresh, with a line for each part that could not be read."""
+        self.logger.info(refresh.reason.message, extra=refresh.to_dict())
+        for part in refresh.parts:
+            if part.problem is None:
+                continue
+            since = part.read_at.isoformat() if part.read_at else "never"
+            self.logger.warning(
+                part.problem.message,
+                extra={
+                    "code": part.problem.code,
+                    "region": refresh.region,
+                    "part": part.part,
+                    "read_at": since,
+                },
+            )
+        sizes = {part.part.value: part.size for part in refresh.parts}
         self.metrics.add_metric("InstanceTypes", MetricUnit.Count, sizes["types"])
-        self.metrics.add_metric("CatalogProblems", MetricUnit.Count, len(outcome.kept))
-        self.metrics.add_metric("CatalogSize", MetricUnit.Bytes, outcome.size)
+        self.metrics.add_metric("CatalogProblems", MetricUnit.Count, len(refresh.stale))
+        self.metrics.add_metric("CatalogSize", MetricUnit.Bytes, refresh.size)
         self.metrics.flush_metrics()

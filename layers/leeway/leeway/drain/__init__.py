@@ -1,1 +1,1 @@
-"""Which pods go, in what order, by when: pure decisions, each with its reason."""
+"""Drains nodes: decisions about pods, the executor, and the durable step."""

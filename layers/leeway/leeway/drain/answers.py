@@ -1,14 +1,26 @@
-"""What the API server's answer to an eviction means for the drain."""
+"""Classification of the API server's answers to evictions and deletions."""
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from leeway.drain.reasons import (
+    API_SERVER_THROTTLES,
+    BUDGET_BLOCKS,
+    EVICTION_DENIED,
+    EVICTION_FAILED,
+    NAMESPACE_TERMINATING,
+    POD_EVICTED,
+    POD_GONE,
+    POD_REPLACED,
+    SEVERAL_BUDGETS,
+)
 from leeway.ports.kubernetes_objects import Response
+from leeway.reasons import Reason, clause
 
 
 class Meaning(StrEnum):
-    """The kinds of answer that a drain tells apart."""
+    """The kinds of answer that a drain handles differently."""
 
     ACCEPTED = "accepted"
     GONE = "gone"
@@ -22,18 +34,22 @@ class Meaning(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a response means, in words for the report. `budgets` are those that stand in the way;
-    `retry_after` is in seconds."""
+    """A classified answer. `budgets` are the names of the PodDisruptionBudgets that block the
+    eviction; `retry_after` is in seconds."""
 
     meaning: Meaning
-    detail: str = ""
+    reason: Reason
     retry_after: int | None = None
     budgets: tuple[str, ...] = ()
 
 
 _BUDGET = re.compile(r"disruption budget (\S+) ")
 
-SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+"""A part of kube-apiserver's message for a pod that several budgets select."""
+
+_LONGEST_MESSAGE = 200
+"""Characters of an unexpected answer that a reason contains."""
 
 
 def read_answer(response: Response) -> Answer:
@@ -42,30 +58,30 @@ def read_answer(response: Response) -> Answer:
     Source: recorded answers of kube-apiserver; Kubernetes documentation, "API-initiated eviction".
     """
     causes = dict(response.causes)
+    message = clause(response.message)
     match response.status:
         case 200 | 201 | 202:
-            return Answer(Meaning.ACCEPTED)
+            return Answer(Meaning.ACCEPTED, POD_EVICTED())
         case 404:
-            return Answer(Meaning.GONE, "it is gone")
+            return Answer(Meaning.GONE, POD_GONE())
         case 409 if "precondition" in response.message:
-            return Answer(Meaning.GONE, "another pod has its name now")
+            return Answer(Meaning.GONE, POD_REPLACED())
         case 429 if "DisruptionBudget" in causes:
-            said = causes["DisruptionBudget"]
-            budgets = tuple(_BUDGET.findall(said))
-            return Answer(Meaning.BLOCKED, said, budgets=budgets)
+            cause = causes["DisruptionBudget"]
+            reason = BUDGET_BLOCKS(answer=clause(cause))
+            return Answer(Meaning.BLOCKED, reason, budgets=tuple(_BUDGET.findall(cause)))
         case 429:
-            return Answer(
-                Meaning.THROTTLED, "the API server asks for patience", response.retry_after
-            )
+            return Answer(Meaning.THROTTLED, API_SERVER_THROTTLES(), response.retry_after)
         case 403 if "NamespaceTerminating" in causes:
-            return Answer(Meaning.TERMINATING, causes["NamespaceTerminating"])
-        case 403:
-            return Answer(Meaning.DENIED, response.message)
-        case 400 | 405 | 422:
-            return Answer(Meaning.DENIED, response.message)
-        case 500 if SEVERAL_BUDGETS in response.message:
-            return Answer(Meaning.NOT_EVICTABLE, "it has more than one PodDisruptionBudget")
+            cause = clause(causes["NamespaceTerminating"])
+            return Answer(Meaning.TERMINATING, NAMESPACE_TERMINATING(answer=cause))
+        case 400 | 403 | 405 | 422:
+            return Answer(Meaning.DENIED, EVICTION_DENIED(answer=message))
+        case 500 if _SEVERAL_BUDGETS in response.message:
+            return Answer(Meaning.NOT_EVICTABLE, SEVERAL_BUDGETS(budgets="names not read yet"))
         case 0:
-            return Answer(Meaning.TRANSIENT, response.message or "no answer")
+            reason = EVICTION_FAILED(answer=message or "the connection was lost")
+            return Answer(Meaning.TRANSIENT, reason)
         case status:
-            return Answer(Meaning.TRANSIENT, f"{status}: {response.message}"[:200])
+            reason = EVICTION_FAILED(answer=f"{status}: {message}"[:_LONGEST_MESSAGE])
+            return Answer(Meaning.TRANSIENT, reason)

@@ -1,7 +1,7 @@
-"""What of a drain is written down after a pass: what changed in it, and little of who only waits.
+"""The checkpoint of a drain after a pass: the pods that changed, and the retry times of all pods.
 
-A drain behind a budget makes hundreds of passes, and an execution may write 100 MB in all. Source:
-AWS Lambda quotas, "Durable execution storage written in megabytes".
+A drain that a budget blocks makes hundreds of passes, and an execution may write 100 MB in all.
+Source: AWS Lambda quotas, "Durable execution storage written in megabytes".
 """
 
 from dataclasses import dataclass, replace
@@ -14,45 +14,45 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
-    """How often each pod was tried and when it is due again, in the drain's order: `due` is in
-    milliseconds from `at`, None for at once."""
+    """The number of tries of each pod and its next try, in the order of the drain's pods: `due` is
+    in milliseconds from `at`, None for at once."""
 
     at: datetime
     tries: tuple[int, ...]
     due: tuple[int | None, ...]
 
 
-def pace_of(drain: Drain, at: datetime) -> RetrySchedule:
-    """Return at what pace a drain's pods are tried."""
+def retry_schedule(drain: Drain, at: datetime) -> RetrySchedule:
+    """Return the tries and retry times of a drain's pods."""
     pods = drain.pods.values()
-    moments = [pod.next_try_at for pod in pods]
-    due = tuple(None if m is None else -((at - m) // _MILLISECOND) for m in moments)
+    next_tries = [pod.next_try_at for pod in pods]
+    due = tuple(
+        None if next_try is None else -((at - next_try) // _MILLISECOND) for next_try in next_tries
+    )
     return RetrySchedule(at, tuple(pod.attempts for pod in pods), due)
 
 
-def changed_in(before: Drain, after: Drain) -> Drain:
-    """Return a drain with only the pods in which more than their pace has changed."""
+def changed_pods(before: Drain, after: Drain) -> Drain:
+    """Return the later drain with only the pods in which more than the retry time changed."""
     known = before.pods
     return replace(
         after,
         pods={
             uid: pod
             for uid, pod in after.pods.items()
-            if uid not in known or _without_pace(known[uid]) != _without_pace(pod)
+            if uid not in known or _without_retries(known[uid]) != _without_retries(pod)
         },
     )
 
 
-def resumed(before: Drain, changed: Drain, pace: RetrySchedule | None) -> Drain:
-    """Return the drain after a pass, from the one before it and what was written down of it."""
+def restored(before: Drain, changed: Drain, schedule: RetrySchedule) -> Drain:
+    """Return the drain after a pass, from the drain before it and the checkpoint of the pass."""
     pods = {**before.pods, **changed.pods}
-    if pace is None:
-        return replace(changed, pods=pods)
-    for pod, tries, due in zip(pods.copy().values(), pace.tries, pace.due, strict=True):
-        moment = None if due is None else pace.at + due * _MILLISECOND
+    for pod, tries, due in zip(pods.copy().values(), schedule.tries, schedule.due, strict=True):
+        moment = None if due is None else schedule.at + due * _MILLISECOND
         pods[pod.uid] = replace(pod, attempts=tries, next_try_at=moment)
     return replace(changed, pods=pods)
 
 
-def _without_pace(pod: PodProgress) -> PodProgress:
+def _without_retries(pod: PodProgress) -> PodProgress:
     return replace(pod, attempts=0, next_try_at=None)

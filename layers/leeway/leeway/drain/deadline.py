@@ -1,4 +1,4 @@
-"""When a pod must be on its way at the latest, and what grace it can then still have."""
+"""The latest moment of a pod, and the grace period that still fits before the deadline."""
 
 import math
 from dataclasses import dataclass
@@ -9,27 +9,30 @@ from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Pod
 
 GRACE_CAP = timedelta(seconds=45)
-"""The most of a pod's grace that is kept free before the deadline while a budget blocks it."""
+"""The most of a pod's grace period that is reserved before the deadline while a budget blocks the
+pod."""
 
-DETACHING = timedelta(seconds=20)
-"""What a pod with volumes leaves before the deadline besides: they are detached after its end, and
-what is not detached in time keeps the pod's successor waiting for minutes."""
+DETACH_TIME = timedelta(seconds=20)
+"""The time that is reserved besides for a pod with volumes. They are detached after the pod has
+ended; a volume that is not detached in time delays the pod's successor by minutes."""
 
 REQUEST_TIME = timedelta(seconds=2)
-"""What even a pod without grace leaves before the deadline: the request itself takes time."""
+"""The time that is reserved for every pod, also without a grace period, for the request itself."""
 
 SHORTEST_GRACE = 1
-"""Seconds. Zero would mean a forced deletion, which skips the kubelet's SIGTERM."""
+"""Seconds. Zero would be a forced deletion, which skips the kubelet's SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a drain is held to. Without a deadline, nothing is cut and no budget bypassed.
+    """The rules of a drain. Without a deadline, no grace period is shortened and no budget is
+    bypassed.
 
     `grace` is a grace period in seconds that replaces every pod's own, None for the pods' own.
-    `bypass_budgets` has pods deleted at once instead of evicted. A pod whose deletion was due
-    longer ago than `skip_deleted_for` is not waited for (None: every pod is). A pod that appears
-    during the drain and gives a reason of `refused` is left alone, and fails the drain.
+    `bypass_budgets` deletes pods at once instead of evicting them. The drain does not wait for a
+    pod whose deletion was due longer ago than `skip_deleted_for` (None: it waits for every pod).
+    A pod that appears during the drain and has one of these `refused` refusals stays, and the
+    drain fails.
     """
 
     deadline: datetime | None = None
@@ -41,32 +44,33 @@ class Terms:
 
 
 def latest_moment(pod: Pod, terms: Terms) -> datetime | None:
-    """Return when a blocked pod must go if it is to end in time; None without a deadline."""
+    """Return when a blocked pod must be removed to end in time; None without a deadline."""
     if terms.deadline is None:
         return None
-    # Kubernetes takes graces of millions of years, which Python can't count.
-    kept_free = timedelta(seconds=min(_grace(pod, terms), GRACE_CAP.total_seconds()))
-    return terms.deadline - max(kept_free, REQUEST_TIME) - _detaching(pod)
+    # Kubernetes accepts grace periods of millions of years, which timedelta does not.
+    reserved = timedelta(seconds=min(_grace(pod, terms), GRACE_CAP.total_seconds()))
+    return terms.deadline - max(reserved, REQUEST_TIME) - _detach_time(pod)
 
 
 def grace_that_fits(pod: Pod, terms: Terms, now: datetime) -> int | None:
-    """Return the grace in seconds to ask for, None for the pod's own.
+    """Return the grace period in seconds to request, None for the pod's own.
 
-    A grace that outlasts the deadline is cut to what is left, so that the kubelet ends the pod, and
-    its volumes are detached, before EC2 ends the instance. A part of a second counts as a whole
-    one: a request that is made some milliseconds after the latest moment costs no grace.
+    A grace period that ends after the deadline is shortened to the time that is left, so that the
+    kubelet ends the pod, and its volumes are detached, before EC2 ends the instance. A part of a
+    second counts as a whole second, so that a request some milliseconds after the latest moment
+    shortens nothing.
     """
     if terms.deadline is None:
         return terms.grace
-    wanted = _grace(pod, terms)
-    left = math.ceil((terms.deadline - _detaching(pod) - now).total_seconds())
-    if wanted <= left:
+    own = _grace(pod, terms)
+    left = math.ceil((terms.deadline - _detach_time(pod) - now).total_seconds())
+    if own <= left:
         return terms.grace
-    return min(wanted, max(left, SHORTEST_GRACE))
+    return min(own, max(left, SHORTEST_GRACE))
 
 
-def _detaching(pod: Pod) -> timedelta:
-    return DETACHING if pod.claims else timedelta(0)
+def _detach_time(pod: Pod) -> timedelta:
+    return DETACH_TIME if pod.claims else timedelta(0)
 
 
 def _grace(pod: Pod, terms: Terms) -> int:

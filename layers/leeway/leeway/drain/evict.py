@@ -1,4 +1,4 @@
-"""Asks for a pod's eviction, and completes one that its budget has counted already."""
+"""Evicts a pod, and completes an eviction that its budget has counted already."""
 
 from leeway.drain.answers import Meaning, read_answer
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
@@ -11,8 +11,9 @@ def evict(cluster: Cluster, pod: Pod, grace: int | None) -> Response:
     """Evict a pod; return the API server's answer.
 
     An API server evicts in two steps: it counts the pod in its budget's status, then it deletes
-    it. A client that disconnected between the two has left a pod whose slot is spent: further
-    evictions of it are refused, or cost another slot. Such a pod is deleted by its UID.
+    the pod. If the client disconnects between the two steps, the disruption is counted and the
+    pod still runs: further evictions of it are refused, or count another disruption. Such a pod is
+    deleted by its UID.
     """
     response = cluster.evict(pod, grace)
     if read_answer(response).meaning not in _MAY_BE_GRANTED:

@@ -1,4 +1,4 @@
-"""Use case: work on a node's drain, as far as it goes in a given time."""
+"""Executes a node's drain for a given time: observes, decides, requests, waits."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,56 +10,57 @@ from leeway.drain.answers import Answer, Meaning, read_answer
 from leeway.drain.deadline import Terms
 from leeway.drain.evict import evict
 from leeway.drain.observe import observe, observe_volumes, without_volumes
-from leeway.drain.plan import POLL, PodRequest, give_up, moved_at, next_moment, only_waits, plan
+from leeway.drain.plan import PodRequest, give_up, next_moment, plan
 from leeway.drain.progress import Drain, RemovalMethod, Stage, displaced, expire, is_expired
-from leeway.drain.record_answers import name_budgets, record
+from leeway.drain.reasons import (
+    EVICTION_UNANSWERED,
+    LISTED_AFTER_DEADLINE,
+    LISTED_AFTER_NODE,
+    LOAD_BALANCERS_EXCLUDE_NODE,
+    LOAD_BALANCERS_KEEP_NODE,
+    LOAD_BALANCERS_NOT_CHANGED,
+    PODS_NOT_LISTED,
+    VOLUMES_NOT_READABLE,
+)
+from leeway.drain.record_answers import record_answer, record_budgets
 from leeway.drain.requests import HANGS_AFTER, Requests
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, PodFeed
 from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.reasons import Reason
 
-TOGETHER = 0.02
-"""Seconds that answers are waited for before they are taken in, so as to take in several."""
+ANSWERS_TIMEOUT = 0.02
+"""Seconds to wait for answers in each cycle, so that several are handled together."""
 
-LAST_ANSWERS = 2.0
-"""Seconds that the last answers are waited for when a drain's time is up."""
+FINAL_ANSWERS_TIMEOUT = 2.0
+"""Seconds to wait for the last answers at the deadline."""
 
-LAST_LIST = 2.0
-"""Seconds that a list may take when a drain's time is up."""
+FINAL_LIST_TIMEOUT = 2.0
+"""Seconds that a list may take at the deadline."""
 
-VOLUMES_EVERY = timedelta(seconds=2)
-"""Between two lists of the cluster's volume attachments, which can't be had for one node."""
+LIST_VOLUMES_EVERY = timedelta(seconds=2)
+"""Between two lists of the cluster's volume attachments, which cannot be filtered by node."""
 
-LAST_LISTS = timedelta(seconds=5)
-"""How long a drain whose time is up from the first goes on trying to see which pods there are."""
+LIST_RETRIES_AFTER_DEADLINE = timedelta(seconds=5)
+"""How long a drain that begins after its deadline retries its first list."""
 
-BALANCERS_EVERY = timedelta(seconds=2)
-"""Between two tries of having load balancers leave the node out."""
+RETRY_LOAD_BALANCERS_EVERY = timedelta(seconds=2)
+"""Between two tries to exclude the node from load balancers."""
 
-SURE_FOR = timedelta(seconds=5)
-"""How long after a look at the Node object its name is taken to be the same machine's still."""
+NODE_CHECK_VALID_FOR = timedelta(seconds=5)
+"""How long a check of the Node object's UID is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Which Node object is drained, by its UID, and when it was last seen to have its name.
+    """The UID of the Node object that is drained, and when it was last seen under the node's name.
 
-    Addresses are used again, and nodes are named by them: pods that are listed under the name may
-    be another machine's before long.
+    Nodes are named by IP addresses, which are reused: pods that are listed under the name may soon
+    run on another machine.
     """
 
     uid: str
     seen_at: datetime
 
-
-STAYS_FOR = timedelta(seconds=3)
-"""How long a drain is followed when nothing is left to ask for. Suspending and looking again costs
-as much as one and a half seconds of a function with 1 GB; most pods end within three."""
-
-LONGEST_LOOK_AWAY = timedelta(seconds=10)
-"""Between two looks at pods that need time: so much longer, at the most, is an instance kept."""
-
-LAST_LOOK = timedelta(seconds=20)
-"""How long before its deadline a drain is not left alone any more."""
 
 type Watcher = Callable[[Drain], None]
 
@@ -68,16 +69,16 @@ def _always() -> bool:
     return True
 
 
-def _stays(_drain: Drain) -> bool:
+def _never(_drain: Drain) -> bool:
     return False
 
 
 class DrainExecutor:
     """Drains nodes of one cluster.
 
-    `watcher` sees every state of a drain. With `for_good`, the node will not come back, so that
-    load balancers are told to leave it out. `may_leave` is asked whether a drain that is not over
-    may be left alone for a while.
+    `watcher` is called with every state of a drain. `terminates` says that the node will not come
+    back, so that load balancers exclude it. `may_suspend` says whether a drain that is not over may
+    be suspended now.
     """
 
     def __init__(
@@ -85,86 +86,89 @@ class DrainExecutor:
         cluster: Cluster,
         clock: Clock,
         watcher: Watcher | None = None,
-        for_good: bool = True,
-        may_leave: Callable[[Drain], bool] = _stays,
+        terminates: bool = True,
+        may_suspend: Callable[[Drain], bool] = _never,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._watcher = watcher
-        self._for_good = for_good
-        self._may_leave = may_leave
+        self._terminates = terminates
+        self._may_suspend = may_suspend
 
-    def work(
+    def run(
         self,
         node: str,
         drain: Drain,
         terms: Terms,
         until: datetime,
-        wanted: Callable[[], bool] = _always,
+        is_current: Callable[[], bool] = _always,
         selector: str = "",
-        machine: NodeIdentity | None = None,
+        identity: NodeIdentity | None = None,
         answers_until: datetime | None = None,
     ) -> Drain:
-        """Work on a drain until it is over, or `until` has come, or its deadline, or it is no
-        longer `wanted`, which is asked before requests are made. It is over, too, when another
-        machine than the one given has the node's name.
+        """Run a drain until it is over, until `until` or its deadline, or until `is_current`, which
+        is called before requests, returns False. It also ends when another machine than `identity`
+        has the node's name.
 
-        Evictions that are under way when `until` comes are followed on until `answers_until`:
-        whoever leaves them may spend a budget's slot for nothing, and asks for them again.
+        The executor waits for evictions in progress until `answers_until`: an eviction without its
+        answer may count a disruption twice.
 
-        An API server that fails is asked again; what it did not list is not taken for gone. One
-        that refuses is too, if there is a deadline to which somebody may mend the rights.
-        With a label selector, only pods that it selects are drained.
+        A list that fails is repeated, and its pods do not count as gone. A list that the API server
+        refuses is repeated too if there is a deadline: the missing right may be added in time.
+        With a label selector, only the pods that it selects are drained.
         """
         with (
-            self._cluster.follow(node, selector) as feed,
-            Requests(self._ask, feed.wake) as requests,
+            self._cluster.watch_pods(node, selector) as feed,
+            Requests(self._make, feed.wake) as requests,
         ):
-            turn = _Turn(self._cluster, self._clock, node, terms, feed, requests, machine)
-            return self._turn_by_turn(turn, drain, until, answers_until or until, wanted)
+            drain_pass = _DrainPass(
+                self._cluster, self._clock, node, terms, feed, requests, identity
+            )
+            return self._cycle(drain_pass, drain, until, answers_until or until, is_current)
 
-    def _turn_by_turn(
+    def _cycle(
         self,
-        turn: "_Turn",
+        drain_pass: "_DrainPass",
         drain: Drain,
         until: datetime,
         answers_until: datetime,
-        wanted: Callable[[], bool],
+        is_current: Callable[[], bool],
     ) -> Drain:
         while True:
-            drain = turn.look(drain)
-            expired = is_expired(turn.terms, self._clock.now())
-            # Twice at the end: who is found blocked when its moment has come meets its lot still.
+            drain = drain_pass.observe(drain)
+            expired = is_expired(drain_pass.terms, self._clock.now())
+            # Twice at the deadline: a pod whose eviction is refused then is still deleted.
             for _ in range(2 if expired else 1):
-                drain, asks = turn.decide(drain)
-                if asks and not wanted():
+                drain, due = drain_pass.decide(drain)
+                if due and not is_current():
                     return drain
-                if asks and not turn.is_the_machines(drain, asks):
+                if due and not drain_pass.identity_holds(drain, due):
                     return displaced(drain)
-                drain = turn.act(drain, asks, LAST_ANSWERS if expired else TOGETHER)
-            if self._for_good and not (expired and turn.tried_balancers):
-                drain = turn.leave_load_balancers(drain)
+                timeout = FINAL_ANSWERS_TIMEOUT if expired else ANSWERS_TIMEOUT
+                drain = drain_pass.request(drain, due, timeout)
+            if self._terminates and not (expired and drain_pass.tried_load_balancers):
+                drain = drain_pass.exclude_from_load_balancers(drain)
             if expired:
                 drain = expire(drain)
             elif drain.over:
-                drain = turn.look(drain, afresh=True)
+                drain = drain_pass.observe(drain, fresh=True)
             if self._watcher:
                 self._watcher(drain)
-            if drain.over or (expired and not turn.may_see_pods_yet(drain)):
+            if drain.over or (expired and not drain_pass.retries_first_list(drain)):
                 return drain
-            ends = answers_until if turn.awaits_evictions else until
-            if self._clock.now() >= ends or self._may_leave(drain):
-                return turn.abandon(drain)
-            turn.rest(drain, ends)
+            ends = answers_until if drain_pass.has_open_evictions else until
+            if self._clock.now() >= ends or self._may_suspend(drain):
+                return drain_pass.suspend(drain)
+            drain_pass.wait(drain, ends)
 
-    def _ask(self, ask: PodRequest) -> Response:
-        if ask.way is RemovalMethod.EVICT:
-            return evict(self._cluster, ask.pod, ask.grace)
-        return self._cluster.delete(ask.pod, ask.grace)
+    def _make(self, request: PodRequest) -> Response:
+        if request.method is RemovalMethod.EVICT:
+            return evict(self._cluster, request.pod, request.grace)
+        return self._cluster.delete(request.pod, request.grace)
 
 
-class _Turn:
-    """What a drain does over and over: look, decide, act, rest."""
+class _DrainPass:
+    """The actions of one pass of a drain: observe, decide, request, wait."""
 
     def __init__(
         self,
@@ -174,7 +178,7 @@ class _Turn:
         terms: Terms,
         feed: PodFeed,
         requests: Requests,
-        machine: NodeIdentity | None,
+        identity: NodeIdentity | None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -182,202 +186,164 @@ class _Turn:
         self.terms = terms
         self._feed = feed
         self._requests = requests
-        self._machine = machine
-        self._began = self._volumes_at = self._balancers_at = clock.now()
+        self._identity = identity
+        self._began = self._list_volumes_at = self._try_load_balancers_at = clock.now()
         self.pods: Sequence[Pod] = ()
 
-    def look(self, drain: Drain, afresh: bool = False) -> Drain:
-        """Take in the node's pods, and its volumes where one is waited for."""
+    def observe(self, drain: Drain, fresh: bool = False) -> Drain:
+        """Update the drain from the node's pods and, if the drain waits for volumes, from the
+        attached volumes."""
         try:
-            self.pods = (self._feed.refresh if afresh else self._feed.pods)(self._patience())
+            self.pods = (self._feed.refresh if fresh else self._feed.pods)(self._list_timeout())
         except ClusterUnavailable as error:
             self.pods = ()
-            return replace(drain, problem=str(error))
+            return replace(drain, problem=PODS_NOT_LISTED(error=error))
         except ClusterRefused as error:
             if self.terms.deadline is None:
                 raise
             self.pods = ()
-            return replace(drain, problem=str(error))
+            return replace(drain, problem=PODS_NOT_LISTED(error=error))
         now = self._clock.now()
-        if self._machine and not drain.listed and now - self._machine.seen_at < SURE_FOR:
-            self._machine = replace(self._machine, seen_at=now)
+        identity = self._identity
+        if identity and not drain.listed and now - identity.seen_at < NODE_CHECK_VALID_FOR:
+            self._identity = replace(identity, seen_at=now)
         if not drain.listed:
-            drain = replace(drain, unseen=self._why_late(now))
+            drain = replace(drain, listed_late=self._why_listed_late(now))
         awaited = [
-            a.pod.uid for a in self._requests.unanswered() if a.way is not RemovalMethod.SHORTEN
+            request.pod.uid
+            for request in self._requests.unanswered()
+            if request.method is not RemovalMethod.SHORTEN
         ]
         drain = observe(drain, self.pods, self.terms, now, awaited)
-        return self._look_at_volumes(drain)
+        return self._observe_volumes(drain)
 
-    def _why_late(self, now: datetime) -> str:
-        """Say why a first list that comes now may lack pods; empty where it lacks none."""
+    def _why_listed_late(self, now: datetime) -> Reason | None:
+        """Return why a first list that is made now may lack pods; None if it lacks none."""
         if is_expired(self.terms, now):
-            return "its pods were first listed after its deadline, when its machine may be gone"
-        if self._machine is None or now - self._machine.seen_at < SURE_FOR:
-            return ""
+            return LISTED_AFTER_DEADLINE()
+        if self._identity is None or now - self._identity.seen_at < NODE_CHECK_VALID_FOR:
+            return None
         try:
             found = self._cluster.node(self._node)
         except (ClusterUnavailable, ClusterRefused):
-            return ""
-        if found is None or found.uid != self._machine.uid:
-            return "its pods were first listed when its Node object was gone"
-        return ""
+            return None
+        if found is None or found.uid != self._identity.uid:
+            return LISTED_AFTER_NODE()
+        return None
 
-    def _patience(self) -> float:
-        """Return how many seconds a list may take: until the deadline, and then some all the same,
-        to see what has become of the pods."""
+    def _list_timeout(self) -> float:
+        """Return how many seconds a list may take: until the deadline, and FINAL_LIST_TIMEOUT at
+        the least, to observe the result of the last requests."""
         if self.terms.deadline is None:
             return math.inf
         left = (self.terms.deadline - self._clock.now()).total_seconds()
-        return max(left, LAST_LIST)
+        return max(left, FINAL_LIST_TIMEOUT)
 
-    def _look_at_volumes(self, drain: Drain) -> Drain:
+    def _observe_volumes(self, drain: Drain) -> Drain:
         now = self._clock.now()
-        if not drain.at(Stage.DETACHING) or now < self._volumes_at:
+        if not drain.at(Stage.DETACHING) or now < self._list_volumes_at:
             return drain
-        self._volumes_at = now + VOLUMES_EVERY
+        self._list_volumes_at = now + LIST_VOLUMES_EVERY
         try:
             attached = {one.claim for one in self._cluster.attachments_on(self._node)}
         except ClusterUnavailable as error:
-            return replace(drain, problem=str(error))
+            return replace(drain, problem=VOLUMES_NOT_READABLE(error=error))
         except ClusterRefused as error:
-            return without_volumes(drain, f"its volumes can't be seen: {error}")
+            return without_volumes(drain, VOLUMES_NOT_READABLE(error=error))
         return observe_volumes(drain, self.pods, attached, now)
 
-    def may_see_pods_yet(self, drain: Drain) -> bool:
-        """Whether a node that has not been seen once is worth another look: a list that fails for a
-        moment must not cost all of its pods their SIGTERM."""
+    def retries_first_list(self, drain: Drain) -> bool:
+        """Whether a drain that began after its deadline lists its pods again: a list that fails
+        once must not leave all pods without their SIGTERM."""
         overdue = not drain.listed and is_expired(self.terms, self._began)
-        return overdue and self._clock.now() < self._began + LAST_LISTS
+        return overdue and self._clock.now() < self._began + LIST_RETRIES_AFTER_DEADLINE
 
     def decide(self, drain: Drain) -> tuple[Drain, tuple[PodRequest, ...]]:
-        """Decide what is asked for now."""
+        """Decide which requests are due now."""
         now = self._clock.now()
         drain = give_up(drain, self.pods, self.terms, now)
         return drain, plan(drain, self.pods, self.terms, now, self._requests.evictions(HANGS_AFTER))
 
-    def is_the_machines(self, drain: Drain, asks: tuple[PodRequest, ...] = ()) -> bool:
-        """Whether the node's name is the machine's still. It is looked up unless that was seen
-        a moment ago, and since the pods of these requests came.
+    def identity_holds(self, drain: Drain, due: tuple[PodRequest, ...] = ()) -> bool:
+        """Whether the Node object of the same UID still has the node's name. The Node is read
+        unless the last check is valid and these pods appeared before it.
 
-        What can't be looked up is not held against it: the time of pods that wait runs out.
+        A check that fails counts as passed: the pods' time runs out.
         """
-        if self._machine is None:
+        if self._identity is None:
             return True
-        now, seen_at = self._clock.now(), self._machine.seen_at
-        came = max((drain.pods[ask.pod.uid].seen_at or now for ask in asks), default=seen_at)
-        if now - seen_at < SURE_FOR and came <= seen_at:
+        now, seen_at = self._clock.now(), self._identity.seen_at
+        appeared = max(
+            (drain.pods[request.pod.uid].seen_at or now for request in due), default=seen_at
+        )
+        if now - seen_at < NODE_CHECK_VALID_FOR and appeared <= seen_at:
             return True
         try:
             found = self._cluster.node(self._node)
         except (ClusterUnavailable, ClusterRefused):
             return True
-        if found is not None and found.uid != self._machine.uid:
+        if found is not None and found.uid != self._identity.uid:
             return False
-        self._machine = replace(self._machine, seen_at=now)
+        self._identity = replace(self._identity, seen_at=now)
         return True
 
-    def act(self, drain: Drain, asks: tuple[PodRequest, ...], within: float) -> Drain:
-        """Make requests and take in the answers that come within so many seconds."""
-        self._requests.begin(asks)
-        for ask, response in self._requests.answered(within):
+    def request(self, drain: Drain, due: tuple[PodRequest, ...], timeout: float) -> Drain:
+        """Start requests, and record the answers that arrive within the timeout, in seconds."""
+        self._requests.start(due)
+        for request, response in self._requests.answered(timeout):
             answer = read_answer(response)
-            drain = record(drain, ask, answer, self.terms, self._clock.now())
+            drain = record_answer(drain, request, answer, self.terms, self._clock.now())
             if answer.meaning is Meaning.NOT_EVICTABLE:
-                drain = self._name_budgets(drain, ask.pod)
+                drain = self._record_budgets(drain, request.pod)
         return drain
 
-    def _name_budgets(self, drain: Drain, pod: Pod) -> Drain:
+    def _record_budgets(self, drain: Drain, pod: Pod) -> Drain:
         try:
             budgets = drain.pods[pod.uid].budgets or self._cluster.budgets_of(pod)
-            return name_budgets(drain, pod.uid, budgets)
+            return record_budgets(drain, pod.uid, budgets)
         except (ClusterUnavailable, ClusterRefused):
-            return drain  # the server's own words have to do
+            return drain  # the reason stays without the names
 
     @property
-    def tried_balancers(self) -> bool:
-        """Whether load balancers have been told, or were to be."""
-        return self._balancers_at > self._began
+    def tried_load_balancers(self) -> bool:
+        """Whether this pass tried to exclude the node from load balancers."""
+        return self._try_load_balancers_at > self._began
 
-    def leave_load_balancers(self, drain: Drain) -> Drain:
-        """Have load balancers leave the node out, when its pods have been asked to go: that takes
-        several calls. Where asking takes long, it is not waited for."""
+    def exclude_from_load_balancers(self, drain: Drain) -> Drain:
+        """Exclude the node from load balancers, which takes several calls, after the evictions are
+        requested. If that takes long, do not wait for it."""
         now = self._clock.now()
-        if drain.load_balancers or not drain.listed or now < self._balancers_at:
+        if drain.load_balancers or not drain.listed or now < self._try_load_balancers_at:
             return drain
-        if self._requests.queued and now < self._began + BALANCERS_EVERY:
+        if self._requests.queued and now < self._began + RETRY_LOAD_BALANCERS_EVERY:
             return drain
-        self._balancers_at = now + BALANCERS_EVERY
-        if not self.is_the_machines(drain):
+        self._try_load_balancers_at = now + RETRY_LOAD_BALANCERS_EVERY
+        if not self.identity_holds(drain):
             return drain
         try:
-            left_out = self._cluster.leave_load_balancers(self._node)
+            excluded = self._cluster.exclude_from_load_balancers(self._node)
         except ClusterUnavailable:
             return drain
         except ClusterRefused as error:
-            return replace(drain, load_balancers=f"not told: {error}")
-        kept = "keep it: without it more than half of the Ready nodes would be left out"
-        return replace(drain, load_balancers="leave it out" if left_out else kept)
+            return replace(drain, load_balancers=LOAD_BALANCERS_NOT_CHANGED(error=error))
+        code = LOAD_BALANCERS_EXCLUDE_NODE if excluded else LOAD_BALANCERS_KEEP_NODE
+        return replace(drain, load_balancers=code())
 
     @property
-    def awaits_evictions(self) -> bool:
-        """Whether the API server works on an eviction."""
+    def has_open_evictions(self) -> bool:
+        """Whether the API server has not answered an eviction yet."""
         return bool(self._requests.evictions())
 
-    def abandon(self, drain: Drain) -> Drain:
-        """Take in the answers of the last moment, and write down which did not come."""
-        drain = self.act(drain, (), TOGETHER)
-        silence = Answer(Meaning.TRANSIENT, "no answer yet")
-        for ask in self._requests.unanswered():
-            drain = record(drain, ask, silence, self.terms, self._clock.now())
+    def suspend(self, drain: Drain) -> Drain:
+        """Record the last answers, and which requests have none."""
+        drain = self.request(drain, (), ANSWERS_TIMEOUT)
+        unanswered = Answer(Meaning.TRANSIENT, EVICTION_UNANSWERED())
+        for request in self._requests.unanswered():
+            drain = record_answer(drain, request, unanswered, self.terms, self._clock.now())
         return drain
 
-    def rest(self, drain: Drain, until: datetime) -> None:
-        """Wait until something changes, or a pod's moment comes."""
+    def wait(self, drain: Drain, until: datetime) -> None:
+        """Wait until something changes or a request is due."""
         now = self._clock.now()
         wake_at = min(next_moment(drain, self.pods, self.terms, now), until)
         self._feed.wait((wake_at - now).total_seconds())
-
-
-def pause_while_they_go(
-    drain: Drain, now: datetime, deadline: datetime | None, heartbeat: datetime | None
-) -> timedelta:
-    """Return how long a drain may be left alone whose pods have all been asked and only need time:
-    not at all for the first seconds, in which most of them end, and then as long again as it has
-    been quiet, up to LONGEST_LOOK_AWAY. Not so near the deadline that a pod that came back would
-    miss its moment, nor past the next heartbeat of a hook.
-    """
-    moved = moved_at(drain)
-    if moved is None or not only_waits(drain) or now - moved < STAYS_FOR:
-        return timedelta(0)
-    rest = min(now - moved, LONGEST_LOOK_AWAY)
-    if deadline is not None:
-        rest = min(rest, deadline - LAST_LOOK - now)
-    if heartbeat is not None:
-        rest = min(rest, heartbeat - now)
-    return rest if rest >= 2 * POLL else timedelta(0)
-
-
-def pause_before_next(
-    started_at: datetime,
-    now: datetime,
-    deadline: datetime | None,
-    heartbeat: datetime | None = None,
-) -> timedelta:
-    """Return how long a drain that is not over may rest: not at all while it is urgent.
-
-    Resting suspends the durable execution. It never rests into the last two minutes before the
-    deadline, when the latest moments of its pods come, nor past the next heartbeat of a hook.
-    """
-    elapsed = now - started_at
-    if elapsed < timedelta(minutes=10):
-        rest = timedelta(0)
-    elif elapsed < timedelta(hours=1):
-        rest = timedelta(seconds=60)
-    else:
-        rest = timedelta(minutes=5)
-    if deadline is not None:
-        rest = min(rest, deadline - timedelta(minutes=2) - now)
-    if heartbeat is not None:
-        rest = min(rest, heartbeat - now)
-    return rest if rest >= POLL else timedelta(0)

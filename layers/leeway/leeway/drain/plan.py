@@ -1,4 +1,4 @@
-"""What to ask for now, pod by pod, and when to look again."""
+"""The requests that are due now, pod by pod, and the time of the next poll."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -6,22 +6,31 @@ from datetime import datetime, timedelta
 
 from leeway.drain.deadline import Terms, grace_that_fits, latest_moment
 from leeway.drain.decide_pod import FINISHED_PHASES
-from leeway.drain.progress import ENDS, Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.progress import FINAL_STAGES, Drain, PodProgress, RemovalMethod, Stage
+from leeway.drain.reasons import (
+    DELETED_AT_LATEST_MOMENT,
+    DELETED_WITHOUT_EVICTION,
+    EVICTION_UNANSWERED,
+    POD_EVICTED,
+    REPEATED_DELETION,
+)
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Pod
+from leeway.reasons import Reason
 
-POLL = timedelta(seconds=1)
-"""How long a drain that is under way rests at most before it looks around again."""
+POLL_EVERY = timedelta(seconds=1)
+"""The longest pause between two polls of a drain in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """One request to make now: have this pod go this way, with this grace, for this reason."""
+    """A request that is due now: the method, the grace period, and the reason that the pod has once
+    the API server accepts it."""
 
     pod: Pod
-    way: RemovalMethod
+    method: RemovalMethod
     grace: int | None
-    reason: str
+    reason: Reason
 
 
 def plan(
@@ -31,16 +40,16 @@ def plan(
     now: datetime,
     hanging: Collection[str] = (),
 ) -> tuple[PodRequest, ...]:
-    """Decide what to ask for now. `pods` is the list that was last observed, `hanging` are the UIDs
-    of those whose evictions have not been answered for a while."""
-    # A pod that has ended needs nobody any more, whatever keeps its object.
+    """Decide which requests are due now. `pods` is the list that was observed last, `hanging` are
+    the UIDs of the pods whose evictions have not been answered for a while."""
+    # A pod that has ended does not need the critical pods, also if finalizers keep its object.
     ordinary_left = any(
         not pod.critical
         and not pod.kept_by
-        and drain.pods[pod.uid].stage not in ENDS | {Stage.RETURNED}
+        and drain.pods[pod.uid].stage not in FINAL_STAGES | {Stage.RETURNED}
         for pod in pods
     )
-    asks = (
+    requests = (
         _next_for(
             pod,
             _unanswered(drain.pods[pod.uid]) if pod.uid in hanging else drain.pods[pod.uid],
@@ -50,26 +59,27 @@ def plan(
         )
         for pod in pods
     )
-    return tuple(ask for ask in asks if ask is not None)
+    return tuple(request for request in requests if request is not None)
 
 
 def give_up(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> Drain:
-    """End what can't go on: blocked pods under `fail` past their moment, and without a deadline
-    those that came back."""
-    ended = dict(drain.pods)
+    """End the pods that the drain cannot remove: under `fail` the blocked pods after their latest
+    moment, and without a deadline the pods that came back."""
+    result = dict(drain.pods)
     for pod in pods:
-        progress = ended[pod.uid]
+        progress = result[pod.uid]
         blocked_late = progress.stage is Stage.BLOCKED and _is_late(pod, terms, now)
         if blocked_late and terms.on_blocked is OnBlocked.FAIL:
-            ended[pod.uid] = replace(progress, stage=Stage.FAILED)
+            result[pod.uid] = replace(progress, stage=Stage.FAILED)
         elif progress.stage is Stage.RETURNED and terms.deadline is None:
-            ended[pod.uid] = replace(progress, stage=Stage.LEFT)
-    return replace(drain, pods=ended)
+            result[pod.uid] = replace(progress, stage=Stage.LEFT)
+    return replace(drain, pods=result)
 
 
 def next_moment(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> datetime:
-    """Return when to look again: at most `POLL` from now, sooner where a pod's moment comes."""
-    soonest = now + POLL
+    """Return when to poll again: after `POLL_EVERY`, or earlier if a retry or a latest moment is
+    due."""
+    soonest = now + POLL_EVERY
     for pod in pods:
         progress = drain.pods[pod.uid]
         moments = [progress.next_try_at]
@@ -80,24 +90,30 @@ def next_moment(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) 
 
 
 def only_waits(drain: Drain) -> bool:
-    """Whether nothing is left to ask for: every pod that is still there is on its way out."""
-    going = drain.at(Stage.TERMINATING, Stage.DETACHING)
-    settled = all(pod.stage in ENDS for pod in drain.pods.values() if pod not in going)
-    asked = all(pod.next_try_at is None for pod in going)
-    return drain.listed and not drain.problem and bool(going) and settled and asked
+    """Whether no request is left to make: every pod that is still there is terminating."""
+    terminating = drain.at(Stage.TERMINATING, Stage.DETACHING)
+    others_final = all(
+        pod.stage in FINAL_STAGES for pod in drain.pods.values() if pod not in terminating
+    )
+    no_retry = all(pod.next_try_at is None for pod in terminating)
+    return drain.listed and not drain.problem and bool(terminating) and others_final and no_retry
 
 
-def moved_at(drain: Drain) -> datetime | None:
-    """Return when a pod was last asked to go, was seen going, or went."""
-    moments = (m for pod in drain.pods.values() for m in (pod.seen_at, pod.asked_at, pod.gone_at))
+def last_change_at(drain: Drain) -> datetime | None:
+    """Return when a pod was last first seen, requested to end, or gone."""
+    moments = (
+        moment
+        for pod in drain.pods.values()
+        for moment in (pod.seen_at, pod.requested_at, pod.gone_at)
+    )
     return max((moment for moment in moments if moment is not None), default=None)
 
 
 def _unanswered(progress: PodProgress) -> PodProgress:
-    """Count an eviction that hangs as a try: at the pod's latest moment it is not waited for."""
+    """Count an unanswered eviction as a try, so that the pod is deleted at its latest moment."""
     if progress.attempts:
         return progress
-    return replace(progress, attempts=1, reason="its eviction was not answered")
+    return replace(progress, attempts=1, reason=EVICTION_UNANSWERED())
 
 
 def _next_for(
@@ -112,12 +128,12 @@ def _next_for(
         case Stage.BLOCKED if late and terms.on_blocked is OnBlocked.FAIL:
             return None
         case Stage.PENDING | Stage.BLOCKED if late and _was_refused(progress):
-            # What no eviction has moved by now, whoever refuses it, goes by DELETE if it may.
+            # A pod that no eviction has removed by now is deleted, if the policy allows it.
             if terms.on_blocked is OnBlocked.DELETE:
                 return _delete(pod, progress, terms, now)
-            return _send_away(pod, progress, terms, now)
+            return _evict(pod, progress, terms, now)
         case Stage.PENDING | Stage.BLOCKED if late or not (pod.critical and ordinary_left):
-            return _send_away(pod, progress, terms, now)
+            return _evict(pod, progress, terms, now)
         case _:
             return None
 
@@ -135,29 +151,29 @@ def _was_refused(progress: PodProgress) -> bool:
     return progress.attempts > 0
 
 
-def _send_away(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
+def _evict(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
     if not _is_due(progress, now):
         return None
     grace = None if pod.phase in FINISHED_PHASES else grace_that_fits(pod, terms, now)
     if terms.bypass_budgets:
-        return PodRequest(pod, RemovalMethod.DELETE, grace, "deleted past any budget, as asked")
-    return PodRequest(pod, RemovalMethod.EVICT, grace, "evicted")
+        return PodRequest(pod, RemovalMethod.DELETE, grace, DELETED_WITHOUT_EVICTION())
+    return PodRequest(pod, RemovalMethod.EVICT, grace, POD_EVICTED())
 
 
 def _delete(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
-    # A first DELETE does not wait for the pause after an eviction; one that failed does.
-    if progress.way is RemovalMethod.DELETE and not _is_due(progress, now):
+    # The first DELETE does not wait for the pause after an eviction; the next one waits.
+    if progress.method is RemovalMethod.DELETE and not _is_due(progress, now):
         return None
-    reason = f"deleted at its latest moment ({progress.reason})"
+    reason = DELETED_AT_LATEST_MOMENT().and_then(progress.reason)
     return PodRequest(pod, RemovalMethod.DELETE, grace_that_fits(pod, terms, now), reason)
 
 
 def _shorten(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodRequest | None:
-    """Cut the grace of a pod that somebody sent away on longer terms than there are now."""
-    if terms.deadline is None or pod.deletion is None or progress.asked_at is not None:
+    """Shorten the grace period of a pod that another client deleted, if it ends too late."""
+    if terms.deadline is None or pod.deletion is None or progress.requested_at is not None:
         return None
-    if pod.deletion - terms.deadline < POLL or not _is_due(progress, now):
+    if pod.deletion - terms.deadline < POLL_EVERY or not _is_due(progress, now):
         return None
-    in_full = replace(pod, grace=int((pod.deletion - now).total_seconds()))
-    grace = grace_that_fits(in_full, replace(terms, grace=None), now)
-    return PodRequest(pod, RemovalMethod.SHORTEN, grace, "terminating already")
+    remaining = replace(pod, grace=int((pod.deletion - now).total_seconds()))
+    grace = grace_that_fits(remaining, replace(terms, grace=None), now)
+    return PodRequest(pod, RemovalMethod.SHORTEN, grace, REPEATED_DELETION())

@@ -1,4 +1,4 @@
-"""drain.ports"""
+"""The port that drains call besides the cluster's API."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ from leeway.drain.summary import DrainState
 
 
 class DrainStates(Protocol):
-    """Where it is shown how far drains are, for those who watch."""
+    """The progress of drains, kept in the table for `leeway status`."""
 
-    def show(self, state: DrainState) -> None:
-        """Write how far a drain is, in place of what was written before."""
+    def put(self, state: DrainState) -> None:
+        """Write the progress of a drain; it replaces the progress that was written before."""
         ...

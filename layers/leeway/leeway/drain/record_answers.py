@@ -1,4 +1,4 @@
-"""What an answer to a request makes of a pod's progress."""
+"""Updates a pod's progress from the API server's answer to a request."""
 
 import zlib
 from dataclasses import replace
@@ -8,72 +8,77 @@ from leeway.drain.answers import Answer, Meaning
 from leeway.drain.deadline import Terms
 from leeway.drain.plan import PodRequest
 from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage, ended
+from leeway.drain.reasons import GRACE_SHORTENED, SEVERAL_BUDGETS
 from leeway.policy.rules import OnBlocked
 
-FIRST_PAUSE = timedelta(seconds=1)
-LONGEST_PAUSE = timedelta(seconds=5)
+FIRST_RETRY_DELAY = timedelta(seconds=1)
+LONGEST_RETRY_DELAY = timedelta(seconds=5)
 """Between two tries of one pod's eviction; five seconds is also `kubectl drain`'s pause."""
 
 
-def record(drain: Drain, ask: PodRequest, answer: Answer, terms: Terms, now: datetime) -> Drain:
-    """Take in the answer to a request, which came at `now`."""
-    known = drain.pods[ask.pod.uid]
+def record_answer(
+    drain: Drain, request: PodRequest, answer: Answer, terms: Terms, now: datetime
+) -> Drain:
+    """Update a drain from the answer to a request, which arrived at `now`."""
+    known = drain.pods[request.pod.uid]
     if (
-        ask.way is RemovalMethod.EVICT
-        and known.way is RemovalMethod.DELETE
-        and known.asked_at is not None
+        request.method is RemovalMethod.EVICT
+        and known.method is RemovalMethod.DELETE
+        and known.requested_at is not None
     ):
-        return drain  # an eviction that hung is answered after the pod was deleted
+        return drain  # the eviction hung, and its answer arrived after the pod was deleted
     attempts = known.attempts + 1
-    tried = replace(known, attempts=attempts, way=ask.way, grace=ask.grace)
-    pause = pause_after(ask.pod.uid, attempts, terms)
+    tried = replace(known, attempts=attempts, method=request.method, grace=request.grace)
+    delay = retry_delay(request.pod.uid, attempts, terms)
     match answer.meaning:
         case Meaning.ACCEPTED:
-            changed = _accepted(tried, ask, now)
+            changed = _accepted(tried, request, now)
         case Meaning.GONE:
-            changed = ended(tried, terms, now, answer.detail)
-        case Meaning.TERMINATING if ask.pod.deletion is not None:
-            changed = replace(tried, stage=Stage.TERMINATING, reason=answer.detail)
+            changed = ended(tried, terms, now, answer.reason)
+        case Meaning.TERMINATING if request.pod.deletion is not None:
+            changed = replace(tried, stage=Stage.TERMINATING, reason=answer.reason)
         case Meaning.NOT_EVICTABLE if terms.deadline is None and terms.on_blocked is OnBlocked.FAIL:
-            # As `kubectl drain` does: no later try could succeed while there are two budgets.
-            changed = replace(tried, stage=Stage.FAILED, reason=answer.detail)
+            # As `kubectl drain` does: no retry can succeed while there are two budgets.
+            changed = replace(tried, stage=Stage.FAILED, reason=answer.reason)
         case Meaning.BLOCKED | Meaning.NOT_EVICTABLE:
             changed = replace(
                 tried,
                 stage=Stage.BLOCKED,
-                reason=answer.detail,
+                reason=answer.reason,
                 budgets=answer.budgets or known.budgets,
                 blocked_at=known.blocked_at or now,
-                next_try_at=now + pause,
+                next_try_at=now + delay,
             )
         case Meaning.DENIED if terms.deadline is None:
-            changed = replace(tried, stage=Stage.FAILED, reason=answer.detail)
+            changed = replace(tried, stage=Stage.FAILED, reason=answer.reason)
         case Meaning.THROTTLED if answer.retry_after is not None:
             wait = timedelta(seconds=answer.retry_after)
-            changed = replace(tried, reason=answer.detail, next_try_at=now + wait)
+            changed = replace(tried, reason=answer.reason, next_try_at=now + wait)
         case _:
-            changed = replace(tried, reason=answer.detail, next_try_at=now + pause)
+            changed = replace(tried, reason=answer.reason, next_try_at=now + delay)
     return drain.with_pod(changed)
 
 
-def name_budgets(drain: Drain, uid: str, budgets: tuple[str, ...]) -> Drain:
-    """Take in which budgets guard a pod that has more of them than an eviction can heed."""
-    known = drain.pods[uid]
-    reason = f"it has more than one PodDisruptionBudget: {', '.join(budgets)}"
-    return drain.with_pod(replace(known, reason=reason, budgets=budgets))
+def record_budgets(drain: Drain, uid: str, budgets: tuple[str, ...]) -> Drain:
+    """Add the names of the budgets of a pod that several budgets select."""
+    reason = SEVERAL_BUDGETS(budgets=", ".join(budgets))
+    return drain.with_pod(replace(drain.pods[uid], reason=reason, budgets=budgets))
 
 
-def _accepted(tried: PodProgress, ask: PodRequest, now: datetime) -> PodProgress:
-    cut = ask.grace is not None and ask.grace < ask.pod.grace
-    said = f"{ask.reason}, its grace of {ask.pod.grace}s cut to {ask.grace}s" if cut else ask.reason
-    return replace(tried, stage=Stage.TERMINATING, reason=said, asked_at=now, next_try_at=None)
+def _accepted(tried: PodProgress, request: PodRequest, now: datetime) -> PodProgress:
+    own, granted, reason = request.pod.grace, request.grace, request.reason
+    if granted is not None and granted < own:
+        reason = reason.and_then(GRACE_SHORTENED(own=own, granted=granted))
+    return replace(
+        tried, stage=Stage.TERMINATING, reason=reason, requested_at=now, next_try_at=None
+    )
 
 
-def pause_after(uid: str, attempts: int, terms: Terms) -> timedelta:
-    """Return how long to wait after a try in vain: longer each time, and not all at once."""
+def retry_delay(uid: str, attempts: int, terms: Terms) -> timedelta:
+    """Return the pause after a failed try: longer after each try, and with jitter."""
     if terms.deadline is None:
-        return LONGEST_PAUSE
-    steady = min(FIRST_PAUSE * 1.5 ** min(attempts - 1, 8), LONGEST_PAUSE)
-    # Jitter from the pod's own name and try: a replayed step pauses as it did before.
+        return LONGEST_RETRY_DELAY
+    steady = min(FIRST_RETRY_DELAY * 1.5 ** min(attempts - 1, 8), LONGEST_RETRY_DELAY)
+    # The jitter comes from the pod's UID and try, so that a replayed step pauses as before.
     fraction = (zlib.crc32(f"{uid}/{attempts}".encode()) % 1000) / 1000
     return steady * (0.75 + 0.25 * fraction)

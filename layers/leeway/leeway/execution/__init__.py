@@ -1,1 +1,1 @@
-"""Durable executions: what they are started with, and their steps."""
+"""Durable executions: their input, steps, retries and shared cache."""

@@ -1,4 +1,4 @@
-"""What the durable functions are started with: an instance, its cluster, and which attempt."""
+"""The input of the durable functions, and how a request changes the record of an instance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from leeway.reasons import Reason
 from leeway.typed_json import adapter_of
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptId:
-    """One attempt of an instance's retirement or admission."""
+    """One attempt of the retirement or the admission of an instance: the input of a durable
+    function."""
 
     instance: Annotated[str, Field(pattern=r"^i-(?:[0-9a-f]{8}|[0-9a-f]{17})$")]
     cluster: Annotated[str, Field(min_length=1)]
@@ -21,30 +23,33 @@ class AttemptId:
 
 
 def parse_attempt_id(event: Any) -> AttemptId:
-    """Read what a function was started with.
+    """Parse the event that a durable function was started with.
 
     Raises:
-        ValueError: it is no order; the message names the field and what was expected.
+        ValueError: the event is not an AttemptId; the message names the field and what is expected.
     """
     return adapter_of(AttemptId).validate_python(event)
 
 
-NOTICES_REMEMBERED = 50
-"""How many notice ids a record keeps; older ones are no longer redelivered."""
+MAX_NOTICE_IDS = 50
+"""How many notice ids a record keeps. EventBridge does not redeliver older notices."""
 
 
 OVERDUE = timedelta(minutes=10)
-"""How long after it is due a retirement that has not ended counts as dead."""
+"""How long after its latest end an open retirement or admission is treated as dead."""
 
 
 class Phase(StrEnum):
-    """How far a retirement is.
+    """The phase of a retirement or an admission.
 
-    `noticed` is written before it is known to have started, and stands until its replacement is
-    asked for or its pods are asked to go: so far it can be called off. `finished` is written before
-    the hooks are answered and the instance is terminated, which are the last things it does.
-    `undoing` says that the instance stays and its node is to be freed of our marks, `undone` that
-    it is.
+    - `noticed`: the record is written, and the start of its execution may be lost. The phase lasts
+      until the replacement is requested or the drain begins; until then the retirement can be
+      cancelled.
+    - `running`: the replacement is requested, or the drain has begun.
+    - `finished`: written before the last two actions, which answer the hooks and terminate the
+      instance.
+    - `undoing`: the instance stays, and Leeway removes its marks from the node.
+    - `undone`: the marks are removed.
     """
 
     NOTICED = "noticed"
@@ -56,18 +61,19 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordChange[R]:
-    """What somebody's asking does to an instance's record: its retirement, or its admission.
+    """How a notice or a request changes the record of an instance, and why.
 
-    `record` is what the record is now to be; `write` says whether that differs from what is
-    stored, `start` whether an execution is (or is again) to be started for its attempt.
+    - `record`: the record after the change.
+    - `write`: whether the record differs from the stored record and must be written.
+    - `start`: whether the execution of its attempt must be started. A repeated start does nothing.
     """
 
     record: R
     write: bool
     start: bool
-    reason: str
+    reason: Reason
 
 
-def remembered(notices: Sequence[str], id: str) -> tuple[str, ...]:  # noqa: A002
-    """Return the ids that a record keeps, with one more."""
-    return (*notices, id)[-NOTICES_REMEMBERED:]
+def append_notice_id(notices: Sequence[str], notice: str) -> tuple[str, ...]:
+    """Return the notice ids of a record with one more, without the oldest ones."""
+    return (*notices, notice)[-MAX_NOTICE_IDS:]

@@ -1,4 +1,4 @@
-"""The Steps Protocol on AWS Lambda durable functions."""
+"""The Steps Protocol, implemented with AWS Lambda durable functions."""
 
 import zlib
 from base64 import b64decode, b64encode
@@ -13,58 +13,60 @@ from pydantic import TypeAdapter
 
 from leeway.typed_json import adapter_of
 
-LARGEST_PLAIN = 64 * 1024
-"""Bytes of a result that is written as it is; a larger one is compressed. A node of 400 pods is too
-much for the 256 KB that a checkpoint takes, and a node may have 737."""
+MAX_UNCOMPRESSED = 64 * 1024
+"""Bytes. A larger result is compressed: the result for a node of 400 pods exceeds the 256 KB of a
+checkpoint, and a node can have 737 pods."""
 
 _COMPRESSED = "zlib:"
-"""Before a compressed result, in base64. No JSON begins so."""
+"""The prefix of a compressed result, which is in base64. JSON cannot begin with it."""
 
-LONGEST_PAUSE = 30
-ATTEMPTS = 100
-"""How often a step that fails is tried again: for some 50 minutes, then the execution fails."""
+MAX_STEP_PAUSE = 30
+"""Seconds between two attempts of a step."""
+
+STEP_ATTEMPTS = 100
+"""How often a step that fails is attempted, for about 50 minutes; then the execution fails."""
 
 
 class Typed[T](SerDes[T]):
-    """Writes and reads a step's result as JSON of a given type."""
+    """Serializes the results of steps as JSON, for one type."""
 
     def __init__(self, kind: type[T]) -> None:
         self._adapter: TypeAdapter[T] = adapter_of(kind)
 
     def serialize(self, value: T, serdes_context: SerDesContext) -> str:
-        """Write a result."""
+        """Return the result as JSON, compressed if it is large."""
         written = self._adapter.dump_json(value)
-        if len(written) <= LARGEST_PLAIN:
+        if len(written) <= MAX_UNCOMPRESSED:
             return written.decode()
         return _COMPRESSED + b64encode(zlib.compress(written)).decode()
 
     def deserialize(self, data: str, serdes_context: SerDesContext) -> T:
-        """Read a result that an earlier invocation wrote."""
+        """Read a result that `serialize` wrote in an earlier invocation."""
         if data.startswith(_COMPRESSED):
             data = zlib.decompress(b64decode(data.removeprefix(_COMPRESSED))).decode()
         return self._adapter.validate_json(data)
 
 
 def retry(error: Exception, attempt: int) -> RetryDecision:
-    """Try a failed step again after 1, 2, 4 … 30 seconds: whatever failed, giving up on a node
-    loses its pods, and a step may always run again."""
-    if attempt >= ATTEMPTS:
+    """Retry a failed step after 1, 2, 4 … 30 seconds, for every kind of error: every step is safe
+    to repeat, and a retirement that stops halfway loses pods."""
+    if attempt >= STEP_ATTEMPTS:
         return RetryDecision.no_retry()
-    return RetryDecision.retry(Duration(min(2 ** min(attempt - 1, 10), LONGEST_PAUSE)))
+    return RetryDecision.retry(Duration(min(2 ** min(attempt - 1, 10), MAX_STEP_PAUSE)))
 
 
 class DurableSteps:
-    """Runs steps in a durable execution, which remembers their results."""
+    """Runs the steps of one durable execution."""
 
     def __init__(self, context: DurableContext) -> None:
         self._context = context
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
-        """Do `work` once and remember its result; again if the function died before that."""
+        """Call `work` and store its result; call it again if the function exits before that."""
         config = StepConfig(retry_strategy=retry, serdes=Typed(kind))
         result: Any = self._context.step(lambda _: work(), name=name, config=config)
         return result  # type: ignore[no-any-return]
 
     def wait(self, name: str, seconds: int) -> None:
-        """Suspend the execution for a while."""
+        """Suspend the execution for this many seconds."""
         self._context.wait(Duration(seconds), name=name)

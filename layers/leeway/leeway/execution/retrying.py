@@ -1,4 +1,4 @@
-"""Repeats calls: while the other side is unavailable, and after a conflicting write."""
+"""Repeats calls: while a service is unavailable, and after a write conflict."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,16 +17,15 @@ LONGEST_RETRY = 5.0
 """Seconds between two tries: the first pause and the longest."""
 
 CONFLICT_TRIES = 6
-"""How often a read and a conditional write are tried
-if other writers change the item in between."""
+"""How often a read and a conditional write are repeated while other writers change the item."""
 
 API_ERRORS = (ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused)
-"""What AWS and the API server may raise. A step handles refusals as it handles outages: the
-missing right may be added while the deadline runs, and the other steps can do without this one."""
+"""The errors of AWS and of the API server. A step handles a refusal like an outage: the missing
+right may be granted before the deadline, and the other steps do not depend on this one."""
 
 
 def retry_while_unavailable[T](clock: Clock, work: Callable[[], T]) -> T:
-    """Call `work` until it returns, for RETRY_TIMEOUT at most.
+    """Call `work` again while AWS or the API server is unavailable, for RETRY_TIMEOUT at most.
 
     Raises:
         ClusterUnavailable, CloudUnavailable: the last error, after the timeout.
@@ -41,15 +40,20 @@ def retry_while_unavailable[T](clock: Clock, work: Callable[[], T]) -> T:
             clock.sleep(RETRY_EVERY)
 
 
-def retry_conflicts[T](what: str, work: Callable[[], T], tries: int = CONFLICT_TRIES) -> T:
+def retry_conflicts[T](
+    what: str,
+    work: Callable[[], T],
+    tries: int = CONFLICT_TRIES,
+    error: Callable[[str], Exception] = CloudUnavailable,
+) -> T:
     """Call `work`, which reads an item, decides and writes it, again after each conflict.
 
     Raises:
-        CloudUnavailable: other writers changed `what` before each of the tries.
+        error: the write conflicted in each of the `tries`.
     """
     for _ in range(tries):
         try:
             return work()
         except RecordChanged:
             continue
-    raise CloudUnavailable(f"{what} was changed by other writers {tries} times in a row")
+    raise error(f"{what} was changed by other writers {tries} times in a row")

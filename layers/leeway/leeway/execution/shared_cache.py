@@ -1,4 +1,4 @@
-"""execution.shared_cache"""
+"""A cache of short-lived values in the table, so that many functions do not all read them."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,72 +12,79 @@ from leeway.ports.table import CachedValue, CacheStore
 from leeway.typed_json import adapter_of
 
 FRESH_FOR = timedelta(seconds=15)
-"""How long what was read is believed."""
+"""How long a cached value is used."""
 
 
-ASKS_FOR = timedelta(seconds=2)
-"""How long whoever reads it is waited for; after that the next one does."""
+READ_WITHIN = timedelta(seconds=2)
+"""How long a function claims to read a value. After that another function reads it."""
 
 
-LOOK_EVERY = 0.2
-"""Seconds between two looks whether it has been read."""
+POLL_EVERY = 0.2
+"""Seconds between two polls for the value that another function reads."""
 
 
-LOOKS = 20
-"""How many looks a caller has in all, for two who read it. Where those who read fail one after the
-other, hundreds would wait for their turn to fail, and their pods with them: each asks by itself."""
+MAX_POLLS = 20
+"""How often a function polls, which is long enough for two functions that read one after the other.
+If reading fails for all, hundreds of functions would wait for a claim each, so each of them reads
+by itself after that."""
 
 
 class SharedCache:
-    """Knows what somebody read at most FRESH_FOR ago; one for a warm function."""
+    """A cache for one warm function, in memory and in the table.
 
-    def __init__(self, memory: CacheStore, clock: Clock) -> None:
-        self._memory = memory
+    A table that does not answer is not waited for: the value is read then.
+    """
+
+    def __init__(self, store: CacheStore, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
-        self._known: dict[str, CachedValue] = {}
-        self._in_vain: dict[str, datetime] = {}
+        self._values: dict[str, CachedValue] = {}
+        self._polled_in_vain: dict[str, datetime] = {}
 
-    def recall[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
-        """Return what is remembered under this name, or else read it for all. A table that does not
-        answer is not waited for; what `read` raises is raised."""
-        with suppress(CloudUnavailable, CloudRefused, ValidationError):  # or another version's
-            recalled = self._recalled(what)
-            if recalled is not None:
-                value = adapter_of(kind).validate_json(recalled.body)
-                self._known[what] = recalled
+    def get_or_read[T](self, what: str, kind: type[T], read: Callable[[], T]) -> T:
+        """Return the cached value of this name, a `kind`; call `read` and cache its result if there
+        is no fresh one. Raises what `read` raises."""
+        # During a deployment the table can have a value of another shape: it is read again.
+        with suppress(CloudUnavailable, CloudRefused, ValidationError):
+            cached = self._fresh(what)
+            if cached is not None:
+                value = adapter_of(kind).validate_json(cached.body)
+                self._values[what] = cached
                 return value
         read_at = self._clock.now()
         value = read()
-        self._known[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
-        with suppress(CloudUnavailable, CloudRefused):  # the next one asks, too
-            self._memory.remember(what, self._known[what])
+        self._values[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
+        with suppress(CloudUnavailable, CloudRefused):  # other functions read the value themselves
+            self._store.put(what, self._values[what])
         return value
 
-    def _recalled(self, what: str) -> CachedValue | None:
-        """Return what is remembered and fresh; None says that it is on the caller to ask."""
-        known = self._known.get(what)
+    def _fresh(self, what: str) -> CachedValue | None:
+        """Return a fresh value, possibly after another function has read it; None if this function
+        has to read it."""
+        known = self._values.get(what)
         if known is not None and _is_fresh(known, self._clock.now()):
             return known
-        anothers_since: datetime | None = None
-        for _ in range(LOOKS if self._may_wait(what) else 1):
+        claimed_at: datetime | None = None  # when another function's claim was seen
+        for _ in range(MAX_POLLS if self._may_poll(what) else 1):
             now = self._clock.now()
-            recalled = self._memory.recall(what)
-            if recalled is not None and _is_fresh(recalled, now):
-                return recalled
-            # A claim that fails costs a write like one that succeeds, and hundreds wait here.
-            if anothers_since is None or now - anothers_since > ASKS_FOR:
-                if self._memory.claim(what, now, now + ASKS_FOR):
+            cached = self._store.get(what)
+            if cached is not None and _is_fresh(cached, now):
+                return cached
+            # A claim that fails costs a write too, and hundreds of functions may wait here.
+            if claimed_at is None or now - claimed_at > READ_WITHIN:
+                if self._store.claim(what, now, now + READ_WITHIN):
                     return None
-                anothers_since = now
-            self._clock.sleep(LOOK_EVERY)
-        self._in_vain[what] = self._clock.now()
+                claimed_at = now
+            self._clock.sleep(POLL_EVERY)
+        self._polled_in_vain[what] = self._clock.now()
         return None
 
-    def _may_wait(self, what: str) -> bool:
-        since = self._in_vain.get(what)
+    def _may_poll(self, what: str) -> bool:
+        since = self._polled_in_vain.get(what)
         return since is None or abs(self._clock.now() - since) >= FRESH_FOR
 
 
-def _is_fresh(recalled: CachedValue, now: datetime) -> bool:
-    """Whether it is believed. What was read in the future was read by a clock that was wrong."""
-    return abs(now - recalled.read_at) < FRESH_FOR
+def _is_fresh(cached: CachedValue, now: datetime) -> bool:
+    """Return whether a value is fresh. A value from the future comes from a wrong clock and is
+    not."""
+    return abs(now - cached.read_at) < FRESH_FOR

@@ -1,16 +1,20 @@
-"""The durable engine as use cases see it."""
+"""The Protocol of the durable engine."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 
 class Steps(Protocol):
-    """What a step returned is not done again when the function is replayed."""
+    """Runs the steps of one durable execution and stores their results.
+
+    When the function is replayed, a step that has completed returns its stored result.
+    """
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
-        """Do `work` once and remember its result, a `kind`; again if the function died first."""
+        """Call `work` and store its result, a `kind`. If the function exits before the result is
+        stored, `work` runs again: it must be safe to repeat."""
         ...
 
     def wait(self, name: str, seconds: int) -> None:
-        """Let time pass without a running function."""
+        """Suspend the execution; no function runs meanwhile."""
         ...

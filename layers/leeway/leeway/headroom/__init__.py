@@ -1,1 +1,1 @@
-"""Headroom: how much spare capacity a cluster keeps, from cron windows and its own size. Pure."""
+"""Headroom: the spare capacity of a cluster, sized by cron windows and by the cluster's size."""

@@ -1,9 +1,9 @@
-"""Cron expressions of five fields: read strictly, and when they fire next in naive local time.
+"""Cron expressions of five fields: strict parsing, and the next times in naive local time.
 
-The grammar is the one that KEDA's cron trigger takes, that of robfig/cron's standard parser: lists,
-ranges, steps, names of months and days, `?` for `*`; Sunday is 0. Where both days are restricted
-either may match; a star that is stepped by more than one restricts, and a field with a star in its
-list does not.
+The grammar is that of KEDA's cron trigger (the standard parser of robfig/cron): lists, ranges,
+steps, names of months and days, `?` for `*`; Sunday is 0. If both day fields are restricted, a day
+that matches one of them is enough. A star with a step above one restricts its field; a list that
+contains a star does not.
 """
 
 import re
@@ -15,7 +15,7 @@ from cronsim import CronSim, CronSimError
 
 
 class BadCron(ValueError):
-    """It is no cron expression of five fields; the message says which field, and why."""
+    """The text is not a cron expression; the message names the field and the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +54,25 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression. `fields` is what it comes to, each a `*` or a list of numbers."""
+    """A cron expression. `fields` is its normal form: for each field a `*` or a list of numbers."""
 
     expression: str
     fields: str
 
-    def firings(self, after: datetime) -> Iterator[datetime]:
-        """Yield when it fires strictly after a naive local time, in order."""
+    def times(self, after: datetime) -> Iterator[datetime]:
+        """Yield the times strictly after a naive local time, in order."""
         return CronSim(self.fields, after)
 
     def next(self, after: datetime) -> datetime:
-        """Return when it fires next strictly after a naive local time."""
-        return next(self.firings(after))
+        """Return the next time strictly after a naive local time."""
+        return next(self.times(after))
 
 
 def parse_cron(expression: str) -> Cron:
-    """Read a cron expression.
+    """Parse a cron expression.
 
     Raises:
-        BadCron: it has not five fields, one is out of range, or it never fires.
+        BadCron: it does not have five fields, a field is out of range, or no date matches.
     """
     fields = expression.split()
     if len(fields) == 1 and expression.lstrip().startswith("@"):
@@ -85,9 +85,9 @@ def parse_cron(expression: str) -> Cron:
     read = [_read_field(text, field) for text, field in zip(fields, _FIELDS, strict=True)]
     cron = Cron(expression, " ".join(read))
     try:
-        cron.next(datetime(2000, 1, 1))  # noqa: DTZ001 (naive on purpose: local time)
+        cron.next(datetime(2000, 1, 1))  # noqa: DTZ001 (local time)
     except (CronSimError, StopIteration) as error:
-        raise BadCron(f"'{expression}': no such day ever comes") from error
+        raise BadCron(f"'{expression}': expected a day that exists") from error
     return cron
 
 
@@ -95,7 +95,7 @@ _STARS = frozenset({"*", "?", "*/1", "?/1"})
 
 
 def _read_field(text: str, field: _Field) -> str:
-    """Return the field as a star, or as the numbers that it stands for."""
+    """Return the field as a star or as a list of numbers."""
     values: set[int] = set()
     stars = False
     for term in text.split(","):
@@ -117,7 +117,7 @@ def _read_term(term: str, field: _Field) -> range:
         if slash and not dash:
             last = field.high
     if last < first:
-        raise BadCron(f"{field.name} '{span}': expected a range that goes up")
+        raise BadCron(f"{field.name} '{span}': expected a range whose end is not before its start")
     if slash and not re.fullmatch(r"[1-9][0-9]{0,3}", step):
         raise BadCron(f"{field.name} '{term}': expected a step of 1 or more")
     return range(first, last + 1, int(step) if slash else 1)

@@ -1,61 +1,75 @@
-"""Use case: the headroom of every cluster is what it should be, looked after once a minute.
+"""Use case: reconcile the headroom of every cluster once a minute.
 
-Sizes follow from the clock and from what is there, never from what happened, so that a tick that is
-missed, late or doubled does no harm.
+Sizes depend only on the time and on the current state of the cluster, so a run that is missed, late
+or repeated does no harm.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 from leeway.clock import Clock
-from leeway.failures import described
-from leeway.headroom.plan import USUAL_JOIN, Need, needs_ahead
+from leeway.failures import describe_error
+from leeway.headroom.desired import DesiredHeadroom
+from leeway.headroom.plan import DEFAULT_JOIN_TIME, UpcomingNeed, upcoming_needs
 from leeway.headroom.ports import HeadroomManifests, HeadroomStates, Workloads
+from leeway.headroom.reasons import HEADROOM_NOT_RECONCILED
 from leeway.headroom.reconciler import HeadroomReconciler
 from leeway.headroom.status import HeadroomStatus
-from leeway.headroom.wanted import Wanted
 from leeway.parallel import in_parallel
+from leeway.reasons import Reason
 
-AT_ONCE = 32
-"""Clusters that are looked after at the same time."""
+CLUSTER_CONCURRENCY = 32
+"""Clusters that are reconciled at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadroomReport:
-    """One cluster after a tick: what changed, what is wrong, and what will be needed soon.
+    """The headroom of one cluster after a run.
 
-    `problem` is why the cluster could not be looked after at all. Under a dry run, `changed` is
-    what would have been. `faulty` counts the cluster's manifests, of any kind, that can't be read.
+    - `changed`: the statuses that changed; under a dry run, those that would have.
+    - `problems`: the statuses with a problem.
+    - `needs`: the capacity that is needed soon.
+    - `replicas`: the pause pods of all buffers.
+    - `problem`: why the cluster was not reconciled, None if it was.
+    - `invalid_manifests`: the manifests of the cluster, of any kind, that have an error.
     """
 
     cluster: str
     changed: tuple[HeadroomStatus, ...] = ()
     problems: tuple[HeadroomStatus, ...] = ()
-    needs: tuple[Need, ...] = ()
+    needs: tuple[UpcomingNeed, ...] = ()
     replicas: int = 0
-    problem: str = ""
+    problem: Reason | None = None
     paused: bool = False
     dry_run: bool = False
-    faulty: int = 0
+    invalid_manifests: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Render the function's answer about this cluster."""
         return {
             "cluster": self.cluster,
-            "problem": self.problem,
+            "problem": _rendered(self.problem),
             "paused": self.paused,
             "dryRun": self.dry_run,
             "pauseReplicas": self.replicas,
-            "faultyManifests": self.faulty,
+            "invalidManifests": self.invalid_manifests,
             "changed": [
-                {"subject": kept.subject, "replicas": kept.replicas, "reason": kept.reason}
-                for kept in self.changed
+                {
+                    "subject": status.subject,
+                    "replicas": status.replicas,
+                    "reason": _rendered(status.reason),
+                }
+                for status in self.changed
             ],
             "problems": [
-                {"subject": kept.subject, "source": kept.source, "problem": kept.problem}
-                for kept in self.problems
+                {
+                    "subject": status.subject,
+                    "source": status.source,
+                    "problem": _rendered(status.problem),
+                }
+                for status in self.problems
             ],
             "needs": [
                 {
@@ -68,16 +82,20 @@ class HeadroomReport:
         }
 
 
-class Telemetry(Protocol):
-    """Where it is written down for the people who run Leeway."""
+def _rendered(reason: Reason | None) -> dict[str, Any] | None:
+    return None if reason is None else asdict(reason)
 
-    def headroom_kept(self, report: HeadroomReport) -> None:
-        """Log and measure how it stands with a cluster's headroom."""
+
+class Telemetry(Protocol):
+    """Logs and metrics of headroom."""
+
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
+        """Log and measure the headroom of a cluster."""
         ...
 
 
 class KeepHeadroom:
-    """Looks after headroom. `workloads_in` opens a cluster's workloads."""
+    """Reconciles headroom. `workloads_in` returns the workloads of a cluster."""
 
     def __init__(
         self,
@@ -93,64 +111,75 @@ class KeepHeadroom:
         self._telemetry = telemetry
         self._clock = clock
 
-    def tick(self, clusters: Iterable[str]) -> tuple[HeadroomReport, ...]:
-        """Look after these clusters; one that is away does not keep the others waiting."""
-        report = tuple(in_parallel(self._keep, list(clusters), AT_ONCE))
-        for one in report:
-            self._telemetry.headroom_kept(one)
-        return report
+    def run(self, clusters: Iterable[str]) -> tuple[HeadroomReport, ...]:
+        """Reconcile these clusters; a cluster that fails does not delay the others."""
+        reports = tuple(in_parallel(self._run_one, list(clusters), CLUSTER_CONCURRENCY))
+        for report in reports:
+            self._telemetry.headroom_reconciled(report)
+        return reports
 
-    def _keep(self, cluster: str) -> HeadroomReport:
+    def _run_one(self, cluster: str) -> HeadroomReport:
         report = _guarded(
-            cluster, lambda: self._look_after(cluster, self._manifests.wanted(cluster))
+            cluster, lambda: self._reconcile(cluster, self._manifests.desired(cluster))
         )
-        # A cluster that is away mends no manifest, and must not end an alarm about one.
-        return _guarded(cluster, lambda: replace(report, faulty=self._manifests.faulty(cluster)))
+        # Counted for a cluster that failed, too: its alarm about manifests must not end.
+        return _guarded(
+            cluster,
+            lambda: replace(report, invalid_manifests=self._manifests.count_invalid(cluster)),
+        )
 
-    def _look_after(self, cluster: str, wanted: Wanted) -> HeadroomReport:
-        if wanted.policy.paused:
+    def _reconcile(self, cluster: str, desired: DesiredHeadroom) -> HeadroomReport:
+        if desired.policy.paused:
             return HeadroomReport(cluster, paused=True)
-        known = self._states.of(cluster)
-        if wanted.nothing and not known:
+        stored = self._states.statuses(cluster)
+        if desired.is_empty and not stored:
             return HeadroomReport(cluster)
         workloads = self._workloads_in(cluster)
-        remember = partial(self._states.remember_original, cluster)
-        tick = HeadroomReconciler(workloads, known, remember, self._clock, wanted.policy.dry_run)
-        tick.look_after(wanted)
-        return self._settle(cluster, wanted, known, tick)
+        write_original = partial(self._states.write_original, cluster)
+        reconciler = HeadroomReconciler(
+            workloads, stored, write_original, self._clock, desired.policy.dry_run
+        )
+        reconciler.reconcile(desired)
+        return self._store(cluster, desired, stored, reconciler)
 
-    def _settle(
+    def _store(
         self,
         cluster: str,
-        wanted: Wanted,
-        known: dict[str, HeadroomStatus],
-        tick: HeadroomReconciler,
+        desired: DesiredHeadroom,
+        stored: dict[str, HeadroomStatus],
+        reconciler: HeadroomReconciler,
     ) -> HeadroomReport:
-        """Write down what differs from the tick before. That pods begin to run is shown by `leeway
-        status`, and is no change of this tick's."""
-        differs = [kept for kept in tick.kept if known.get(kept.subject) != kept]
-        changed = tuple(kept for kept in differs if not _only_runs(known.get(kept.subject), kept))
-        if not wanted.policy.dry_run:
-            for kept in differs:
-                self._states.write(cluster, kept)
-            for subject in tick.forgotten:
-                self._states.forget(cluster, subject)
+        """Write the statuses that differ. A different number of Ready pods is stored for `leeway
+        status`, and is not reported as a change."""
+        differing = [
+            status for status in reconciler.statuses if stored.get(status.subject) != status
+        ]
+        if not desired.policy.dry_run:
+            for status in differing:
+                self._states.write(cluster, status)
+            for subject in reconciler.removed:
+                self._states.delete(cluster, subject)
         return HeadroomReport(
             cluster,
-            changed=changed,
-            problems=tuple(kept for kept in tick.kept if kept.problem),
-            needs=needs_ahead(wanted.targets, tick.at, USUAL_JOIN),
-            replicas=sum(kept.replicas or 0 for kept in tick.kept if kept.target is None),
-            dry_run=wanted.policy.dry_run,
+            changed=tuple(
+                status
+                for status in differing
+                if not _differs_in_ready_only(stored.get(status.subject), status)
+            ),
+            problems=tuple(status for status in reconciler.statuses if status.problem is not None),
+            needs=upcoming_needs(desired.targets, reconciler.at, DEFAULT_JOIN_TIME),
+            replicas=sum(s.replicas or 0 for s in reconciler.statuses if s.target is None),
+            dry_run=desired.policy.dry_run,
         )
 
 
-def _only_runs(before: HeadroomStatus | None, now: HeadroomStatus) -> bool:
-    return before is not None and replace(before, running=now.running) == now
+def _differs_in_ready_only(before: HeadroomStatus | None, now: HeadroomStatus) -> bool:
+    return before is not None and replace(before, ready=now.ready) == now
 
 
 def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport:
     try:
         return work()
-    except Exception as error:  # noqa: BLE001 (it is said and counted, and the others go on)
-        return HeadroomReport(cluster, problem=described(error))
+    except Exception as error:  # noqa: BLE001 (reported and counted; the other clusters go on)
+        problem = HEADROOM_NOT_RECONCILED(cluster=cluster, error=describe_error(error))
+        return HeadroomReport(cluster, problem=problem)

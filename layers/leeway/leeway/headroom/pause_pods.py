@@ -1,48 +1,48 @@
-"""Pause pods: the objects in the cluster that hold room until a real pod needs it.
+"""Pause pods: they reserve capacity until an ordinary pod needs it.
 
-They run at a negative priority and preempt nothing, so that the scheduler evicts them for any
-ordinary pod; evicted, they are pending again, and that brings the next node.
+They have a negative priority and preempt no pod, so the scheduler evicts them in favour of any
+ordinary pod. An evicted pause pod is pending again, which requests the next node.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LOWEST_THAT_COUNTS = -10
-"""Node autoscalers ignore pending pods below it. Source: Cluster Autoscaler's
+LOWEST_PRIORITY = -10
+"""Node autoscalers ignore pending pods with a lower priority. Source: Cluster Autoscaler's
 `--expendable-pods-priority-cutoff`."""
 
-LONGEST_NAME = 63
-"""Characters of a Deployment's name here: its pods are selected by a label with it."""
+MAX_NAME_LENGTH = 63
+"""Characters of a buffer's Deployment name: it is also the value of a label of its pods."""
 
 IMAGE = (
     "registry.k8s.io/pause:3.10"
     "@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a"
 )
-"""By the digest of its list of platforms, so that nobody can put another image behind the tag.
-Source: the same in Cilium's Dockerfile of its own pause image, and in nine other projects."""
+"""The digest is that of the multi-platform index, so the tag cannot change the image. Source:
+Cilium's Dockerfile of its own pause image; nine other projects use the same digest."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 BUFFER_LABEL = "leeway.sh/headroom"
-OWN = {MANAGED_BY: "leeway"}
-"""The labels on every object that Leeway makes for headroom."""
+OWNER_LABELS = {MANAGED_BY: "leeway"}
+"""The labels of every headroom object that Leeway creates."""
 
 NAMESPACE = "leeway-headroom"
-"""Where pause pods run unless their manifest names another namespace."""
+"""The namespace of pause pods whose manifest names no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class PausePods:
-    """One buffer's pods. `requests` are Kubernetes quantities by resource.
+    """The pods of one buffer. `requests` are Kubernetes quantities by resource.
 
-    `tolerations` and `spread` are as in a pod's spec; a spread constraint without a selector counts
-    the buffer's own pods.
+    `tolerations` and `spread` have the form of a pod spec; a spread constraint without a selector
+    gets the selector of the buffer's pods.
     """
 
     name: str
     namespace: str
     requests: Mapping[str, str]
-    priority: int = LOWEST_THAT_COUNTS
+    priority: int = LOWEST_PRIORITY
     image: str = IMAGE
     labels: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -52,25 +52,25 @@ class PausePods:
 
 
 def priority_class_name(priority: int) -> str:
-    """Name the class of a priority: by its value, since a class's value can't change."""
+    """Return the name of a priority's class. It contains the value, which is immutable."""
     return f"leeway-headroom-{priority}"
 
 
 def priority_class_object(priority: int) -> dict[str, Any]:
-    """The PriorityClass of a priority."""
+    """Return the PriorityClass object of a priority."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": priority_class_name(priority), "labels": dict(OWN)},
+        "metadata": {"name": priority_class_name(priority), "labels": dict(OWNER_LABELS)},
         "value": priority,
         "globalDefault": False,
         "preemptionPolicy": "Never",
-        "description": "Leeway's pause pods: they make way for every ordinary pod",
+        "description": "Pause pods of Leeway: the scheduler evicts them for every ordinary pod",
     }
 
 
 def deployment_object(pods: PausePods, replicas: int) -> dict[str, Any]:
-    """The Deployment of a buffer at a size."""
+    """Return the Deployment object of a buffer with this many replicas."""
     selector = {BUFFER_LABEL: pods.name}
     return {
         "apiVersion": "apps/v1",
@@ -78,19 +78,19 @@ def deployment_object(pods: PausePods, replicas: int) -> dict[str, Any]:
         "metadata": {
             "name": pods.name,
             "namespace": pods.namespace,
-            "labels": {**OWN, **selector},
+            "labels": {**OWNER_LABELS, **selector},
         },
         "spec": {
             "replicas": replicas,
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": selector},
-            # A change makes room pod by pod: more at once would buy nodes just for the change.
+            # No surge: more pods during a rollout would request nodes for the rollout only.
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "25%"},
             },
             "template": {
-                "metadata": {"labels": {**pods.labels, **OWN, **selector}},
+                "metadata": {"labels": {**pods.labels, **OWNER_LABELS, **selector}},
                 "spec": _pod_spec(pods, selector),
             },
         },
@@ -103,7 +103,7 @@ def _pod_spec(pods: PausePods, selector: dict[str, str]) -> dict[str, Any]:
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # What the restricted Pod Security Standard asks for.
+        # Required by the restricted Pod Security Standard.
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": 65535,
@@ -136,7 +136,7 @@ def _pod_spec(pods: PausePods, selector: dict[str, str]) -> dict[str, Any]:
 
 
 def _resources(requests: Mapping[str, str]) -> dict[str, Any]:
-    """Requests, and as limits those that Kubernetes wants equal: devices and huge pages."""
+    """Return the requests, and equal limits for devices and huge pages, as Kubernetes requires."""
     limits = {
         name: quantity
         for name, quantity in requests.items()

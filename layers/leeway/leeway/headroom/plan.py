@@ -1,4 +1,4 @@
-"""What headroom a cluster is to have now: the size of each buffer and scaled target, and why."""
+"""The desired headroom of a cluster: the size of each buffer and scaled target, and why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,21 +7,30 @@ from statistics import median_low
 from typing import Any
 
 from leeway.headroom.pause_pods import PausePods
-from leeway.headroom.proportion import ClusterSize, Ladder, Linear, by_ladder, by_line
-from leeway.headroom.schedule import Schedule, Size, largest_ahead, size_at
+from leeway.headroom.proportion import ClusterSize, Ladder, Linear, ladder_size, linear_size
+from leeway.headroom.reasons import (
+    FIXED_SIZE,
+    LIMITED_SIZE,
+    REQUESTED_AHEAD,
+    SHARE_OF_REPLICAS,
+    SIZE_OF_LIMITS,
+    TARGET_PAUSED_AT_SIZE,
+)
+from leeway.headroom.schedule import Schedule, Size, largest_size_within, size_at
+from leeway.reasons import Reason
 from leeway.selection.quantities import amount
 from leeway.selection.resources import Resources
 
-TICK = timedelta(minutes=1)
-"""How often headroom is looked after: what is not asked for now is asked for a tick later."""
+RUN_EVERY = timedelta(minutes=1)
+"""How often keep_headroom runs: a size that is not requested now is requested a minute later."""
 
-USUAL_JOIN = timedelta(minutes=2)
-"""How long a node takes to come where it has not been measured."""
+DEFAULT_JOIN_TIME = timedelta(minutes=2)
+"""How long a node takes to join, if that has not been measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleTarget:
-    """An object that somebody else owns and that has a size."""
+    """An object with replicas that a user owns."""
 
     api_version: str
     kind: str
@@ -34,11 +43,11 @@ class ScaleTarget:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Pause pods that Leeway owns. `source` names the manifest that wants them.
+    """Pause pods that Leeway owns. `source` names their manifest.
 
-    Its size is the largest of what its schedule, its proportions and `at_least` give, which `why`
-    explains. `lead` is how long before a window its pods come; None: as long as nodes have been
-    seen to take.
+    The size is the largest of those of its schedule, its proportions and `at_least`, whose reason
+    is `why` (None: a fixed size). `lead` is how long before a window its pods are created; None
+    means as long as nodes have taken to join.
     """
 
     source: str
@@ -47,25 +56,25 @@ class Buffer:
     linear: Linear | None = None
     ladder: Ladder | None = None
     at_least: int = 0
-    why: str = "always"
+    why: Reason | None = None
     lead: timedelta | None = None
 
     @property
     def is_proportional(self) -> bool:
-        """Whether its size depends on the cluster's."""
+        """Whether its size depends on the size of the cluster."""
         return self.linear is not None or self.ladder is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Chunks:
-    """Room for pods like those that `like` has a template for, as a CapacityBuffer asks for it.
+class TemplateBuffer:
+    """A buffer whose pods are made from the pod template of another object (CapacityBuffer).
 
-    `limits` are the most that they may request in all, as quantities by resource.
+    `limits` is the maximum of the requests of all its pods, as quantities by resource.
     """
 
     source: str
     name: str
-    like: ScaleTarget
+    template_of: ScaleTarget
     replicas: int | None
     percentage: int | None
     limits: Mapping[str, str]
@@ -73,10 +82,11 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class ScaledTarget:
-    """A target that is only scaled.
+    """A target that Leeway scales and does not own.
 
-    `restore`: it gets its old size back when the manifest goes. `paused`: it stays as it is;
-    `fixed`: it has this size whatever the schedule says.
+    - `restore`: its original size is restored when the manifest is deleted.
+    - `paused`: it is not scaled.
+    - `fixed`: it has this size, whatever the schedule says.
     """
 
     source: str
@@ -87,19 +97,21 @@ class ScaledTarget:
     fixed: int | None = None
 
 
-def deployment_like(chunks: Chunks) -> str:
-    """Name the Deployment that holds room for pods like others."""
-    return f"capacity-buffer-{chunks.name}"
+def template_deployment_name(buffer: TemplateBuffer) -> str:
+    """Return the name of the Deployment of a template buffer."""
+    return f"capacity-buffer-{buffer.name}"
 
 
-def pods_like(chunks: Chunks, spec: Mapping[str, Any], requests: Resources) -> PausePods:
-    """Return pause pods that need the same place as pods of a spec.
+def template_pods(
+    buffer: TemplateBuffer, spec: Mapping[str, Any], requests: Resources
+) -> PausePods:
+    """Return pause pods with the requests and the scheduling constraints of a pod spec.
 
-    They have none of its labels: a Service would take them for the pods that they stand in for.
+    They get none of its labels: a Service would select them.
     """
     return PausePods(
-        name=deployment_like(chunks),
-        namespace=chunks.like.namespace,
+        name=template_deployment_name(buffer),
+        namespace=buffer.template_of.namespace,
         requests=requests.printed(),
         node_selector=spec.get("nodeSelector") or {},
         affinity=spec.get("affinity") or {},
@@ -108,97 +120,107 @@ def pods_like(chunks: Chunks, spec: Mapping[str, Any], requests: Resources) -> P
     )
 
 
-class NoSize(ValueError):
-    """What is asked for comes to no number of pods; the message says why."""
+class NoBufferSize(ValueError):
+    """The manifest defines no number of pods; the message says why."""
 
 
-def chunk_count(chunks: Chunks, like_replicas: int | None, requests: Resources) -> Size:
-    """Decide how many pods a CapacityBuffer holds room with.
+def template_buffer_size(buffer: TemplateBuffer, replicas: int | None, requests: Resources) -> Size:
+    """Return the number of pods of a template buffer.
 
-    `like_replicas` is the size of the object whose pods they are like, `requests` those of one pod.
+    `replicas` is the size of the object with the pod template, `requests` those of one pod.
 
     Raises:
-        NoSize: there is nothing to count by.
+        NoBufferSize: the limits name no resource that the pods request, and no size is set.
     """
-    fits = [
+    allowed = [
         amount(name, limit) // requests.of(name)
-        for name, limit in chunks.limits.items()
+        for name, limit in buffer.limits.items()
         if requests.of(name)
     ]
-    if chunks.percentage is not None and like_replicas is not None:
-        share = max(1, -(-like_replicas * chunks.percentage // 100))
-        wanted = Size(share, f"{chunks.percentage}% of {like_replicas}")
-    elif chunks.replicas is not None:
-        wanted = Size(chunks.replicas, "always")
-    elif fits:
-        return Size(min(fits), "as many as its limits allow")
+    if buffer.percentage is not None and replicas is not None:
+        share = max(1, -(-replicas * buffer.percentage // 100))
+        reason = SHARE_OF_REPLICAS(percentage=buffer.percentage, replicas=replicas)
+        wanted = Size(share, reason)
+    elif buffer.replicas is not None:
+        wanted = Size(buffer.replicas, FIXED_SIZE())
+    elif allowed:
+        return Size(min(allowed), SIZE_OF_LIMITS())
     else:
-        raise NoSize(f"its limits are of nothing that the pods of {chunks.like} request")
-    if fits and min(fits) < wanted.replicas:
-        return Size(min(fits), f"{wanted.reason}, of which its limits allow {min(fits)}")
+        raise NoBufferSize(
+            f"its limits name no resource that the pods of {buffer.template_of} request"
+        )
+    if allowed and min(allowed) < wanted.replicas:
+        reason = LIMITED_SIZE(allowed=min(allowed), wanted=wanted.replicas)
+        return Size(min(allowed), reason)
     return wanted
 
 
-def lead_of(buffer: Buffer, joins: Sequence[timedelta]) -> timedelta:
-    """Return how long before a window the buffer's pods are to come."""
+def lead_of(buffer: Buffer, join_times: Sequence[timedelta]) -> timedelta:
+    """Return how long before a window the pods of a buffer are created."""
     if buffer.lead is not None:
         return buffer.lead
-    return median_low(joins) if joins else USUAL_JOIN
+    return median_low(join_times) if join_times else DEFAULT_JOIN_TIME
 
 
 def buffer_size(
-    buffer: Buffer, cluster: ClusterSize, joins: Sequence[timedelta], at: datetime
+    buffer: Buffer, cluster: ClusterSize, join_times: Sequence[timedelta], at: datetime
 ) -> Size:
-    """Decide a buffer's size at an instant.
+    """Return the size of a buffer at an instant.
 
-    `joins` are the times that its pods had to wait for a node. A window counts from its lead
-    before its start on, and one tick earlier: whoever looks once a minute would be late by that.
+    `join_times` are the times that its pods waited for a node. A window counts from its lead before
+    its start, and one run earlier: the next run would be too late by a minute.
     """
-    sizes = [Size(buffer.at_least, buffer.why)]
+    sizes = [Size(buffer.at_least, buffer.why or FIXED_SIZE())]
     if buffer.schedule is not None:
-        lead = lead_of(buffer, joins)
-        ahead = largest_ahead(buffer.schedule, at, lead + TICK if lead else lead)
-        early = f" from {ahead.at:%H:%M} UTC on, asked for ahead" if ahead.at > at else ""
-        sizes.append(Size(ahead.size.replicas, ahead.size.reason + early))
+        lead = lead_of(buffer, join_times)
+        ahead = largest_size_within(buffer.schedule, at, lead + RUN_EVERY if lead else lead)
+        size = ahead.size
+        if ahead.at > at:
+            reason = REQUESTED_AHEAD(time=f"{ahead.at:%H:%M}", reason=size.reason)
+            size = Size(size.replicas, reason)
+        sizes.append(size)
     if buffer.linear is not None:
-        sizes.append(by_line(buffer.linear, cluster))
+        sizes.append(linear_size(buffer.linear, cluster))
     if buffer.ladder is not None:
-        sizes.append(by_ladder(buffer.ladder, cluster))
+        sizes.append(ladder_size(buffer.ladder, cluster))
     return max(reversed(sizes), key=lambda size: size.replicas)
 
 
 def target_size(scaled: ScaledTarget, at: datetime) -> Size | None:
-    """Decide a scaled target's size at an instant; None leaves it as it is.
+    """Return the size of a scaled target at an instant; None if it is not scaled.
 
-    There is no lead here: users' pods come when their window does.
+    A target has no lead: its pods are created when the window opens.
     """
     if scaled.fixed is not None:
-        return Size(scaled.fixed, "paused at this size")
+        return Size(scaled.fixed, TARGET_PAUSED_AT_SIZE())
     return None if scaled.paused else size_at(scaled.schedule, at)
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """Room that will be needed: `replicas` more pods like a target's, from an instant on."""
+class UpcomingNeed:
+    """Capacity for `replicas` more pods of a target, needed from `since` on."""
 
     target: ScaleTarget
     replicas: int
     since: datetime
 
 
-def needs_ahead(targets: Iterable[ScaledTarget], at: datetime, lead: timedelta) -> tuple[Need, ...]:
-    """List what users' targets will grow by within a lead, for whoever buys nodes ahead of them."""
+def upcoming_needs(
+    targets: Iterable[ScaledTarget], at: datetime, lead: timedelta
+) -> tuple[UpcomingNeed, ...]:
+    """List how many pods targets will have more within a lead, so that nodes can be launched ahead
+    of them."""
     needs = []
     for scaled in targets:
         now = size_at(scaled.schedule, at).replicas
-        ahead = largest_ahead(scaled.schedule, at, lead)
+        ahead = largest_size_within(scaled.schedule, at, lead)
         if ahead.size.replicas > now:
-            needs.append(Need(scaled.target, ahead.size.replicas - now, ahead.at))
+            needs.append(UpcomingNeed(scaled.target, ahead.size.replicas - now, ahead.at))
     return tuple(needs)
 
 
-def claimed_twice(targets: Iterable[ScaledTarget]) -> Mapping[ScaleTarget, tuple[str, ...]]:
-    """Return the targets that several manifests want to scale, with those manifests' names."""
+def conflicting_targets(targets: Iterable[ScaledTarget]) -> Mapping[ScaleTarget, tuple[str, ...]]:
+    """Return the targets that several manifests scale, with the names of these manifests."""
     sources: dict[ScaleTarget, list[str]] = {}
     for scaled in targets:
         sources.setdefault(scaled.target, []).append(scaled.source)

@@ -5,47 +5,47 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
+from leeway.headroom.desired import DesiredHeadroom
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.proportion import ClusterSize
-from leeway.headroom.status import HeadroomStatus, Original
-from leeway.headroom.wanted import Wanted
+from leeway.headroom.status import HeadroomStatus, OriginalScale
 
 
 class HeadroomStates(Protocol):
-    """What the table remembers of headroom."""
+    """The stored statuses of buffers and targets."""
 
-    def of(self, cluster: str) -> dict[str, HeadroomStatus]:
-        """Read what is remembered of a cluster, by subject."""
+    def statuses(self, cluster: str) -> dict[str, HeadroomStatus]:
+        """Read the statuses of a cluster, by subject."""
         ...
 
-    def write(self, cluster: str, kept: HeadroomStatus) -> None:
-        """Remember how it stands with one buffer or target; what was its original stays."""
+    def write(self, cluster: str, status: HeadroomStatus) -> None:
+        """Write the status of one buffer or target; its original scale is not changed."""
         ...
 
-    def remember_original(self, cluster: str, subject: str, original: Original) -> None:
-        """Remember the size that a target had, unless that of the same object is remembered."""
+    def write_original(self, cluster: str, subject: str, original: OriginalScale) -> None:
+        """Write the original scale of a target unless one of the same object is stored."""
         ...
 
-    def forget(self, cluster: str, subject: str) -> None:
-        """Forget one that is no longer wanted."""
+    def delete(self, cluster: str, subject: str) -> None:
+        """Delete the status and the original scale of a subject."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDeployment:
-    """A Deployment. `ours` says that Leeway applied it, whatever labels it has by now; `running` is
-    how many of its pods are Ready."""
+    """A Deployment. `ours` says that Leeway applied it, whatever its labels are now; `ready` is the
+    number of its Ready pods."""
 
     namespace: str
     name: str
     priority_class: str
     ours: bool
-    running: int = 0
+    ready: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TargetScale:
-    """The size of a scaled target, and which object of its name it is."""
+    """The current size of a scaled target, and the object's uid."""
 
     replicas: int
     uid: str
@@ -53,70 +53,70 @@ class TargetScale:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """The spec of pods that an object makes, as the API has it, and how many it makes; None for an
-    object that makes none itself."""
+    """The pod spec of an object as the API returns it, and the object's replicas; None for an
+    object without replicas, such as a PodTemplate."""
 
     spec: Mapping[str, Any]
     replicas: int | None
 
 
 class Workloads(Protocol):
-    """What headroom is made of, in one cluster.
+    """The headroom objects of one cluster.
 
     Every method may raise ClusterUnavailable or ClusterRefused.
     """
 
     def apply(self, desired: Mapping[str, Any]) -> None:
-        """Make an object what it is to be, by server-side apply; what others added stays."""
+        """Apply an object with server-side apply; fields of other managers stay."""
         ...
 
     def deployments(self, namespace: str) -> list[FoundDeployment]:
-        """List the Deployments of a namespace; none where it does not exist."""
+        """List the Deployments of a namespace; empty if the namespace does not exist."""
         ...
 
-    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
-        """Return how long running pause pods had waited for a node, by namespace and buffer.
+    def join_times(self) -> dict[tuple[str, str], list[timedelta]]:
+        """Return how long running pause pods waited for a node, by namespace and buffer.
 
-        Pods that found room at once are left out.
+        Pods that were scheduled at once are left out.
         """
         ...
 
-    def size(self) -> "ClusterSize":
-        """Measure the cluster: its Ready and schedulable nodes, and their cores."""
+    def size(self) -> ClusterSize:
+        """Count the Ready and schedulable nodes and their cores."""
         ...
 
     def remove_deployment(self, namespace: str, name: str) -> None:
-        """Delete a Deployment with its pods; one that is gone is no error."""
+        """Delete a Deployment with its pods; no error if it does not exist."""
         ...
 
     def remove_priority_class(self, name: str) -> None:
-        """Delete a PriorityClass that Leeway made; one that is gone is no error."""
+        """Delete a PriorityClass of Leeway; no error if it does not exist."""
         ...
 
-    def scale_of(self, target: "ScaleTarget") -> TargetScale | None:
-        """Read a target's size; None where there is no such object."""
+    def scale_of(self, target: ScaleTarget) -> TargetScale | None:
+        """Read the size of a target; None if the object does not exist."""
         ...
 
-    def scale(self, target: "ScaleTarget", replicas: int) -> None:
-        """Set a target's size."""
+    def scale(self, target: ScaleTarget, replicas: int) -> None:
+        """Set the size of a target."""
         ...
 
-    def template(self, of: "ScaleTarget") -> PodTemplate | None:
-        """Read the pod template of an object; None where there is no such object."""
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None if the object does not exist."""
         ...
 
 
 class HeadroomManifests(Protocol):
-    """What users define about clusters' headroom."""
+    """The headroom manifests of clusters."""
 
-    def wanted(self, cluster: str) -> Wanted:
+    def desired(self, cluster: str) -> DesiredHeadroom:
         """Return the headroom that a cluster's manifests define, and its policy.
 
         Raises:
-            CloudUnavailable, CloudRefused: the manifests can't be read.
+            CloudUnavailable, CloudRefused: the manifests cannot be read.
         """
         ...
 
-    def faulty(self, cluster: str) -> int:
-        """Count the cluster's manifests, of any kind, that have an error."""
+    def count_invalid(self, cluster: str) -> int:
+        """Count the manifests of a cluster, of any kind, that have an error."""
         ...

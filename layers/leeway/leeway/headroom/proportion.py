@@ -1,17 +1,24 @@
-"""Headroom in proportion to a cluster's size, by a line or by a ladder.
+"""Headroom in proportion to the size of a cluster, linear or by a ladder of steps.
 
-The two rules, and their words, are those of the cluster-proportional-autoscaler.
+Both rules and their terms are those of the cluster-proportional-autoscaler.
 """
 
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from leeway.headroom.reasons import (
+    BELOW_LADDER,
+    LADDER_STEP,
+    NO_PROPORTION,
+    PROPORTIONAL_SIZE,
+    PROPORTIONAL_SIZE_LIMITED,
+)
 from leeway.headroom.schedule import Size
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """How large a cluster is: its Ready, schedulable nodes, and their millicores of CPU."""
+    """The size of a cluster: its Ready, schedulable nodes, and their millicores of CPU."""
 
     nodes: int
     millicores: int
@@ -19,7 +26,8 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One replica for each so many cores or nodes, whichever gives more; None leaves one out."""
+    """One replica for each `cores_per_replica` cores or `nodes_per_replica` nodes, the larger of
+    both; None turns one of them off."""
 
     cores_per_replica: int | None = None
     nodes_per_replica: int | None = None
@@ -29,7 +37,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From `size` cores or nodes on: so many replicas."""
+    """`replicas` for a cluster of at least `size` cores or nodes."""
 
     size: int
     replicas: int
@@ -37,41 +45,46 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Steps by cores and by nodes, each in ascending order of size; the larger result holds."""
+    """Steps by cores and by nodes, each in ascending order of size; the larger result applies."""
 
     cores: tuple[Step, ...] = ()
     nodes: tuple[Step, ...] = ()
 
 
-def by_line(linear: Linear, cluster: ClusterSize) -> Size:
-    """Size in proportion: every replica that is begun counts whole."""
+def linear_size(linear: Linear, cluster: ClusterSize) -> Size:
+    """Return the size in proportion to the cluster, rounded up."""
     shares = []
     if linear.cores_per_replica:
-        wanted = -(-cluster.millicores // (1000 * linear.cores_per_replica))
-        shares.append((wanted, f"one for each {linear.cores_per_replica} cores"))
+        replicas = -(-cluster.millicores // (1000 * linear.cores_per_replica))
+        shares.append((replicas, linear.cores_per_replica, "cores"))
     if linear.nodes_per_replica:
-        wanted = -(-cluster.nodes // linear.nodes_per_replica)
-        shares.append((wanted, f"one for each {linear.nodes_per_replica} nodes"))
-    wanted, why = max(shares, default=(0, "no proportion"))
-    if wanted < linear.minimum:
-        return Size(linear.minimum, f"{why} is {wanted}: the minimum")
-    if linear.maximum is not None and wanted > linear.maximum:
-        return Size(linear.maximum, f"{why} is {wanted}: the maximum")
-    return Size(wanted, why)
+        replicas = -(-cluster.nodes // linear.nodes_per_replica)
+        shares.append((replicas, linear.nodes_per_replica, "nodes"))
+    if not shares:
+        return Size(linear.minimum, NO_PROPORTION())
+    replicas, each, unit = max(shares, key=lambda share: share[0])
+    bounded = max(replicas, linear.minimum)
+    if linear.maximum is not None:
+        bounded = min(bounded, linear.maximum)
+    if bounded == replicas:
+        return Size(replicas, PROPORTIONAL_SIZE(each=each, unit=unit))
+    bound = "minimum" if bounded > replicas else "maximum"
+    reason = PROPORTIONAL_SIZE_LIMITED(each=each, unit=unit, replicas=replicas, bound=bound)
+    return Size(bounded, reason)
 
 
-def by_ladder(ladder: Ladder, cluster: ClusterSize) -> Size:
-    """Size by the highest step that the cluster has reached; none below the first."""
+def ladder_size(ladder: Ladder, cluster: ClusterSize) -> Size:
+    """Return the size of the highest step that the cluster reaches; 0 below the first step."""
     return max(
-        _on(ladder.cores, cluster.millicores // 1000, "cores"),
-        _on(ladder.nodes, cluster.nodes, "nodes"),
+        _step_size(ladder.cores, cluster.millicores // 1000, "cores"),
+        _step_size(ladder.nodes, cluster.nodes, "nodes"),
         key=lambda size: size.replicas,
     )
 
 
-def _on(steps: tuple[Step, ...], size: int, unit: str) -> Size:
+def _step_size(steps: tuple[Step, ...], size: int, unit: str) -> Size:
     reached = bisect_right(steps, size, key=lambda step: step.size)
     if not reached:
-        return Size(0, f"{size} {unit} reach no step")
+        return Size(0, BELOW_LADDER(size=size, unit=unit))
     step = steps[reached - 1]
-    return Size(step.replicas, f"{size} {unit} reach the step of {step.size}")
+    return Size(step.replicas, LADDER_STEP(size=size, unit=unit, step=step.size))

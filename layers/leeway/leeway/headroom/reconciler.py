@@ -1,4 +1,4 @@
-"""Use case: one cluster's headroom in one tick: every buffer and target gets its size."""
+"""Reconciles the headroom of one cluster: gives every buffer and target its size."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -8,7 +8,8 @@ from statistics import median_low
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, how_to_grant
+from leeway.headroom.desired import DesiredHeadroom
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, refusal_reason
 from leeway.headroom.pause_pods import (
     NAMESPACE,
     PausePods,
@@ -18,304 +19,337 @@ from leeway.headroom.pause_pods import (
 )
 from leeway.headroom.plan import (
     Buffer,
-    Chunks,
     ScaledTarget,
     ScaleTarget,
+    TemplateBuffer,
     buffer_size,
-    chunk_count,
-    claimed_twice,
-    deployment_like,
-    pods_like,
+    conflicting_targets,
     target_size,
+    template_buffer_size,
+    template_deployment_name,
+    template_pods,
 )
-from leeway.headroom.ports import FoundDeployment, Workloads
+from leeway.headroom.ports import FoundDeployment, PodTemplate, Workloads
 from leeway.headroom.proportion import ClusterSize
-from leeway.headroom.status import HeadroomStatus, Original
-from leeway.headroom.wanted import Wanted
+from leeway.headroom.reasons import (
+    BUFFER_WITHOUT_SIZE,
+    DEPLOYMENT_NOT_OWNED,
+    OBJECT_UNAVAILABLE,
+    SCALE_CONFLICT,
+    TARGET_NOT_FOUND,
+    TARGET_PAUSED,
+    TEMPLATE_NOT_FOUND,
+)
+from leeway.headroom.status import HeadroomStatus, OriginalScale
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.reasons import Reason
 from leeway.selection.reading.pod_requests import requests_of
 
-PATIENCE = timedelta(seconds=20)
-"""How long a tick goes on to the next object when the API server fails on one: what fails may be
-an admission webhook of that object's. One that keeps us waiting longer is away."""
+UNAVAILABLE_TIMEOUT = timedelta(seconds=20)
+"""How long a run continues with other objects after the API server failed on one of them. A failure
+may be that of an object's admission webhook; after this time the API server counts as down."""
+
+_SOURCE = "headroom"
+"""The source of a status that belongs to no manifest."""
 
 
 class HeadroomReconciler:
-    """One cluster, one tick: looks, and acts unless it is a dry run.
+    """Reconciles one cluster once; a dry run changes nothing.
 
-    `remember` writes down the size that a target, named by its subject, had before it was scaled.
+    `stored` are the statuses of the last run, `write_original` stores the original scale of a
+    subject. `statuses` and `removed` (subjects) are the results.
     """
 
     def __init__(
         self,
         workloads: Workloads,
-        known: dict[str, HeadroomStatus],
-        remember: Callable[[str, Original], None],
+        stored: dict[str, HeadroomStatus],
+        write_original: Callable[[str, OriginalScale], None],
         clock: Clock,
         dry_run: bool,
     ) -> None:
         self._workloads = workloads
-        self._known = known
-        self._remember = remember
+        self._stored = stored
+        self._write_original = write_original
         self._clock = clock
-        self._acts = not dry_run
-        self._out_of_sight: set[tuple[str, str]] = set()
-        self._hidden: dict[str, str] = {}
+        self._dry_run = dry_run
+        self._unsized: set[tuple[str, str]] = set()
+        self._unlisted: dict[str, Reason] = {}
         self.at = clock.now()
-        self.kept: list[HeadroomStatus] = []
-        self.forgotten: list[str] = []
+        self.statuses: list[HeadroomStatus] = []
+        self.removed: list[str] = []
 
-    def look_after(self, wanted: Wanted) -> None:
-        """Give every buffer and target its size, and clean up what is no longer wanted."""
-        self._look_after_buffers(wanted)
-        twice = claimed_twice(wanted.targets)
-        for target, sources in twice.items():
-            self._refuse(str(target), sources)
-        for scaled in wanted.targets:
-            if scaled.target not in twice:
-                self._look_after_target(scaled)
-        subjects = {kept.subject for kept in self.kept}
-        for kept in self._known.values():
-            if kept.subject not in subjects and kept.source not in wanted.unread:
-                self._let_go(kept)
+    def reconcile(self, desired: DesiredHeadroom) -> None:
+        """Give every buffer and target its size, and clean up those without a manifest."""
+        self._reconcile_buffers(desired)
+        conflicts = conflicting_targets(desired.targets)
+        for target, sources in conflicts.items():
+            self._report_conflict(str(target), sources)
+        for scaled in desired.targets:
+            if scaled.target not in conflicts:
+                self._reconcile_target(scaled)
+        subjects = {status.subject for status in self.statuses}
+        for status in self._stored.values():
+            if status.subject not in subjects and status.source not in desired.unreadable:
+                self._release(status)
 
-    def _look_after_buffers(self, wanted: Wanted) -> None:
-        buffers = [*wanted.buffers, *self._buffers_like(wanted.chunks)]
-        had_any = any(kept.target is None for kept in self._known.values())
-        if not buffers and not had_any:
+    def _reconcile_buffers(self, desired: DesiredHeadroom) -> None:
+        buffers = [*desired.buffers, *self._from_templates(desired.template_buffers)]
+        had_buffers = any(status.target is None for status in self._stored.values())
+        if not buffers and not had_buffers:
             return
-        there = self._deployments(buffers)
-        joins = self._seen(self._workloads.joins, "pods") if buffers else {}
+        existing = self._list_deployments(buffers)
+        join_times = self._read(self._workloads.join_times, "pods") if buffers else {}
         proportional = any(buffer.is_proportional for buffer in buffers)
-        size = self._seen(self._workloads.size, "nodes") if proportional else ClusterSize(0, 0)
-        self._apply_shared(buffers)
-        for subject, claimants in _by_subject(buffers).items():
-            if len(claimants) > 1:
-                self._refuse(subject, sorted(buffer.source for buffer in claimants))
+        size = self._read(self._workloads.size, "nodes") if proportional else ClusterSize(0, 0)
+        self._apply_priority_classes(buffers)
+        for subject, same in _by_subject(buffers).items():
+            if len(same) > 1:
+                self._report_conflict(subject, sorted(buffer.source for buffer in same))
                 continue
-            pods = claimants[0].pods
-            if size is None and claimants[0].is_proportional:
-                self._leave_for_now(pods.namespace, pods.name)
+            pods = same[0].pods
+            if size is None and same[0].is_proportional:
+                self._keep_size(pods.namespace, pods.name)
                 continue
-            seen = (joins or {}).get((pods.namespace, pods.name), [])
-            counted = size or ClusterSize(0, 0)
-            self._look_after_buffer(subject, claimants[0], seen, counted, there)
-        if not wanted.unread:
-            self._remove_orphans(there, buffers)
+            measured = (join_times or {}).get((pods.namespace, pods.name), [])
+            self._reconcile_buffer(subject, same[0], measured, size or ClusterSize(0, 0), existing)
+        if not desired.unreadable:
+            self._remove_orphans(existing, buffers)
 
-    def _deployments(self, buffers: Sequence[Buffer]) -> Sequence[FoundDeployment]:
-        """List the Deployments of the namespaces that have buffers, or had some before. A right
-        that is missing in one of them concerns its own buffers."""
+    def _list_deployments(self, buffers: Sequence[Buffer]) -> Sequence[FoundDeployment]:
+        """List the Deployments of all namespaces that have or had buffers. A missing right in one
+        namespace affects only the buffers of that namespace."""
         namespaces = {NAMESPACE, *(buffer.pods.namespace for buffer in buffers)}
-        namespaces |= {namespace for namespace, _ in _known_buffers(self._known)}
+        namespaces |= {namespace for namespace, _ in _stored_buffers(self._stored)}
         found: list[FoundDeployment] = []
         for namespace in sorted(namespaces):
             try:
                 found += self._workloads.deployments(namespace)
             except ClusterRefused as error:
-                self._hidden[namespace] = how_to_grant(error, BUFFER_ROLE, namespace)
+                self._unlisted[namespace] = refusal_reason(error, BUFFER_ROLE, namespace)
         return found
 
-    def _seen[T](self, look: Callable[[], T], what: str) -> T | None:
-        """Look at something of the whole cluster; what can't be seen is told, and None."""
-        seen, problem = self._ask(look)
-        if problem:
-            self.kept.append(HeadroomStatus(f"the cluster's {what}", "headroom", problem=problem))
-        return seen
+    def _read[T](self, read: Callable[[], T], what: str) -> T | None:
+        """Read a state of the whole cluster; a failure becomes a problem, and the result None."""
+        result, problem = self._call(read)
+        if problem is not None:
+            self._report(f"the cluster's {what}", _SOURCE, problem)
+        return result
 
-    def _apply_shared(self, buffers: Sequence[Buffer]) -> None:
-        """Make what several buffers need. One that fails shows as what its buffers lack."""
-        for shared in _shared_objects(buffers) if self._acts else ():
-            _, problem = self._ask(partial(self._workloads.apply, shared))
-            if problem:
-                subject = f"{shared['kind']} {shared['metadata']['name']}"
-                self.kept.append(HeadroomStatus(subject, "headroom", problem=problem))
+    def _apply_priority_classes(self, buffers: Sequence[Buffer]) -> None:
+        for priority_class in () if self._dry_run else _priority_classes(buffers):
+            _, problem = self._call(partial(self._workloads.apply, priority_class))
+            if problem is not None:
+                name = priority_class["metadata"]["name"]
+                self._report(f"PriorityClass {name}", _SOURCE, problem)
 
-    def _buffers_like(self, chunks: Iterable[Chunks]) -> Iterator[Buffer]:
-        """Make buffers of pods like those that others have templates for."""
-        for one in chunks:
-            subject = f"capacitybuffer {one.like.namespace}/{one.name}"
-            template, problem = self._ask(
-                partial(self._workloads.template, one.like), BUFFER_ROLE, one.like.namespace
-            )
-            if problem:
-                self._leave_for_now(one.like.namespace, deployment_like(one))
-                self.kept.append(HeadroomStatus(subject, one.source, problem=problem))
-                continue
-            if template is None:
-                self.kept.append(
-                    HeadroomStatus(subject, one.source, problem=f"there is no {one.like}")
-                )
-                continue
-            try:
-                requests = requests_of(template.spec)
-                count = chunk_count(one, template.replicas, requests)
-            except ValueError as error:
-                self.kept.append(HeadroomStatus(subject, one.source, problem=str(error)))
-                continue
-            pods = pods_like(one, template.spec, requests)
-            yield Buffer(one.source, pods, at_least=count.replicas, why=count.reason)
+    def _from_templates(self, buffers: Iterable[TemplateBuffer]) -> Iterator[Buffer]:
+        """Make buffers whose pods have the pod templates of other objects."""
+        for one in buffers:
+            namespace = one.template_of.namespace
+            subject = f"capacitybuffer {namespace}/{one.name}"
+            read = partial(self._workloads.template, one.template_of)
+            template, problem = self._call(read, BUFFER_ROLE, namespace)
+            if problem is not None:
+                self._keep_size(namespace, template_deployment_name(one))
+                self._report(subject, one.source, problem)
+            elif template is None:
+                problem = TEMPLATE_NOT_FOUND(target=one.template_of)
+                self._report(subject, one.source, problem)
+            else:
+                try:
+                    buffer = _sized(one, template)
+                except ValueError as error:
+                    self._report(subject, one.source, BUFFER_WITHOUT_SIZE(error=error))
+                else:
+                    yield buffer
 
-    def _leave_for_now(self, namespace: str, name: str) -> None:
-        """Leave a buffer's Deployment as it is, since nobody can say what it should be."""
-        self._out_of_sight.add((namespace, name))
-        before = self._known.get(buffer_subject(namespace, name))
-        self.kept += [before] if before else []
+    def _keep_size(self, namespace: str, name: str) -> None:
+        """Do not change a buffer's Deployment, since its size cannot be determined."""
+        self._unsized.add((namespace, name))
+        before = self._stored.get(buffer_subject(namespace, name))
+        self.statuses += [before] if before else []
 
-    def _look_after_buffer(
+    def _reconcile_buffer(
         self,
         subject: str,
         buffer: Buffer,
-        seen: Sequence[timedelta],
+        measured: Sequence[timedelta],
         size: ClusterSize,
-        there: Sequence[FoundDeployment],
+        existing: Sequence[FoundDeployment],
     ) -> None:
-        before = self._known.get(subject)
-        join = median_low(seen) if seen else before.join if before else None
-        wanted = buffer_size(buffer, size, [join] if join else [], self.at)
-        running = _running(buffer.pods, there) if self._acts else None
-        kept = HeadroomStatus(
-            subject, buffer.source, wanted.replicas, wanted.reason, join=join, running=running
+        before = self._stored.get(subject)
+        join_time = median_low(measured) if measured else before.join_time if before else None
+        wanted = buffer_size(buffer, size, [join_time] if join_time else [], self.at)
+        status = HeadroomStatus(
+            subject,
+            buffer.source,
+            wanted.replicas,
+            wanted.reason,
+            join_time=join_time,
+            ready=None if self._dry_run else _ready(buffer.pods, existing),
         )
-        resize = partial(self._resize, buffer.pods, wanted.replicas, there)
-        self._keep(kept, *self._ask(resize, BUFFER_ROLE, buffer.pods.namespace))
+        resize = partial(self._resize, buffer.pods, wanted.replicas, existing)
+        self._finish(status, *self._call(resize, BUFFER_ROLE, buffer.pods.namespace))
 
-    def _resize(self, pods: PausePods, replicas: int, there: Sequence[FoundDeployment]) -> str:
-        """Give a buffer's Deployment its size; returns what is in the way."""
-        if hidden := self._hidden.get(pods.namespace):
-            return hidden
-        others = ((one.namespace, one.name) for one in there if not one.ours)
-        if (pods.namespace, pods.name) in others:
-            return f"Deployment {pods.namespace}/{pods.name} is somebody else's"
-        if self._acts:
+    def _resize(
+        self, pods: PausePods, replicas: int, existing: Sequence[FoundDeployment]
+    ) -> Reason | None:
+        """Apply a buffer's Deployment; returns why it is not applied, if so."""
+        if unlisted := self._unlisted.get(pods.namespace):
+            return unlisted
+        not_ours = ((one.namespace, one.name) for one in existing if not one.ours)
+        if (pods.namespace, pods.name) in not_ours:
+            return DEPLOYMENT_NOT_OWNED(namespace=pods.namespace, name=pods.name)
+        if not self._dry_run:
             self._workloads.apply(deployment_object(pods, replicas))
-        return ""
+        return None
 
-    def _remove_orphans(self, there: Sequence[FoundDeployment], buffers: Sequence[Buffer]) -> None:
-        """Delete Deployments of buffers that nobody wants any more, with what only they needed.
+    def _remove_orphans(
+        self, existing: Sequence[FoundDeployment], buffers: Sequence[Buffer]
+    ) -> None:
+        """Delete the Deployments of buffers that no manifest defines, with their priority classes.
 
-        The Deployment goes last: as long as it is there, the next tick finds it again. Those of a
-        namespace that can't be listed are kept in mind.
+        The Deployment is deleted last, so that a failed run finds it again. Buffers in a namespace
+        that cannot be listed keep their status, with the problem.
         """
         wanted = {(buffer.pods.namespace, buffer.pods.name) for buffer in buffers}
         classes = {priority_class_name(buffer.pods.priority) for buffer in buffers}
-        for orphan in there if self._acts else ():
-            if not orphan.ours or (orphan.namespace, orphan.name) in wanted | self._out_of_sight:
+        for orphan in () if self._dry_run else existing:
+            if not orphan.ours or (orphan.namespace, orphan.name) in wanted | self._unsized:
                 continue
             remove = partial(self._remove, orphan, classes)
-            _, problem = self._ask(remove, BUFFER_ROLE, orphan.namespace)
-            if problem:
-                self._keep_in_mind(orphan.namespace, orphan.name, problem)
-        for namespace, name in _known_buffers(self._known):
-            if namespace in self._hidden and (namespace, name) not in wanted | self._out_of_sight:
-                self._keep_in_mind(namespace, name, self._hidden[namespace])
-
-    def _keep_in_mind(self, namespace: str, name: str, problem: str) -> None:
-        subject = buffer_subject(namespace, name)
-        kept = self._known.get(subject) or HeadroomStatus(subject, "headroom")
-        self.kept.append(replace(kept, problem=problem))
+            _, problem = self._call(remove, BUFFER_ROLE, orphan.namespace)
+            if problem is not None:
+                self._report_buffer(orphan.namespace, orphan.name, problem)
+        for namespace, name in _stored_buffers(self._stored):
+            if namespace in self._unlisted and (namespace, name) not in wanted | self._unsized:
+                self._report_buffer(namespace, name, self._unlisted[namespace])
 
     def _remove(self, orphan: FoundDeployment, classes: set[str]) -> None:
         if orphan.priority_class and orphan.priority_class not in classes:
             self._workloads.remove_priority_class(orphan.priority_class)
         self._workloads.remove_deployment(orphan.namespace, orphan.name)
 
-    def _look_after_target(self, scaled: ScaledTarget) -> None:
-        kept = HeadroomStatus(
+    def _reconcile_target(self, scaled: ScaledTarget) -> None:
+        status = HeadroomStatus(
             str(scaled.target), scaled.source, target=scaled.target, restore=scaled.restore
         )
         wanted = target_size(scaled, self.at)
         if wanted is None:
-            self.kept.append(replace(kept, reason="paused: left as it is"))
+            self.statuses.append(replace(status, reason=TARGET_PAUSED()))
             return
-        kept = replace(kept, replicas=wanted.replicas, reason=wanted.reason)
+        status = replace(status, replicas=wanted.replicas, reason=wanted.reason)
         scale = partial(self._scale, scaled.target, wanted.replicas)
-        # Rights on other kinds are for their users to write down.
+        # Leeway has no ClusterRole for kinds other than those of apps/v1.
         role = TARGET_ROLE if scaled.target.api_version == "apps/v1" else ""
-        self._keep(kept, *self._ask(scale, role, scaled.target.namespace))
+        self._finish(status, *self._call(scale, role, scaled.target.namespace))
 
-    def _keep(self, kept: HeadroomStatus, in_the_way: str | None, failed: str) -> None:
-        """Note what has its size now, or the size that it was left with."""
-        if problem := failed or in_the_way:
-            before = self._known.get(kept.subject)
-            kept = replace(kept, replicas=before.replicas if before else None, problem=problem)
-        self.kept.append(kept)
+    def _finish(
+        self, status: HeadroomStatus, not_applied: Reason | None, failed: Reason | None
+    ) -> None:
+        """Add a status; with a problem it has the size of the last run."""
+        if problem := failed or not_applied:
+            before = self._stored.get(status.subject)
+            replicas = before.replicas if before else None
+            status = replace(status, replicas=replicas, problem=problem)
+        self.statuses.append(status)
 
-    def _scale(self, target: ScaleTarget, replicas: int) -> str:
-        """Scale a target where it has another size; returns what is in the way."""
-        has = self._workloads.scale_of(target)
-        if has is None:
-            missing = f"there is no {target.kind} {target.name} in namespace {target.namespace}"
-            return f"{missing}: a ScaledObject scales in its own namespace only"
-        if has.replicas != replicas and self._acts:
-            self._remember(str(target), Original(has.uid, has.replicas))
-            self._workloads.scale(target, replicas)
-        return ""
+    def _report(self, subject: str, source: str, problem: Reason) -> None:
+        self.statuses.append(HeadroomStatus(subject, source, problem=problem))
 
-    def _refuse(self, subject: str, sources: Sequence[str]) -> None:
+    def _report_buffer(self, namespace: str, name: str, problem: Reason) -> None:
+        """Keep the status of a buffer, with a problem."""
+        subject = buffer_subject(namespace, name)
+        status = self._stored.get(subject) or HeadroomStatus(subject, _SOURCE)
+        self.statuses.append(replace(status, problem=problem))
+
+    def _report_conflict(self, subject: str, sources: Sequence[str]) -> None:
         named = " and ".join(sources)
-        problem = f"{named} both want it: neither has its way"
-        self.kept.append(HeadroomStatus(subject, named, problem=problem))
+        self._report(subject, named, SCALE_CONFLICT(sources=named))
 
-    def _let_go(self, kept: HeadroomStatus) -> None:
-        """Leave or restore a target whose manifest is gone, and forget it; one that can't be
-        touched is kept in mind, with the reason."""
-        problem = ""
-        target, original = kept.target, kept.original
-        if target is not None and original is not None and kept.restore and self._acts:
+    def _scale(self, target: ScaleTarget, replicas: int) -> Reason | None:
+        """Scale a target that has another size; returns why it is not scaled, if so."""
+        current = self._workloads.scale_of(target)
+        if current is None:
+            return TARGET_NOT_FOUND(kind=target.kind, name=target.name, namespace=target.namespace)
+        if current.replicas != replicas and not self._dry_run:
+            self._write_original(str(target), OriginalScale(current.uid, current.replicas))
+            self._workloads.scale(target, replicas)
+        return None
+
+    def _release(self, status: HeadroomStatus) -> None:
+        """Remove the status of a target without a manifest, after its original size is restored if
+        the manifest asked for that. If that fails, the status stays with the problem."""
+        problem = None
+        target, original = status.target, status.original
+        if target is not None and original is not None and status.restore and not self._dry_run:
             restore = partial(self._restore, target, original)
-            _, problem = self._ask(restore, TARGET_ROLE, target.namespace)
-        if problem:
-            self.kept.append(replace(kept, problem=problem))
+            _, problem = self._call(restore, TARGET_ROLE, target.namespace)
+        if problem is not None:
+            self.statuses.append(replace(status, problem=problem))
         else:
-            self.forgotten.append(kept.subject)
+            self.removed.append(status.subject)
 
-    def _restore(self, target: ScaleTarget, original: Original) -> None:
-        """Give a target the size that it had, unless it is another object of its name."""
-        has = self._workloads.scale_of(target)
-        if has is not None and has.uid == original.uid and has.replicas != original.replicas:
+    def _restore(self, target: ScaleTarget, original: OriginalScale) -> None:
+        """Restore the original size of a target, unless another object has its name now."""
+        current = self._workloads.scale_of(target)
+        if current is None or current.uid != original.uid:
+            return
+        if current.replicas != original.replicas:
             self._workloads.scale(target, original.replicas)
 
-    def _ask[T](
-        self, ask: Callable[[], T], role: str = "", namespace: str = ""
-    ) -> tuple[T | None, str]:
-        """Ask for something about one object; returns the answer, or what is in the way of it. A
-        right that is missing is named with the command that gives it: the `role`'s in `namespace`.
+    def _call[T](
+        self, call: Callable[[], T], role: str = "", namespace: str = ""
+    ) -> tuple[T | None, Reason | None]:
+        """Call the API server about one object; returns the result, or why the call failed. For a
+        missing right that is the command that grants the `role` in the `namespace`.
 
         Raises:
-            ClusterUnavailable: it fails, and there is no patience left for other objects.
+            ClusterUnavailable: the API server fails, and UNAVAILABLE_TIMEOUT is over.
         """
         try:
-            return ask(), ""
+            return call(), None
         except ClusterRefused as error:
-            return None, how_to_grant(error, role, namespace)
+            return None, refusal_reason(error, role, namespace)
         except ClusterUnavailable as error:
-            if self._clock.now() - self.at >= PATIENCE:
+            if self._clock.now() - self.at >= UNAVAILABLE_TIMEOUT:
                 raise
-            return None, str(error)
+            return None, OBJECT_UNAVAILABLE(error=error)
 
 
-def _running(pods: PausePods, there: Sequence[FoundDeployment]) -> int:
-    named = (one for one in there if (one.namespace, one.name) == (pods.namespace, pods.name))
-    return next((one.running for one in named), 0)
+def _sized(buffer: TemplateBuffer, template: PodTemplate) -> Buffer:
+    """Return the buffer of a pod template.
+
+    Raises:
+        ValueError: the requests cannot be read, or the manifest defines no size.
+    """
+    requests = requests_of(template.spec)
+    size = template_buffer_size(buffer, template.replicas, requests)
+    pods = template_pods(buffer, template.spec, requests)
+    return Buffer(buffer.source, pods, at_least=size.replicas, why=size.reason)
+
+
+def _ready(pods: PausePods, existing: Sequence[FoundDeployment]) -> int:
+    found = (one for one in existing if (one.namespace, one.name) == (pods.namespace, pods.name))
+    return next((one.ready for one in found), 0)
 
 
 _BUFFER = "buffer "
 
 
 def buffer_subject(namespace: str, name: str) -> str:
-    """Name a buffer by its Deployment: `a-b` of one manifest may be another's `a` in `a-b`."""
+    """Return the subject of a buffer, which contains the namespace and name of its Deployment."""
     return f"{_BUFFER}{namespace}/{name}"
 
 
-def _known_buffers(known: Iterable[str]) -> set[tuple[str, str]]:
-    """Return the namespaces and names of those buffers among some subjects."""
-    parted = (one.removeprefix(_BUFFER).split("/") for one in known if one.startswith(_BUFFER))
-    return {(parts[0], parts[1]) for parts in parted}
+def _stored_buffers(subjects: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the namespaces and names of the buffers among these subjects."""
+    split = (one.removeprefix(_BUFFER).split("/") for one in subjects if one.startswith(_BUFFER))
+    return {(parts[0], parts[1]) for parts in split}
 
 
 def _by_subject(buffers: Iterable[Buffer]) -> dict[str, list[Buffer]]:
-    """Group buffers by their Deployment."""
     grouped: dict[str, list[Buffer]] = {}
     for buffer in buffers:
         subject = buffer_subject(buffer.pods.namespace, buffer.pods.name)
@@ -323,7 +357,7 @@ def _by_subject(buffers: Iterable[Buffer]) -> dict[str, list[Buffer]]:
     return grouped
 
 
-def _shared_objects(buffers: Iterable[Buffer]) -> list[dict[str, Any]]:
-    """The priority classes of buffers, each once."""
+def _priority_classes(buffers: Iterable[Buffer]) -> list[dict[str, Any]]:
+    """Return the priority classes of the buffers, each once."""
     priorities = sorted({buffer.pods.priority for buffer in buffers})
     return [priority_class_object(priority) for priority in priorities]

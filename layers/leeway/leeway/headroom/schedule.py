@@ -1,17 +1,19 @@
-"""Schedules: how many replicas several cron windows want at an instant, and when that changes."""
+"""Schedules: the size that several cron windows set at an instant, and when the size changes."""
 
 import heapq
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from leeway.headroom.reasons import NO_WINDOW_OPEN, WINDOW_OPEN, WINDOW_SIZE_LIMITED
 from leeway.headroom.windows import Window
+from leeway.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Cron windows and the bounds of their size.
+    """Cron windows and the bounds of the size.
 
-    `idle` is the size while no window is open, where it is not `minimum`.
+    `idle` is the size while no window is open; None means `minimum`.
     """
 
     windows: tuple[Window, ...]
@@ -22,55 +24,56 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many replicas, and why."""
+    """A number of replicas, and why."""
 
     replicas: int
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """From `at` (aware, UTC) on, `size` is wanted."""
+    """`size` applies from `at` on (aware, UTC)."""
 
     at: datetime
     size: Size
 
 
 def size_at(schedule: Schedule, at: datetime) -> Size:
-    """Decide the size at an aware instant: the largest of the open windows, within bounds."""
+    """Return the size at an aware instant: the largest of the open windows, within the bounds."""
     open_now = [window for window in schedule.windows if window.is_open(at)]
     if not open_now:
         if schedule.idle is not None:
-            return Size(schedule.idle, "no window is open: idle")
-        return Size(schedule.minimum, "no window is open: the minimum")
-    widest = max(open_now, key=lambda window: window.replicas)
-    said = f"the window from '{widest.start.expression}' to '{widest.end.expression}' is open"
-    if widest.replicas > schedule.maximum:
-        return Size(schedule.maximum, f"{said}: the maximum, since it wants {widest.replicas}")
-    if widest.replicas < schedule.minimum:
-        return Size(schedule.minimum, f"{said}: the minimum, since it wants {widest.replicas}")
-    return Size(widest.replicas, said)
+            return Size(schedule.idle, NO_WINDOW_OPEN(bound="idle size"))
+        return Size(schedule.minimum, NO_WINDOW_OPEN(bound="minimum"))
+    largest = max(open_now, key=lambda window: window.replicas)
+    start, end, replicas = largest.start.expression, largest.end.expression, largest.replicas
+    bounded = max(min(replicas, schedule.maximum), schedule.minimum)
+    if bounded == replicas:
+        return Size(replicas, WINDOW_OPEN(start=start, end=end))
+    bound = "minimum" if bounded > replicas else "maximum"
+    return Size(bounded, WINDOW_SIZE_LIMITED(start=start, end=end, bound=bound, replicas=replicas))
 
 
 def change_points(schedule: Schedule, start: datetime, end: datetime) -> list[ChangePoint]:
-    """List the sizes over [start, end): the first at `start`, then each where it differs."""
+    """List the sizes over [start, end): the first at `start`, then each that differs from the one
+    before."""
     points = [ChangePoint(start.astimezone(UTC), size_at(schedule, start))]
-    seen = start
+    last = start
     for at in heapq.merge(*(window.moments(start, end) for window in schedule.windows)):
-        if at == seen:
+        if at == last:
             continue
-        seen = at
+        last = at
         size = size_at(schedule, at)
         if size.replicas != points[-1].size.replicas:
             points.append(ChangePoint(at, size))
     return points
 
 
-def largest_ahead(schedule: Schedule, at: datetime, lead: timedelta) -> ChangePoint:
-    """Return the largest size wanted from `at` until `lead` later, where it is wanted first.
+def largest_size_within(schedule: Schedule, at: datetime, lead: timedelta) -> ChangePoint:
+    """Return the largest size from `at` until `lead` later, with the first instant that needs it.
 
-    What takes `lead` to come has to be asked for now.
+    Nodes that take `lead` to join must be requested now.
     """
-    # A window that begins just as the lead ends is to be ready then.
-    upto = at + lead + timedelta(microseconds=1)
-    return max(change_points(schedule, at, upto), key=lambda point: point.size.replicas)
+    # The window that starts exactly at the end of the lead counts too.
+    until = at + lead + timedelta(microseconds=1)
+    return max(change_points(schedule, at, until), key=lambda point: point.size.replicas)

@@ -1,15 +1,16 @@
-"""What is remembered of a buffer or a scaled target from one tick to the next."""
+"""The stored status of a buffer or a scaled target."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from leeway.headroom.plan import ScaleTarget
+from leeway.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
-    """The size that a scaled target had before Leeway scaled it first; `uid` says which object of
-    its name that was."""
+class OriginalScale:
+    """The size of a scaled target before Leeway scaled it first. `uid` is the object's: another
+    object may later have the same name."""
 
     uid: str
     replicas: int
@@ -17,29 +18,30 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class HeadroomStatus:
-    """How it stands with one buffer or target. `subject` names it, `source` its manifest.
+    """The status of one buffer or target. `subject` names it, `source` its manifest.
 
-    `replicas` is the size that it was given last, None where it was left as it is. `problem` says
-    what kept it from having its size, empty where nothing did. `target` and `restore` are those of
-    a scaled target; `join` is how long a buffer's pods have been seen to wait for a node, `running`
-    how many of them were Ready at the last look (None where nobody looked).
+    - `replicas`: the last size that Leeway applied, None if it applied none.
+    - `problem`: why the desired size was not applied, None if it was.
+    - `target`, `restore`: those of a scaled target.
+    - `original`: stored in an item of its own, so it is not compared.
+    - `join_time`: how long the buffer's pods waited for a node.
+    - `ready`: how many of the buffer's pods are Ready; None if they were not counted.
     """
 
     subject: str
     source: str
     replicas: int | None = None
-    reason: str = ""
-    problem: str = ""
+    reason: Reason | None = None
+    problem: Reason | None = None
     target: ScaleTarget | None = None
     restore: bool = False
-    # Remembered apart from the rest, and no change of it.
-    original: Original | None = field(default=None, compare=False)
-    join: timedelta | None = None
-    running: int | None = None
+    original: OriginalScale | None = field(default=None, compare=False)
+    join_time: timedelta | None = None
+    ready: int | None = None
 
     @property
     def pending(self) -> int:
-        """How many pods of a buffer hold no room yet."""
-        if self.replicas is None or self.running is None:
+        """The number of the buffer's pods that are not Ready."""
+        if self.replicas is None or self.ready is None:
             return 0
-        return max(0, self.replicas - self.running)
+        return max(0, self.replicas - self.ready)

@@ -1,9 +1,8 @@
-"""Cron windows: whether one is open at an instant, and when that may change.
+"""Cron windows: whether a window is open at an instant, and when that may change.
 
-A window is open when, looking from now, its end comes before its next start (or at the same time).
-So one whose start fires repeatedly opens at the last firing before an end. The rule is KEDA's; here
-it runs on local wall-clock time, so that an hour that daylight saving skips or repeats can't turn a
-window inside out.
+A window is open if its next end is not later than its next start. A window with several starts
+before an end therefore opens at the last of them. The rule is KEDA's. It uses local wall-clock
+time, so a change to or from daylight saving time does not swap the start and the end of a window.
 """
 
 import heapq
@@ -20,7 +19,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A recurring window in which `replicas` are wanted: from `start` on, until before `end`."""
+    """A recurring window with `replicas`. `start` is inside the window, `end` is not."""
 
     timezone: ZoneInfo
     start: Cron
@@ -34,29 +33,31 @@ class Window:
 
     def moments(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the instants in (after, until), in UTC and in order, at which the window may open
-        or close: firings, and jumps of the clock."""
-        for begin, end in self._stretches(after.astimezone(UTC), until.astimezone(UTC)):
+        or close: starts, ends, and changes of the zone's UTC offset."""
+        for begin, end in self._constant_offsets(after.astimezone(UTC), until.astimezone(UTC)):
             if begin > after:
                 yield begin
             local = self._wall_clock(begin)
             offset = local - begin.replace(tzinfo=None)
             last = end.replace(tzinfo=None) + offset
-            for firing in heapq.merge(
+            for time in heapq.merge(
                 _between(self.start, local, last), _between(self.end, local, last)
             ):
-                yield (firing - offset).replace(tzinfo=UTC)
+                yield (time - offset).replace(tzinfo=UTC)
 
     def _wall_clock(self, at: datetime) -> datetime:
         return at.astimezone(self.timezone).replace(tzinfo=None)
 
-    def _stretches(self, begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-        """Cut a span of UTC time where the zone's offset changes."""
+    def _constant_offsets(
+        self, begin: datetime, end: datetime
+    ) -> Iterator[tuple[datetime, datetime]]:
+        """Split a span of UTC time at the changes of the zone's UTC offset."""
         while begin < end:
-            jump = self._next_jump(begin, end)
-            yield begin, jump
-            begin = jump
+            change = self._next_change(begin, end)
+            yield begin, change
+            begin = change
 
-    def _next_jump(self, begin: datetime, end: datetime) -> datetime:
+    def _next_change(self, begin: datetime, end: datetime) -> datetime:
         offset = self._offset(begin)
         low = begin
         while low < end and self._offset(low + _HOUR) == offset:
@@ -72,4 +73,4 @@ class Window:
 
 
 def _between(cron: Cron, after: datetime, until: datetime) -> Iterator[datetime]:
-    return takewhile(lambda at: at < until, cron.firings(after))
+    return takewhile(lambda at: at < until, cron.times(after))

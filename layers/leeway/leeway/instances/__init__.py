@@ -1,1 +1,1 @@
-"""EC2 instances, their owners and their Auto Scaling groups, as values."""
+"""Facts about EC2 instances: their owners, their Auto Scaling groups, their observed state."""

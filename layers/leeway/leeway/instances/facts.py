@@ -1,4 +1,4 @@
-"""instances.facts"""
+"""The facts about an instance that a retirement or an admission needs."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,9 +6,10 @@ from leeway.instances.owners import Owner
 
 
 class InstanceFacts(BaseModel):
-    """What EC2 says of an instance that a retirement needs, and that seldom changes.
+    """Facts about an instance, from EC2, that seldom change.
 
-    `joined` says that it has joined the cluster, by a tag that only EKS can write.
+    `capacity_type` is `spot` or `on-demand`. `joined` says that the instance has the tag that EKS,
+    and nobody else, writes when an instance joins the cluster.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)

@@ -1,4 +1,4 @@
-"""instances.groups"""
+"""Facts about an Auto Scaling group and one of its instances."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -6,14 +6,17 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRules:
-    """What holds for every instance of an Auto Scaling group alike, and seldom changes.
+    """What is the same for all instances of an Auto Scaling group and seldom changes.
 
-    `terminate_hooks` are the names of its hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that call
-    Leeway, which keeps the instance by them, and `others_hooks` of those that call somebody else,
-    who lets it go when he is done. `timeouts` is the HeartbeatTimeout of each of its hooks, in
-    seconds, and `with_target` are the names of those that notify a target of their own. `types` are
-    the instance types that it may launch, where it names them, and `not_by_name` says why
-    LaunchInstances does not work on it; empty where it does.
+    - `capacity_rebalance`: Capacity Rebalancing is on. `refreshing`: an instance refresh runs.
+    - `suspended`: the names of the suspended processes.
+    - `terminate_hooks`: the names of the hooks on `autoscaling:EC2_INSTANCE_TERMINATING` that
+      notify Leeway. `foreign_terminate_hooks`: those that notify another client, which answers
+      them itself.
+    - `timeouts`: hook name → HeartbeatTimeout in seconds. `with_target`: the names of the hooks
+      that notify a target of their own (SNS, SQS, Lambda).
+    - `types`: the instance types that the group may launch, empty if it does not list them.
+    - `launch_unsupported`: why LaunchInstances cannot be called for the group, empty if it can.
     """
 
     name: str
@@ -21,28 +24,31 @@ class GroupRules:
     refreshing: bool
     suspended: frozenset[str]
     terminate_hooks: tuple[str, ...]
-    others_hooks: tuple[str, ...] = ()
+    foreign_terminate_hooks: tuple[str, ...] = ()
     timeouts: Mapping[str, int] = field(default_factory=dict)
     with_target: frozenset[str] = frozenset()
     zones: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    not_by_name: str = ""
+    launch_unsupported: str = ""
 
     @property
-    def holds(self) -> bool:
-        """Whether a terminate hook keeps an instance that the group terminates, until Leeway lets
-        it go."""
+    def terminate_hook_waits(self) -> bool:
+        """Whether a terminate hook holds an instance that the group terminates until Leeway answers
+        the hook."""
         return bool(self.terminate_hooks) and "Terminate" not in self.suspended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts(GroupRules):
-    """An Auto Scaling group as it is now, and one of its instances in it.
+    """An Auto Scaling group as it is now, and one of its instances.
 
-    `units` is how much of the group's capacity the instance is: 1, or its type's weight, or what
-    the group counts in. `protected` says that this instance is protected from scale-in. `recalled`
-    says that only the group's rules were looked at, some seconds ago, and that the instance is
-    taken for one in service.
+    - `lifecycle_state`: the lifecycle state of the instance, for example `InService`.
+    - `desired`, `minimum`, `maximum`: the capacity of the group, in its own units.
+    - `units`: how much of that capacity the instance is: 1, the weight of its type, or the unit
+      that the group counts in.
+    - `protected`: the instance is protected from scale-in.
+    - `from_cache`: only the rules of the group were read, some seconds ago; the instance is assumed
+      to be in service.
     """
 
     lifecycle_state: str
@@ -51,20 +57,20 @@ class GroupFacts(GroupRules):
     maximum: int = 0
     units: int = 1
     protected: bool = False
-    recalled: bool = False
+    from_cache: bool = False
 
     @property
-    def serves(self) -> bool:
-        """Whether the instance is in the group to stay, as far as the group is concerned."""
+    def stays_in_group(self) -> bool:
+        """Whether the group keeps the instance: it is pending or in service."""
         return self.lifecycle_state.startswith(("Pending", "InService"))
 
     @property
     def may_shrink(self) -> bool:
-        """Whether the group may want as many units less as the instance is."""
+        """Whether the group stays at its minimum or above without the units of the instance."""
         return self.desired - self.units >= self.minimum
 
 
 def in_service(rules: GroupRules) -> GroupFacts:
-    """Return the facts of an instance of which nothing is known but its group's rules."""
-    known = {one.name: getattr(rules, one.name) for one in fields(GroupRules)}
-    return GroupFacts(**known, lifecycle_state="InService", recalled=True)
+    """Return facts about an instance of which only the rules of its group are known."""
+    shared = {one.name: getattr(rules, one.name) for one in fields(GroupRules)}
+    return GroupFacts(**shared, lifecycle_state="InService", from_cache=True)

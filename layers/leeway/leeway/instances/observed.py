@@ -1,4 +1,4 @@
-"""What a look at AWS shows of instances: their states, hooks, interruptions, scheduled changes."""
+"""The observed state of instances: states, hooks, interruptions, scheduled changes."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from leeway.notices import InterruptionAction, LifecycleHook
 
 @dataclass(frozen=True, slots=True)
 class ObservedInstance:
-    """An instance as EC2 has just described it; `state` is EC2's word. `group` is the name of the
-    Auto Scaling group that it is in, whoever made that group, and empty where it is in none."""
+    """An instance as EC2 describes it now. `state` is EC2's state name; `group` is the name of its
+    Auto Scaling group, also of a group that EKS created, and empty if it is in none."""
 
     facts: InstanceFacts
     state: str
@@ -21,8 +21,8 @@ class ObservedInstance:
 
 @dataclass(frozen=True, slots=True)
 class CurrentInstance:
-    """An instance as EC2 describes it now: `launched_at` is its latest start, and `interrupted`
-    says that the status of its Spot request is one by which EC2 is about to take it back."""
+    """An instance as EC2 describes it now. `launched_at` is its latest start; `interrupted` says
+    that the status of its Spot request announces an interruption."""
 
     state: str
     launched_at: datetime
@@ -31,8 +31,8 @@ class CurrentInstance:
 
 @dataclass(frozen=True, slots=True)
 class ObservedHook:
-    """An instance that waits for the answer to a lifecycle hook. `timeout` is the hook's
-    HeartbeatTimeout in seconds, an hour where its group was told none."""
+    """An instance that waits for the answer to a lifecycle hook. `timeout` is the HeartbeatTimeout
+    of the hook in seconds; the default of Auto Scaling is an hour."""
 
     instance: str
     hook: LifecycleHook
@@ -42,7 +42,7 @@ class ObservedHook:
 
 @dataclass(frozen=True, slots=True)
 class ObservedInterruption:
-    """A Spot instance that EC2 is about to take back; its two minutes began at `marked_at`."""
+    """A Spot instance that EC2 interrupts two minutes after `marked_at`."""
 
     instance: str
     action: InterruptionAction
@@ -51,27 +51,26 @@ class ObservedInterruption:
 
 @dataclass(frozen=True, slots=True)
 class ObservedImpairment:
-    """A running instance whose status checks fail: for each check that does (`instance`, `system`,
-    `attached-ebs`), since when."""
+    """A running instance with failing status checks. `since` maps each failing check (`instance`,
+    `system`, `attached-ebs`) to the time since when it fails."""
 
     instance: str
     since: Mapping[str, datetime]
 
-    def lasts_since(self, checks: Collection[str]) -> datetime | None:
-        """Return since when one of these checks fails; None where none of them does."""
+    def failing_since(self, checks: Collection[str]) -> datetime | None:
+        """Return since when the first of these checks fails; None if none of them fails."""
         return min((at for check, at in self.since.items() if check in checks), default=None)
 
 
 CHANGE_PREFIX = "instance-event-"
-"""Begins the ids that EC2 gives to scheduled changes of instances; AWS Health has others for the
-same."""
+"""The prefix of EC2's ids of scheduled changes. AWS Health has other ids for the same changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedChange:
-    """What EC2 itself schedules for an instance, as `instance-retirement`, from `starts_at` on.
-    `event` is EC2's id for it; `over` says that it is done or called off, which is told of for
-    about a week."""
+    """A change that EC2 has scheduled for an instance. `event` is EC2's id of the change, `code`
+    its kind, as `instance-retirement`; it begins at `starts_at`. `over` says that it is completed
+    or cancelled: EC2 lists such changes for about a week."""
 
     instance: str
     event: str
@@ -81,22 +80,23 @@ class ObservedChange:
 
 
 SAME_MOMENT = timedelta(minutes=5)
-"""How far the times may lie apart that AWS Health and EC2 give for one thing."""
+"""How far the times that AWS Health and EC2 give for one change can differ."""
 
 
 def is_over(changes: Iterable[ObservedChange], instance: str, starts_at: datetime) -> bool:
-    """Whether EC2 says that what it had scheduled for an instance at this time is done or called
-    off. What it does not tell of may still come: AWS Health knows of more."""
-    then = [
+    """Return whether EC2 lists a change of an instance at this time, and lists it as completed or
+    cancelled. A change that EC2 does not list may still happen: AWS Health announces more
+    changes."""
+    at_that_time = [
         one.over
         for one in changes
         if one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
     ]
-    return bool(then) and all(then)
+    return bool(at_that_time) and all(at_that_time)
 
 
 def is_scheduled(changes: Iterable[ObservedChange], instance: str, starts_at: datetime) -> bool:
-    """Whether EC2 still has something scheduled for an instance at this time."""
+    """Return whether EC2 still has a change scheduled for an instance at this time."""
     return any(
         not one.over and one.instance == instance and abs(one.starts_at - starts_at) <= SAME_MOMENT
         for one in changes

@@ -1,4 +1,4 @@
-"""Who owns an instance, and so who may replace it: read from its tags and its node's labels."""
+"""Decides which controller owns an instance, from its tags and the labels of its node."""
 
 import re
 from collections.abc import Mapping
@@ -6,32 +6,33 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 EKS_CLUSTER_TAG = "aws:eks:cluster-name"
-"""Names the cluster that an instance has joined. EKS alone writes it."""
+"""The tag with the name of the cluster that an instance has joined. Only EKS can write it."""
 
 CLUSTER_TAGS = (EKS_CLUSTER_TAG, "eks:cluster-name", "eks:eks-cluster-name")
-"""Tags whose value is the name of the cluster."""
+"""The tags whose value is the name of the cluster."""
 
 OWNED_PREFIX = "kubernetes.io/cluster/"
-"""Begins the key of a tag that ends in the name of the cluster, where its value is `owned`."""
+"""The prefix of a tag key that ends with the name of the cluster, if the value is `owned`."""
 
 GROUP_TAG = "aws:autoscaling:groupName"
-"""Names the Auto Scaling group that an instance is in. EC2 Auto Scaling alone writes it."""
+"""The tag with the name of the Auto Scaling group. Only EC2 Auto Scaling can write it."""
 
 NODE_GROUP_TAG = "eks:nodegroup-name"
-"""Names the EKS managed node group that an instance is in."""
+"""The tag with the name of the EKS managed node group."""
 
 AUTO_MODE_TAG = "eks:kubernetes-node-pool-name"
-"""Names the node pool of EKS Auto Mode that launched an instance. Source: AWS managed policy
-AmazonEKSComputePolicy, which lets Auto Mode launch nothing without it. `eks:eks-cluster-name` does
-not tell: Karpenter writes it too, from 1.0 on. Source: Karpenter, "v1 migration"."""
+"""The tag with the name of the node pool of EKS Auto Mode. Source: AWS managed policy
+AmazonEKSComputePolicy, which requires this tag for every launch. `eks:eks-cluster-name` does not
+identify Auto Mode, because Karpenter writes it too, since 1.0. Source: Karpenter, "v1
+migration"."""
 
-# EKS may only work on Auto Scaling groups whose names begin with `eks-`, and ends each name in a
+# EKS manages only Auto Scaling groups whose names begin with `eks-`, and ends each name with a
 # UUID. Source: AWS managed policy AWSServiceRoleForAmazonEKSNodegroup.
 _EKS_GROUP = re.compile(r"eks-(?:.+-)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 class OwnerKind(StrEnum):
-    """What started the instance and would start its successor."""
+    """The controller that launched the instance and would launch its replacement."""
 
     AUTO_SCALING_GROUP = "auto-scaling-group"
     MANAGED_NODE_GROUP = "managed-node-group"
@@ -43,14 +44,14 @@ class OwnerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner: `name` is the group's or pool's, empty where there is none."""
+    """The owner of an instance. `name` is the name of the group or pool, empty if it has none."""
 
     kind: OwnerKind
     name: str = ""
 
     @property
     def retires_itself(self) -> bool:
-        """Whether this owner drains and replaces its own nodes, so that Leeway keeps out."""
+        """Whether this owner drains and replaces its own nodes, so that Leeway does not."""
         return self.kind in {
             OwnerKind.MANAGED_NODE_GROUP,
             OwnerKind.AUTO_MODE,
@@ -60,10 +61,11 @@ class Owner:
 
 
 def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -> Owner:
-    """Decide who owns an instance with these EC2 tags, on a node with these labels if known.
+    """Return the owner of an instance with these EC2 tags. `labels` are those of its node, None if
+    they are not known.
 
-    The tag that EC2 Auto Scaling writes comes first, because nobody else can write it. The other
-    tags are plain: whoever may tag instances can write them.
+    The tag of EC2 Auto Scaling takes precedence, because nobody else can write it. Everybody who
+    has the right to tag instances can write the other tags.
     """
     labels = labels or {}
     if labels.get("eks.amazonaws.com/compute-type") == "fargate":
@@ -85,10 +87,11 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
 
 
 def cluster_of(tags: Mapping[str, str]) -> str | None:
-    """Return the cluster that an instance's tags name, or None where they name none.
+    """Return the cluster that the tags of an instance name, or None if they name none.
 
-    What EKS wrote tells more than what anybody may write. Where that names several clusters, only
-    one has the node, and a guess could end an instance that another cluster's pods run on.
+    The tags that EKS writes take precedence. None also if plain tags name several clusters: only
+    one of them has the node, and a wrong guess could terminate an instance with pods of another
+    one.
     """
     for key in CLUSTER_TAGS:
         if name := tags.get(key):

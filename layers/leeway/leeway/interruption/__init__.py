@@ -1,1 +1,1 @@
-"""Receives notices, records them, and starts the functions that act on them."""
+"""Receives notices, writes the records of their instances, and starts the functions that act."""

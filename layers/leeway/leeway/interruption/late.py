@@ -1,84 +1,113 @@
-"""What becomes of a notice that comes late: whether EC2 still says what it announced.
+"""Decides whether a late notice still applies: whether EC2 confirms what it announced.
 
-EventBridge delivers within seconds, and gives up after the hour of the rules' retry policy. What is
-older was sent again: from an archive, out of a queue of failures, or by hand.
+EventBridge delivers an event within seconds, and stops after the hour of the rules' retry policy.
+An older event was sent again: from an archive, from a dead-letter queue, or by hand.
 """
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from leeway.instances.observed import CurrentInstance, ObservedChange, is_scheduled
+from leeway.interruption.instance_notice import InstanceNotice
+from leeway.interruption.reasons import NOTICE_OUTDATED
 from leeway.notices import Notice, NoticeKind
-from leeway.policy.rules import LEAVING_STATES
+from leeway.policy.rules import ENDING_STATES, Action
+from leeway.ports.aws import CurrentInstances, ScheduledChanges
+from leeway.reasons import Reason
 
-LATE = timedelta(minutes=10)
-"""How old a notice is that is not obeyed before EC2 is asked."""
+LATE_AFTER = timedelta(minutes=10)
+"""How old a notice is before Leeway asks EC2 whether it still applies."""
 
-RECOMMENDED_FOR = timedelta(hours=2)
-"""How long a rebalance recommendation counts, of which EC2 keeps no record: EventBridge and Lambda
-each try for an hour to deliver it."""
+REBALANCE_VALID_FOR = timedelta(hours=2)
+"""How long a rebalance recommendation applies. EC2 does not store it; EventBridge and Lambda each
+retry its delivery for an hour."""
 
 _HOOKS = frozenset({NoticeKind.TERMINATE_HOOK, NoticeKind.LAUNCH_HOOK})
 
 
+class LateNotices:
+    """Asks EC2 about late notices."""
+
+    def __init__(self, current: CurrentInstances, changes: ScheduledChanges) -> None:
+        self._current = current
+        self._changes = changes
+
+    def why_outdated(self, about: InstanceNotice, now: datetime) -> Reason | None:
+        """Return why a late notice does not apply any more; None if it applies or is not late.
+
+        Raises:
+            CloudUnavailable, CloudRefused: EC2 cannot be read.
+        """
+        notice, instance = about.notice, about.facts.instance
+        if about.policy.action is Action.IGNORE or not is_late(notice, now):
+            return None
+        # EC2 does not know lifecycle actions, so it is not called for them.
+        current = self._current.current_instance(instance) if notice.hook is None else None
+        runs = current is not None and current.state == "running"
+        scheduled = notice.kind is NoticeKind.SCHEDULED_CHANGE and runs
+        changes = self._changes.changes_of(instance) if scheduled else ()
+        why = why_outdated(notice, instance, current, changes, now)
+        return NOTICE_OUTDATED(why=why) if why else None
+
+
 def is_late(notice: Notice, now: datetime) -> bool:
-    """Whether what a notice announces should be over: counted from the announced moment where it
-    names one, else from its own time. A change that is called off weeks later is not late."""
+    """Return whether the notice is late: its announced end is more than LATE_AFTER ago, or, if it
+    announces none or cancels one, its own time is."""
     happens = notice.effective_at or notice.time
     if notice.over:
         happens = notice.time
-    return now - happens > LATE
+    return now - happens > LATE_AFTER
 
 
-def why_over(
+def why_outdated(
     notice: Notice,
     instance: str,
     current: CurrentInstance | None,
     changes: Collection[ObservedChange],
     now: datetime,
 ) -> str:
-    """Say why a late notice for an instance is not obeyed; empty where EC2 confirms it.
+    """Return why a late notice does not apply to an instance any more; empty if EC2 confirms it.
 
-    `current` is the instance as EC2 describes it now, None where EC2 knows none; `changes` are
-    what EC2 has scheduled for it.
+    `current` is the instance as EC2 describes it now, None if EC2 has no such instance. `changes`
+    are the changes that EC2 has scheduled for it.
     """
     if notice.kind in _HOOKS:
-        return "reconcile hands in a lifecycle action that still waits for its answer"
+        return "reconcile sends a new notice for a lifecycle action that still waits"
     if current is None:
-        return "EC2 knows no such instance"
-    ends = notice.effective_at if instance in notice.over else None
-    if ends is not None and is_scheduled(changes, instance, ends):
+        return "EC2 has no such instance"
+    cancelled_at = notice.effective_at if instance in notice.over else None
+    if cancelled_at is not None and is_scheduled(changes, instance, cancelled_at):
         return "EC2 still has the change scheduled"
     if notice.over or notice.state == "running":
         runs = current.state == "running"
-        return "" if runs else f"EC2 says that the instance is {current.state}"
+        return "" if runs else f"the instance is {current.state}"
     if current.launched_at > notice.time:
         return f"the instance was started again at {current.launched_at:%Y-%m-%d %H:%M:%S} UTC"
-    if current.state in LEAVING_STATES:
+    if current.state in ENDING_STATES:
         return ""
-    return _why_it_stays(notice, instance, current, changes, now)
+    return _why_instance_stays(notice, instance, current, changes, now)
 
 
-def _why_it_stays(
+def _why_instance_stays(
     notice: Notice,
     instance: str,
     current: CurrentInstance,
     changes: Collection[ObservedChange],
     now: datetime,
 ) -> str:
-    """Say why an instance that runs is left alone; empty where EC2 is about to take it."""
+    """Return why the notice does not end a running instance; empty if EC2 confirms that it does."""
     match notice.kind:
         case NoticeKind.SPOT_INTERRUPTION if current.interrupted:
             return ""
         case NoticeKind.IMPAIRED_STATUS:
-            return "reconcile says so again while its status checks fail"
-        case NoticeKind.REBALANCE if now - notice.time <= RECOMMENDED_FOR:
+            return "reconcile sends a new notice while the status checks fail"
+        case NoticeKind.REBALANCE if now - notice.time <= REBALANCE_VALID_FOR:
             return ""
         case NoticeKind.REBALANCE:
-            return "a rebalance recommendation counts for two hours"
+            return "a rebalance recommendation applies for two hours"
         case NoticeKind.SCHEDULED_CHANGE if notice.effective_at is not None:
             if is_scheduled(changes, instance, notice.effective_at):
                 return ""
-            return "EC2 has nothing scheduled for the instance at that time"
+            return "EC2 has no change scheduled for the instance at that time"
         case _:
-            return f"EC2 says that the instance is {current.state}, and does not take it back"
+            return f"the instance is {current.state}, and EC2 does not interrupt it"

@@ -1,4 +1,4 @@
-"""What receiving a notice reads from the table, as Protocols."""
+"""The records of an instance that receive_notice reads, as Protocols."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,19 +11,21 @@ from leeway.retirement.record import Retirement
 
 @dataclass(frozen=True, slots=True)
 class InstanceState:
-    """All that the table holds about one instance: its retirement, its admission, and `facts` of
-    the index, which are at most some minutes old. None where it holds none, which says nothing
-    about the instance. An admission or facts that nobody can make sense of are as good as none.
+    """Everything that the table stores about one instance.
+
+    `facts` come from the index and are at most some minutes old. A part is None if the table does
+    not have it, which says nothing about the instance. An admission or facts that cannot be parsed
+    count as missing.
     """
 
     retirement: Retirement | None = None
     facts: InstanceFacts | None = None
-    arrival: Admission | None = None
+    admission: Admission | None = None
 
 
 class InstanceRecords(Records, Protocol):
-    """The table's retirement records, read together with all else about an instance."""
+    """The retirement records, read together with everything else about an instance."""
 
     def known(self, instance: str) -> InstanceState:
-        """Read everything about an instance, consistently and in one call."""
+        """Read everything about an instance in one call, with a consistent read."""
         ...

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.interruption.receive_notice import NoticeOutcome
+from leeway.interruption.outcome import NoticeOutcome
+from leeway.interruption.reasons import NOTICE_REJECTED
 from leeway.telemetry import Telemetry
 
 
@@ -13,12 +14,13 @@ class NoticeTelemetry(Telemetry):
     """Logs and counts the notices that receive_notice receives."""
 
     def received(self, receipt: NoticeOutcome) -> None:
-        """Log what became of a notice, a line for each of its instances, and count it."""
+        """Log the outcome of a notice, one line per instance, and count it."""
         notice = receipt.notice
         for one in receipt.instances:
             self.logger.info(
-                one.reason,
+                one.reason.message,
                 extra={
+                    "code": one.reason.code,
                     "notice": notice.id,
                     "kind": notice.kind,
                     "result": one.result,
@@ -33,13 +35,15 @@ class NoticeTelemetry(Telemetry):
             self.metrics.flush_metrics()
 
     def rejected(self, event: object, error: Exception) -> None:
-        """Log an event that is not a notice, or that could not be seen to, under its own id."""
-        said = event if isinstance(event, dict) else {}
+        """Log an event that is not a notice, or that could not be received for all instances."""
+        fields = event if isinstance(event, dict) else {}
+        reason = NOTICE_REJECTED(error=error)
         self.logger.error(
-            str(error),
+            reason.message,
             extra={
+                "code": reason.code,
                 "result": type(error).__name__,
-                "notice": str(said.get("id", ""))[:64],
-                "detail_type": str(said.get("detail-type", ""))[:128],
+                "notice": str(fields.get("id", ""))[:64],
+                "detail_type": str(fields.get("detail-type", ""))[:128],
             },
         )

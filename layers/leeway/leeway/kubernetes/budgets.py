@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: which of them guard a pod, and whether one has granted its eviction."""
+"""PodDisruptionBudgets: the budgets that select a pod, and whether one counts it as disrupted."""
 
 import threading
 import time
@@ -12,79 +12,80 @@ from leeway.kubernetes.label_selectors import selects
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes_objects import Pod
 
-GRANT_HOLDS = timedelta(minutes=2)
-"""How long a budget's status names a pod that was not deleted. Source: Kubernetes' disruption
+DELETION_TIMEOUT = timedelta(minutes=2)
+"""How long a budget's status names a pod that was not deleted. Source: Kubernetes, disruption
 controller, DeletionTimeout."""
 
-KNOWN_FOR = 2.0
-"""Seconds for which a namespace's budgets are not listed again."""
+CACHE_SECONDS = 2.0
+"""How long the budgets of a namespace are cached."""
 
 LIST_SECONDS = 3.0
 
 
 class Budgets:
-    """The budgets of one cluster. Safe to use from several threads.
+    """The budgets of one cluster, with a cache. Safe to use from several threads.
 
-    `now` tells the time of the API server's own clock.
+    `now` returns the time of the API server's clock.
     """
 
     def __init__(self, connection: Connection, now: Callable[[], datetime]) -> None:
         self._connection = connection
         self._now = now
-        self._known: dict[str, tuple[float, list[PodDisruptionBudget]]] = {}
+        self._cache: dict[str, tuple[float, list[PodDisruptionBudget]]] = {}
         self._listing = threading.Lock()
 
     def names_for(self, pod: Pod) -> tuple[str, ...]:
         """Return the names of the budgets whose selectors match the pod."""
-        budgets = self._young(pod.namespace) or self._list(pod.namespace)
-        return tuple(name for name, _ in _guarding(budgets, pod))
+        budgets = self._cached(pod.namespace) or self._list(pod.namespace)
+        return tuple(name for name, _ in _selecting(budgets, pod))
 
     def has_granted(self, pod: Pod) -> bool:
-        """Whether the pod's budget counts it as evicted although it was not deleted.
+        """Whether the pod's budget counts it as disrupted although it was not deleted.
 
-        False as well while another thread lists budgets: a later try asks again. A budget names
-        pods and no UIDs: what it says of an earlier pod of the name, as StatefulSets make them,
-        does not count.
+        Also False while another thread lists budgets: a later pass repeats the check. A budget
+        names pods without UIDs: an entry older than the pod belongs to an earlier pod of this name,
+        for example of a StatefulSet, and does not count.
         """
-        budgets = self._young(pod.namespace)
+        budgets = self._cached(pod.namespace)
         if budgets is None and self._listing.acquire(blocking=False):
             try:
                 budgets = self._list(pod.namespace)
             finally:
                 self._listing.release()
-        guarding = list(_guarding(budgets or [], pod))
-        if len(guarding) != 1 or pod.created is None:
+        selecting = list(_selecting(budgets or [], pod))
+        if len(selecting) != 1 or pod.created is None:
             return False
-        ((_, budget),) = guarding
-        granted = (budget.status and budget.status.disruptedPods) or {}
-        at = _in_utc(granted.get(pod.name))
-        return at is not None and pod.created < at and self._now() - at < GRANT_HOLDS
+        ((_, budget),) = selecting
+        disrupted = (budget.status and budget.status.disruptedPods) or {}
+        at = _in_utc(disrupted.get(pod.name))
+        return at is not None and pod.created < at and self._now() - at < DELETION_TIMEOUT
 
-    def _young(self, namespace: str) -> list[PodDisruptionBudget] | None:
-        at, budgets = self._known.get(namespace, (0.0, []))
-        return budgets if at and time.monotonic() - at < KNOWN_FOR else None
+    def _cached(self, namespace: str) -> list[PodDisruptionBudget] | None:
+        listed_at, budgets = self._cache.get(namespace, (0.0, []))
+        is_fresh = listed_at and time.monotonic() - listed_at < CACHE_SECONDS
+        return budgets if is_fresh else None
 
     def _list(self, namespace: str) -> list[PodDisruptionBudget]:
-        asked_at = time.monotonic()
+        listed_at = time.monotonic()
         with within(LIST_SECONDS):
             budgets = self._connection.call(
                 lambda c: list(c.typed.list(PodDisruptionBudget, namespace=namespace))
             )
-        self._known[namespace] = (asked_at, budgets)
+        self._cache[namespace] = (listed_at, budgets)
         return budgets
 
 
-def _guarding(
+def _selecting(
     budgets: list[PodDisruptionBudget], pod: Pod
 ) -> Iterator[tuple[str, PodDisruptionBudget]]:
-    for one in budgets:
-        name = one.metadata and one.metadata.name
-        if name and one.spec and selects(one.spec.selector, pod.labels):
-            yield name, one
+    for budget in budgets:
+        name = budget.metadata and budget.metadata.name
+        if name and budget.spec and selects(budget.spec.selector, pod.labels):
+            yield name, budget
 
 
-def _in_utc(moment: object) -> datetime | None:
-    """Read a time of a map, which lightkube leaves as the API server writes it."""
-    if isinstance(moment, str):
-        moment = datetime.fromisoformat(moment)
-    return moment.astimezone(UTC) if isinstance(moment, datetime) else None
+def _in_utc(value: object) -> datetime | None:
+    """Parse a time in a map: lightkube leaves it as text."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    return value.astimezone(UTC) if isinstance(value, datetime) else None

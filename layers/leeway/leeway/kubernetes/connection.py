@@ -1,4 +1,4 @@
-"""The connection to an API server: signed with a young token, and what its failures mean."""
+"""The connection to an API server: renews tokens and translates errors."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
 
 from leeway.kubernetes import decoders as decoders
-from leeway.kubernetes.impersonation import Impersonating, Impersonation
+from leeway.kubernetes.impersonation import Impersonation, ImpersonationTransport
 from leeway.kubernetes.transport import TOTAL, BoundedTransport
 from leeway.kubernetes.trust import trust_kubeconfig
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
@@ -22,18 +22,19 @@ from leeway.ports.kubernetes_objects import Response
 
 FIELD_MANAGER = "leeway"
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
-"""Seconds. A server that does not even accept in three is one to try again."""
+"""Seconds. A server that accepts no connection in three seconds counts as unavailable."""
 
 _JSON = httpx2.Headers({"Accept": "application/json", "Content-Type": "application/json"})
 
 LONGEST_RETRY_AFTER = 60
-"""Seconds. Who asks for more is asked again all the same: a drain has not that long."""
+"""Seconds. A longer Retry-After is cut to this: the deadline of a drain leaves no more time."""
 
 
-class RenewedToken(httpx2.BaseTransport):
-    """Signs every request with a token that is young enough, and once more where it is refused.
+class TokenTransport(httpx2.BaseTransport):
+    """Adds a bearer token to every request, and retries once with a new token after a 401.
 
-    `sign` makes a fresh token; `renew_after` is in seconds. Safe to use from several threads.
+    `sign` creates a token; `renew_after` is its maximum age in seconds. Safe to use from several
+    threads.
     """
 
     def __init__(self, sign: Callable[[], str], renew_after: float, trust: ssl.SSLContext) -> None:
@@ -45,13 +46,13 @@ class RenewedToken(httpx2.BaseTransport):
         self._signed_at = -math.inf
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, with a new token and once more if the first was answered 401."""
-        token = self._young_token()
+        """Send a request; after a 401, send it again with a new token."""
+        token = self._current_token()
         request.headers["Authorization"] = f"Bearer {token}"
         response = self._inner.handle_request(request)
         if response.status_code == 401:
             response.close()
-            request.headers["Authorization"] = f"Bearer {self._young_token(refused=token)}"
+            request.headers["Authorization"] = f"Bearer {self._current_token(refused=token)}"
             response = self._inner.handle_request(request)
         return response
 
@@ -59,7 +60,7 @@ class RenewedToken(httpx2.BaseTransport):
         """Close the connections that are open."""
         self._inner.close()
 
-    def _young_token(self, refused: str = "") -> str:
+    def _current_token(self, refused: str = "") -> str:
         with self._lock:
             now = time.monotonic()
             if now - self._signed_at > self._renew_after or self._token == refused:
@@ -68,10 +69,9 @@ class RenewedToken(httpx2.BaseTransport):
 
 
 class Connection:
-    """An API server: lightkube's typed client, and a plain one for what that can't say.
-
-    They share their connections, of which each costs a handshake. Safe to use from several threads.
-    With an impersonation, every request is made in that user's name.
+    """The clients of an API server: lightkube's typed client, and a plain HTTP client for requests
+    that lightkube does not support. They share one connection pool. Safe to use from several
+    threads. With an impersonation, every request impersonates that user.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Connection:
     ) -> None:
         shared = transport or BoundedTransport(trust_kubeconfig(config))
         if impersonation is not None and impersonation.user:
-            shared = Impersonating(shared, impersonation)
+            shared = ImpersonationTransport(shared, impersonation)
         self._server = config.cluster.server
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
@@ -98,14 +98,13 @@ class Connection:
         self._base = str(self.plain.base_url).rstrip("/")
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close both clients."""
         self.typed.close()
         self.plain.close()
 
     def post(self, path: str, body: object, seconds: float) -> httpx2.Response:
-        """Post JSON, and wait so many seconds for the answer. Of a full node's drain, putting each
-        eviction's request together as the clients do, from parts that might all differ, would be a
-        fifth."""
+        """Post JSON with a timeout in seconds. It builds the request without the client's merging
+        of defaults, which took a fifth of the CPU time of a full node's drain."""
         content = msgspec.json.encode(body)
         timeout = httpx2.Timeout(seconds, connect=TIMEOUT.connect).as_dict()
         extensions = {"timeout": timeout, TOTAL: seconds}
@@ -119,27 +118,28 @@ class Connection:
         """Make one request.
 
         Raises:
-            ClusterUnavailable: no connection, no JSON answer, 401, 408, 410, 429 or 5xx.
-            ClusterRefused: 403, 400, 405, 415 or 422, or a kubeconfig's command gives no token.
-            ApiError: 404 and 409, which mean something different to each caller.
+            ClusterUnavailable: no connection, an answer that is not JSON, 401, 408, 410, 429, 5xx.
+            ClusterForbidden: 403.
+            ClusterRefused: any other 4xx, or no credentials in the kubeconfig.
+            ApiError: 404 and 409, which each caller handles itself.
         """
         try:
             return request(self)
         except ApiError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
         except httpx2.TransportError as error:
-            said = f"no answer from {self._server}: {_named(error)}"
-            raise ClusterUnavailable(said[:200]) from error
+            message = f"no answer from {self._server}: {_describe(error)}"
+            raise ClusterUnavailable(message[:200]) from error
         except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
-            # A proxy's answer may lack a Content-Type (KeyError) or be no JSON of the right form.
-            raise ClusterUnavailable(_named(error)[:200]) from error
+            # A proxy's answer may lack a Content-Type (KeyError) or have other JSON.
+            raise ClusterUnavailable(_describe(error)[:200]) from error
         except httpx2.InvalidURL as error:
-            raise ClusterRefused(f"no such path is asked for: {error}"[:300]) from error
+            raise ClusterRefused(f"invalid request path: {error}"[:300]) from error
         except (ConfigError, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
     def answer(self, request: Callable[["Connection"], object]) -> Response:
-        """Make one request and return the answer, whatever it is; status 0 where none came."""
+        """Make one request and return the answer with any status; status 0 means no answer."""
         try:
             self.call(request)
         except (ApiError, ClusterUnavailable, ClusterRefused) as error:
@@ -152,16 +152,16 @@ class Connection:
         return Response(200)
 
 
-_IN_SOURCE = re.compile(r" ?\(_ssl\.c:\d+\)|_ssl\.c:\d+: ")
-"""Where in Python's own source a TLS error was raised, which tells its reader nothing."""
+_SSL_SOURCE = re.compile(r" ?\(_ssl\.c:\d+\)|_ssl\.c:\d+: ")
+"""The line of Python's source code in the text of a TLS error."""
 
 
-def _named(error: Exception) -> str:
-    name, said = type(error).__name__, _IN_SOURCE.sub("", str(error))
-    return said if said.startswith(name) else f"{name}: {said}"
+def _describe(error: Exception) -> str:
+    name, message = type(error).__name__, _SSL_SOURCE.sub("", str(error))
+    return message if message.startswith(name) else f"{name}: {message}"
 
 
-def _translated(error: ApiError) -> Exception:
+def _translate(error: ApiError) -> Exception:
     status = error.response.status_code
     message = f"{status}: {error}"[:300]
     if not _is_status(error):
@@ -176,7 +176,7 @@ def _translated(error: ApiError) -> Exception:
 
 
 def _is_status(error: ApiError) -> bool:
-    """Whether an API server says it: gateways answer in JSON as well, that they know no route."""
+    """Whether an API server sent the error: gateways also answer 404 in JSON."""
     try:
         return msgspec.json.decode(error.response.content, type=_Object).kind == "Status"
     except msgspec.MsgspecError:
@@ -184,12 +184,13 @@ def _is_status(error: ApiError) -> bool:
 
 
 def _read_plain(response: httpx2.Response) -> Response:
-    """Read an error that is no Status. Priority and fairness refuses in plain text, and says when
-    to come again; but of a pod, or of rights, nobody in between can say anything."""
-    status, said = response.status_code, response.text[:200]
+    """Read an error that is no Status object. API Priority and Fairness answers 429 in plain text
+    with a Retry-After. Any other 4xx comes from a proxy, which knows nothing about the pod or the
+    rights: it counts as no answer."""
+    status, text = response.status_code, response.text[:200]
     if status == 429 or status >= 500:
-        return Response(status, said, retry_after=_retry_after(response))
-    return Response(0, f"{status}, but not from an API server: {said}")
+        return Response(status, text, retry_after=_retry_after(response))
+    return Response(0, f"{status}, but not from an API server: {text}")
 
 
 def read_error(error: ApiError) -> Response:
@@ -206,26 +207,26 @@ def read_error(error: ApiError) -> Response:
 
 
 def _retry_after(response: httpx2.Response) -> int | None:
-    """Return for how many seconds an API server asks for patience: at most LONGEST_RETRY_AFTER."""
+    """Return the seconds of a Retry-After header, at most LONGEST_RETRY_AFTER."""
     seconds = response.headers.get("Retry-After", "")
     return min(int(seconds[:9]), LONGEST_RETRY_AFTER) if seconds.isdecimal() else None
 
 
 def raise_for_status(response: httpx2.Response) -> None:
-    """Raise what lightkube would for an answer that its plain client got, and for one that can't be
-    an API server's: somebody in between redirects, or has a page for whoever asks.
+    """Raise the same errors as lightkube for an answer to the plain client. A redirect or a page of
+    a proxy is an error as well.
 
     Raises:
-        ApiError: an API server says that it did not do it.
-        HTTPStatusError: somebody else does.
-        ValueError: it is no JSON.
+        ApiError: the API server answers with an error.
+        HTTPStatusError: a proxy answers with an error.
+        ValueError: the answer is not JSON.
     """
     is_json = response.headers.get("Content-Type", "").startswith("application/json")
     if response.is_error and is_json:
         raise ApiError(request=response.request, response=response)
     response.raise_for_status()
     if not is_json:
-        raise ValueError(f"the answer is no JSON: {response.headers.get('Content-Type')}")
+        raise ValueError(f"the answer is not JSON: {response.headers.get('Content-Type')}")
 
 
 class _Object(msgspec.Struct):
@@ -233,10 +234,10 @@ class _Object(msgspec.Struct):
 
 
 def raise_unless_object(response: httpx2.Response) -> None:
-    """Raise as `raise_for_status` does, and where the answer is no object of Kubernetes.
+    """Raise as `raise_for_status` does, and if the answer is not a Kubernetes object.
 
     Raises:
-        MsgspecError: it is none.
+        MsgspecError: the answer has no `kind`.
     """
     raise_for_status(response)
     msgspec.json.decode(response.content, type=_Object)

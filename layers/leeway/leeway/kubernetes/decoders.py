@@ -1,10 +1,10 @@
-"""Readies the decoders of Kubernetes objects before several threads can meet them unready.
+"""Builds the decoders of Kubernetes objects on import, in one thread.
 
-msgspec, by which lightkube decodes, works out how to read a type at its first use, and publishes
-that before it is complete: it must, for types that hold each other. A second thread that uses the
-type, or one that is part of it, in that moment reads through a null pointer, and the whole process
-dies of it (SIGSEGV, seen with msgspec 0.22). A drain's first answers come in several
-threads at once. Modules are imported by one thread: so here all of it is worked out on import.
+lightkube decodes with msgspec, which builds the type information of a class on its first use and
+publishes it before it is complete, because types may refer to each other. A second thread that uses
+the class at that moment reads a null pointer, and the process crashes (SIGSEGV, observed with
+msgspec 0.22). A drain decodes its first answers in several threads. Importing a module is done by
+one thread, so the import of this module builds all decoders.
 """
 
 from typing import Literal
@@ -20,26 +20,26 @@ from msgspec.json import Decoder
 
 
 class ListMeta(Struct):
-    """Where a list stands, and by which token it goes on, empty where it does not."""
+    """A list's resource version, and its continue token: empty on the last page."""
 
     resourceVersion: str = ""  # noqa: N815 (Kubernetes's name)
-    following: str = field(name="continue", default="")
+    next_page: str = field(name="continue", default="")
 
 
 class PodList(Struct):
-    """Pods, as only an API server lists them: what lacks the kind may be anybody's, and that a node
-    has no pods is not believed of just anybody."""
+    """A list of pods. An answer without the kind is an error: a proxy may have sent it, and it must
+    not count as a node without pods."""
 
     kind: Literal["PodList"]
     metadata: ListMeta
     items: list[Pod]
 
 
-LISTED = (Node, PodDisruptionBudget, VolumeAttachment)
-READ = (*LISTED, DaemonSet, Event, PersistentVolume, Pod, PodList, Status, WatchEvent)
-"""What is decoded, as lists or one by one."""
+LIST_KINDS = (Node, PodDisruptionBudget, VolumeAttachment)
+KINDS = (*LIST_KINDS, DaemonSet, Event, PersistentVolume, Pod, PodList, Status, WatchEvent)
+"""The kinds that the adapters decode, as lists or as single objects."""
 
-for kind in READ:
+for kind in KINDS:
     Decoder(kind)
-for kind in LISTED:
+for kind in LIST_KINDS:
     decode_list(b'{"items":[]}', kind)

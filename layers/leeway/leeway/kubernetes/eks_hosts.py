@@ -1,4 +1,4 @@
-"""Which addresses are EKS API servers of a region: a token for a cluster is sent to no other.
+"""The host names of EKS API servers: functions send a cluster's token to no other host.
 
 Source: EKS user guide, "Cluster API server endpoint"; DNS suffixes: botocore's partitions.json.
 """
@@ -6,7 +6,7 @@ Source: EKS user guide, "Cluster API server endpoint"; DNS suffixes: botocore's 
 import re
 from urllib.parse import urlsplit
 
-# By how a region's name begins; the longest that fits holds.
+# DNS suffixes by the prefix of the region's name; the longest matching prefix applies.
 _SUFFIXES = {
     "": ("amazonaws.com", "api.aws"),
     "cn-": ("amazonaws.com.cn", "api.amazonwebservices.com.cn"),
@@ -17,21 +17,21 @@ _SUFFIXES = {
     "us-isof-": ("csp.hci.ic.gov", "api.aws.hci.ic.gov"),
 }
 
-# A cluster's id, and two or three characters that EKS adds. Without them anybody's name would do
-# that AWS gives under the same suffix, as those of API Gateway under api.aws.
+# A cluster's id, and two or three characters that EKS adds. A looser pattern would match names of
+# other customers under the same suffix, for example those of API Gateway under api.aws.
 _CLUSTER = r"[0-9a-f]{32}\.[0-9a-z]{2,3}"
 
 
 def dns_suffix(region: str) -> str:
-    """Return the DNS suffix of AWS's services in a region, as `amazonaws.com`."""
+    """Return the DNS suffix of AWS's services in a region, for example `amazonaws.com`."""
     return _suffixes(region)[0]
 
 
-def refused_because(url: str, region: str, also: str = "") -> str:
-    """Say why a cluster's token is not sent to an address; empty if it is sent.
+def endpoint_problem(url: str, region: str, extra_host: str = "") -> str:
+    """Return why an address gets no token; empty if it gets one.
 
-    `also` is a host that the configuration names besides EKS's own: that of the endpoint URL which
-    AWS's APIs are called at, as in the sandbox.
+    `extra_host` is a trusted host besides those of EKS: the host of a configured AWS endpoint URL,
+    as in the sandbox.
     """
     try:
         parts = urlsplit(url)
@@ -41,23 +41,23 @@ def refused_because(url: str, region: str, also: str = "") -> str:
     if parts.scheme != "https":
         return f"{url!r} is not https"
     if "@" in parts.netloc:
-        return f"{url!r} has credentials in it"
-    if also and host == also.lower():
+        return f"{url!r} contains credentials"
+    if extra_host and host == extra_host.lower():
         return ""
     if port not in {None, 443}:
-        return f"{url!r} has a port of its own, which EKS's API servers do not have"
+        return f"{url!r} has port {port}; EKS API servers have port 443"
     if not _is_eks(host, region):
-        return f"{host!r} is no EKS API server of {region}"
+        return f"{host!r} is not an EKS API server of {region}"
     return ""
 
 
 def _is_eks(host: str, region: str) -> bool:
-    usual, dual_stack = map(re.escape, _suffixes(region))
-    place = re.escape(region)
-    pattern = rf"{_CLUSTER}\.(?:{place}\.eks\.{usual}|eks-cluster\.{place}\.{dual_stack})"
+    ipv4, dual_stack = map(re.escape, _suffixes(region))
+    name = re.escape(region)
+    pattern = rf"{_CLUSTER}\.(?:{name}\.eks\.{ipv4}|eks-cluster\.{name}\.{dual_stack})"
     return re.fullmatch(pattern, host) is not None
 
 
 def _suffixes(region: str) -> tuple[str, str]:
-    longest = max((start for start in _SUFFIXES if region.startswith(start)), key=len)
+    longest = max((prefix for prefix in _SUFFIXES if region.startswith(prefix)), key=len)
     return _SUFFIXES[longest]

@@ -1,4 +1,4 @@
-"""The bearer token that EKS takes: a presigned STS request that says who asks, for which cluster.
+"""The bearer tokens of EKS: a presigned STS request that identifies the caller and the cluster.
 
 Source: EKS user guide, "Grant access to Kubernetes APIs"; aws-iam-authenticator, "API
 authorization from outside a cluster".
@@ -18,14 +18,14 @@ CLUSTER_HEADER = "x-k8s-aws-id"
 
 
 def sts_host(region: str) -> str:
-    """Return STS's host in a region; the suffix belongs to the region's partition."""
+    """Return the host of STS in a region."""
     return f"sts.{region}.{dns_suffix(region)}"
 
 
 def eks_token(cluster: str, region: str, credentials: Credentials) -> str:
-    """Make a token for one cluster. EKS accepts it for 15 minutes from now on.
+    """Create a token for one cluster. EKS accepts it for 15 minutes.
 
-    Presigning needs no client and no network, which keeps a cold start short.
+    Presigning needs no boto3 client and no network call, which keeps cold starts short.
     """
     url = f"https://{sts_host(region)}/?Action=GetCallerIdentity&Version=2011-06-15"
     request = AWSRequest(method="GET", url=url, headers={CLUSTER_HEADER: cluster})

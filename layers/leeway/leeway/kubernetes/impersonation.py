@@ -1,4 +1,4 @@
-"""Requests in somebody else's name, which an API server allows to those with the right for it.
+"""User impersonation: the headers of a request, and a transport that adds them.
 
 Source: Kubernetes documentation, "User impersonation".
 """
@@ -10,31 +10,31 @@ from typing import Any
 import httpx2
 
 _TOKEN = frozenset(b"!#$&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""What a header's name may have, but for `%`, by which all else is escaped."""
+"""Characters that a header name may contain, without `%`, which escapes all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """In whose name requests are made; with an empty `user`, in one's own."""
+    """The user to impersonate; an empty `user` means no impersonation."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def overridden(self, by: "Impersonation") -> "Impersonation":
-        """Return this with all that `by` says instead, as kubectl's flags go before a kubeconfig.
+    def overridden_by(self, flags: "Impersonation") -> "Impersonation":
+        """Return this with the non-empty fields of `flags`: kubectl's flags override a kubeconfig.
 
         Raises:
-            ValueError: groups, a UID or extra fields are impersonated, and no user; or a value
-                can't be a header's.
+            ValueError: groups, a UID or extra fields are set without a user; or a value contains a
+                control character.
         """
         merged = replace(
             self,
-            user=by.user or self.user,
-            groups=by.groups or self.groups,
-            uid=by.uid or self.uid,
-            extra={**self.extra, **by.extra},
+            user=flags.user or self.user,
+            groups=flags.groups or self.groups,
+            uid=flags.uid or self.uid,
+            extra={**self.extra, **flags.extra},
         )
         if not merged.user and (merged.groups or merged.uid or merged.extra):
             raise ValueError("a group, UID or extra field is impersonated: expected a user, too")
@@ -44,7 +44,7 @@ class Impersonation:
         return merged
 
     def headers(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the headers by which an API server is asked for it."""
+        """Yield the impersonation headers."""
         if not self.user:
             return
         yield b"Impersonate-User", self.user.encode()
@@ -61,7 +61,7 @@ def read_impersonation(user: Mapping[str, Any]) -> Impersonation:
     """Read `as`, `as-groups`, `as-uid` and `as-user-extra` of a kubeconfig's user.
 
     Raises:
-        ValueError: one of them has not the form that kubectl takes.
+        ValueError: a field does not have the form that kubectl accepts.
     """
     extra = user.get("as-user-extra") or {}
     if not isinstance(extra, dict):
@@ -74,17 +74,17 @@ def read_impersonation(user: Mapping[str, Any]) -> Impersonation:
     )
 
 
-class Impersonating(httpx2.BaseTransport):
-    """Makes every request in somebody else's name."""
+class ImpersonationTransport(httpx2.BaseTransport):
+    """Adds the impersonation headers to every request."""
 
-    def __init__(self, inner: httpx2.BaseTransport, who: Impersonation) -> None:
+    def __init__(self, inner: httpx2.BaseTransport, impersonation: Impersonation) -> None:
         self._inner = inner
-        self._headers = tuple(who.headers())
+        self._headers = tuple(impersonation.headers())
         self._names = {name.lower() for name, _ in self._headers}
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request, which may be one that is sent again."""
-        others = [one for one in request.headers.raw if one[0].lower() not in self._names]
+        """Send a request. A retried request may have the headers already: they are replaced."""
+        others = [pair for pair in request.headers.raw if pair[0].lower() not in self._names]
         request.headers = httpx2.Headers([*others, *self._headers])
         return self._inner.handle_request(request)
 
@@ -110,5 +110,5 @@ def _texts(name: str, values: object) -> tuple[str, ...]:
 
 
 def _escaped(key: str) -> bytes:
-    """Return a key as part of a header's name, as Kubernetes' own clients write it."""
+    """Escape a key for a header name, as client-go does."""
     return b"".join(bytes([byte]) if byte in _TOKEN else b"%%%02X" % byte for byte in key.encode())

@@ -1,4 +1,4 @@
-"""Any cluster's API, by a kubeconfig that is found as kubectl finds it."""
+"""Connections to clusters by kubeconfig, with kubectl's search order."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -17,64 +17,69 @@ from leeway.kubernetes.lightkube_cluster import PAGE, LightkubeCluster
 
 _PARTS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PATHS = frozenset({"certificate-authority", "client-certificate", "client-key", "tokenFile"})
-"""Fields of a kubeconfig that are paths, from its own folder on."""
+"""Fields of a kubeconfig that are paths, relative to the folder of the file."""
 
 
 class BadKubeconfig(ValueError):
-    """There is no such kubeconfig or context, or it can't be read; the message names the file."""
+    """The kubeconfig or the context is missing or invalid; the message names the file."""
 
 
-_ONESELF = Impersonation()
+_NO_IMPERSONATION = Impersonation()
 
 
 def kubeconfig_cluster(
     path: Path | None,
     context: str | None = None,
     page: int = PAGE,
-    impersonation: Impersonation = _ONESELF,
+    impersonation: Impersonation = _NO_IMPERSONATION,
 ) -> LightkubeCluster:
-    """Open the cluster of a kubeconfig's context, as `kubeconfig_connection` does.
+    """Build the adapter of a cluster with `kubeconfig_connection`.
 
-    `page` is how many objects one page of a list has, 0 for all in one.
+    `page` is the number of objects per page of a list; 0 lists all objects in one page.
     """
     connection = kubeconfig_connection(path, context, impersonation)
     return LightkubeCluster(connection, SystemClock(), page)
 
 
 def kubeconfig_connection(
-    path: Path | None, context: str | None = None, impersonation: Impersonation = _ONESELF
+    path: Path | None,
+    context: str | None = None,
+    impersonation: Impersonation = _NO_IMPERSONATION,
 ) -> Connection:
-    """Connect to the cluster of a kubeconfig's context (default: its current one).
+    """Connect to the cluster of a context (default: the kubeconfig's current context).
 
-    Without a path, as kubectl does: the files of $KUBECONFIG, else ~/.kube/config, else the account
-    of the pod that this runs in. Requests are made in the name of whom `impersonation` says, else
-    of whom the kubeconfig's user does.
+    Without a path, the search order is kubectl's: the files of $KUBECONFIG, then ~/.kube/config,
+    then the service account of the pod that runs this process. `impersonation` overrides the
+    impersonation of the kubeconfig's user.
 
     Raises:
-        BadKubeconfig: there is no such file or context, or it can't be read.
+        BadKubeconfig: the file or the context is missing or invalid.
     """
     files = [path] if path else _files()
-    named = ", ".join(map(str, files)) or "kubeconfig"
+    names = ", ".join(map(str, files)) or "kubeconfig"
     try:
-        kubeconfig, who = _merged(files, context) if files else (_of_the_pod(), _ONESELF)
-        config = _usable(kubeconfig.get(context), named)
-        return Connection(config, impersonation=who.overridden(impersonation))
+        kubeconfig, own = (
+            _merge(files, context) if files else (_service_account(), _NO_IMPERSONATION)
+        )
+        config = _checked(kubeconfig.get(context), names)
+        return Connection(config, impersonation=own.overridden_by(impersonation))
     except BadKubeconfig:
         raise
     except KeyError as error:
-        raise BadKubeconfig(f"{named}: {error} is not in it, and is referred to") from error
+        raise BadKubeconfig(f"{names}: refers to {error}, which it does not define") from error
     except (ConfigError, MsgspecError, OSError, AttributeError, TypeError, ValueError) as error:
-        raise BadKubeconfig(f"{named}: {error}") from error
+        raise BadKubeconfig(f"{names}: {error}") from error
 
 
 def _files() -> list[Path]:
-    """Those of $KUBECONFIG that there are, or the one that it names; else the user's own."""
-    named = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
-    there = [file for file in named or [Path("~/.kube/config").expanduser()] if file.is_file()]
-    return there or named
+    """Return the existing files of $KUBECONFIG, or of ~/.kube/config if it is not set. If none of
+    $KUBECONFIG exists, return all of its files, so that the error names them."""
+    named = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    files = named or [Path("~/.kube/config").expanduser()]
+    return [file for file in files if file.is_file()] or named
 
 
-def _of_the_pod() -> KubeConfig:
+def _service_account() -> KubeConfig:
     try:
         return KubeConfig.from_service_account()
     except (ConfigError, KeyError) as error:
@@ -83,10 +88,10 @@ def _of_the_pod() -> KubeConfig:
         ) from error
 
 
-def _merged(files: Iterable[Path], context: str | None) -> tuple[KubeConfig, Impersonation]:
-    """Read files as one: whichever says something first is right; and whom the context's user
-    impersonates. Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig
-    Files"."""
+def _merge(files: Iterable[Path], context: str | None) -> tuple[KubeConfig, Impersonation]:
+    """Merge files: the first file that sets a value wins. Return the kubeconfig, and the
+    impersonation of the context's user. Source: Kubernetes documentation, "Organizing Cluster
+    Access Using kubeconfig Files"."""
     found: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     current = None
     for file in files:
@@ -96,14 +101,12 @@ def _merged(files: Iterable[Path], context: str | None) -> tuple[KubeConfig, Imp
             for entry in document.get(part) or ():
                 if not isinstance(entry, dict) or "name" not in entry:
                     raise BadKubeconfig(f"{file}: {part}: expected entries with a name")
-                said = _absolute(entry.get(inner) or {}, file.parent.absolute())
-                found[part].setdefault(entry["name"], {"name": entry["name"], inner: said})
+                fields = _absolute(entry.get(inner) or {}, file.parent.absolute())
+                found[part].setdefault(entry["name"], {"name": entry["name"], inner: fields})
     chosen = found["contexts"].get(str(context or current), {"context": {}})["context"]
     cluster = found["clusters"].get(chosen.get("cluster"), {"cluster": {}})["cluster"]
     if "proxy-url" in cluster:
-        raise ValueError(
-            f"cluster {chosen['cluster']} has a proxy-url, and Leeway goes by no proxy"
-        )
+        raise ValueError(f"cluster {chosen['cluster']} has a proxy-url, which is not supported")
     user = found["users"].get(chosen.get("user"), {"user": {}})["user"]
     parts = {part: list(entries.values()) for part, entries in found.items()}
     kubeconfig = KubeConfig.from_dict({**parts, "current-context": current})
@@ -124,18 +127,19 @@ def _read(file: Path) -> Mapping[str, Any]:
     return document
 
 
-def _usable(config: SingleConfig | None, named: str) -> SingleConfig:
-    """See that there is a user, and files, of which the TLS library would not say which lacks."""
+def _checked(config: SingleConfig | None, names: str) -> SingleConfig:
+    """Check that the context has a user and that its files exist: the TLS library's error would not
+    name the missing file."""
     if config is None or config.user is None:
-        raise BadKubeconfig(f"{named}: its context names no cluster and user")
+        raise BadKubeconfig(f"{names}: its context names no cluster and user")
     for file in (config.cluster.certificate_auth, config.user.client_cert, config.user.client_key):
         if file and not Path(file).is_file():
-            raise BadKubeconfig(f"{named}: {file}: No such file or directory")
+            raise BadKubeconfig(f"{names}: {file}: No such file or directory")
     return config
 
 
-def _absolute(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _absolute(fields: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {
         field: str(folder / value) if field in _PATHS and value else value
-        for field, value in said.items()
+        for field, value in fields.items()
     }

@@ -13,10 +13,10 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     equal = all(labels.get(key) == value for key, value in (selector.matchLabels or {}).items())
-    return equal and all(_holds(one, labels) for one in selector.matchExpressions or ())
+    return equal and all(_matches(one, labels) for one in selector.matchExpressions or ())
 
 
-def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+def _matches(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -1,4 +1,4 @@
-"""The Cluster Protocol over HTTP, with lightkube."""
+"""The Cluster Protocol, by lightkube."""
 
 import math
 import time
@@ -21,8 +21,9 @@ from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
-from leeway.clock import Clock, Lead
+from leeway.clock import Clock, ClockOffset
 from leeway.drain.decide_pod import DAEMONSET
+from leeway.execution.retrying import retry_conflicts
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import Connection, raise_unless_object
 from leeway.kubernetes.names import is_segment, is_subdomain
@@ -38,40 +39,37 @@ from leeway.kubernetes.translate import to_node, to_pod
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response
+from leeway.ports.table import RecordChanged
 from leeway.printable import printable
 
 PAGE = 500
-JUST_NOW = 1.0
-"""Seconds for which a node that was read is taken for what it is now, where a patch
-depends on it."""
+NODE_CACHE_SECONDS = 1.0
+"""How long a node that was read may be the base of a patch without another read."""
 
-FEW_SECONDS = 3.0
-VOLUMES_SECONDS = 10.0
-"""What requests may take together while a drain waits for them: little is answered to most, but the
+SMALL_REQUEST_SECONDS = 3.0
+VOLUME_LIST_SECONDS = 10.0
+"""Timeouts of requests that a drain waits for, for all pages together. Most answers are small; the
 list of volumes is long in a large cluster."""
 
 EVICTION_SECONDS = 20.0
-"""What an eviction may take. An API server holds one for ten seconds and more while others write
-the same budget. Whoever disconnects meanwhile may have spent the budget's slot for nothing: the pod
-stays, and the slot is not available for two minutes. Source: Kubernetes, EvictionsRetry."""
+"""Timeout of an eviction. An API server may hold one for more than ten seconds while other requests
+write the same budget. A client that disconnects may have used the budget's disruption for nothing:
+the pod stays, and the budget allows the disruption again only after two minutes. Source:
+Kubernetes, EvictionsRetry."""
 
-LIVES_FOR = 60.0
-"""Seconds for which a DaemonSet that was seen is taken to exist: a node's pods are listed again and
-again, and the function that lists them lives for hours."""
-
-CONFLICTS = 5
-"""How often a node is read again when somebody else wrote it in between."""
+DAEMONSET_CACHE_SECONDS = 60.0
+"""How long a DaemonSet that was found counts as existing. A drain lists a node's pods often."""
 
 
-def _count_alone(count: Callable[[], int]) -> int:
+def _no_cache(count: Callable[[], int]) -> int:
     return count()
 
 
 class LightkubeCluster:
     """One cluster's API server. Safe to use from several threads.
 
-    The times of pods are given by `clock`, whatever the API server's own clock shows. `for_all`
-    may know from somebody else what a count of nodes would find.
+    The times of pods are converted from the API server's clock to `clock`. `cache_count` returns
+    the cached result of a count of nodes, or calls it.
     """
 
     def __init__(
@@ -79,31 +77,31 @@ class LightkubeCluster:
         connection: Connection,
         clock: Clock,
         page: int = PAGE,
-        for_all: Callable[[Callable[[], int]], int] = _count_alone,
+        cache_count: Callable[[Callable[[], int]], int] = _no_cache,
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._for_all = for_all
-        self._lead = Lead()
+        self._cache_count = cache_count
+        self._offset = ClockOffset()
         self._page = page
-        self._just_read: tuple[float, NodeObject] | None = None
-        self._living_daemonsets: dict[tuple[str, str], float] = {}
+        self._cached_node: tuple[float, NodeObject] | None = None
+        self._found_daemonsets: dict[tuple[str, str], float] = {}
         self._lookup_failed: tuple[float, str] = (-math.inf, "")
         self._claims: dict[str, str] = {}
-        self._budgets = Budgets(connection, lambda: clock.now() + self._lead.ahead)
+        self._budgets = Budgets(connection, lambda: clock.now() + self._offset.ahead)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
-        """Find an instance's node by name, else by looking at every node's provider id.
+        """Find an instance's node: one GET for each name, then a list of all nodes.
 
-        Whoever may create nodes can copy a provider id, and an empty copy would count as drained.
-        Of several nodes the one that is Ready is taken.
+        A user who may create nodes can copy a provider id, and a copy without pods would count as
+        drained. If several nodes match, the Ready one is returned.
 
         Raises:
-            ClusterUnavailable: several nodes name the instance, and not just one of them is Ready.
+            ClusterUnavailable: several nodes match, and none or more than one of them is Ready.
         """
         for name in names:
             node = self.node(name)
@@ -111,19 +109,21 @@ class LightkubeCluster:
                 return node
         found = [node for node in self._nodes() if node.runs_on(instance)]
         if len(found) > 1:
-            said = ", ".join(sorted(node.name for node in found))
+            names_found = ", ".join(sorted(node.name for node in found))
             found = [node for node in found if node.ready]
             if len(found) != 1:
-                raise ClusterUnavailable(f"several nodes name the instance {instance}: {said}")
+                raise ClusterUnavailable(
+                    f"several nodes name the instance {instance}: {names_found}"
+                )
         return found[0] if found else None
 
     def node(self, name: str) -> Node | None:
         """Read a node by name."""
-        with within(FEW_SECONDS):
+        with within(SMALL_REQUEST_SECONDS):
             node = self._get_node(name)
         if node is None:
             return None
-        self._just_read = (time.monotonic(), node)
+        self._cached_node = (time.monotonic(), node)
         return to_node(node)
 
     def _get_node(self, name: str) -> NodeObject | None:
@@ -136,17 +136,17 @@ class LightkubeCluster:
                 return None
             raise ClusterUnavailable(str(error)) from error
         if found.metadata is None or found.metadata.name != name:
-            raise ClusterUnavailable(f"node {name} was asked for, and something else came")
+            raise ClusterUnavailable(f"node {name}: the answer is another object")
         return found
 
-    def _known_node(self, name: str) -> NodeObject | None:
-        """Return a node as somebody here read it a moment ago, once: whoever looked for a node to
-        cordon it need not read it twice. A patch of what has changed since is refused."""
-        last, self._just_read = self._just_read, None
+    def _take_node(self, name: str) -> NodeObject | None:
+        """Return the node of the last read, once, or read it. This saves a GET between finding and
+        cordoning a node. The API server refuses a patch if the node has changed since."""
+        last, self._cached_node = self._cached_node, None
         if last is not None:
             read_at, node = last
-            named = node.metadata is not None and node.metadata.name == name
-            if named and time.monotonic() - read_at < JUST_NOW:
+            is_same = node.metadata is not None and node.metadata.name == name
+            if is_same and time.monotonic() - read_at < NODE_CACHE_SECONDS:
                 return node
         return self._get_node(name)
 
@@ -155,23 +155,23 @@ class LightkubeCluster:
         return (to_node(node) for node in listed)
 
     def cordon(self, node: str, marks: Marks | None, dry_run: bool = False, uid: str = "") -> None:
-        """Cordon, taint, label and annotate in one patch that fails if the node changed. With a
-        UID, another Node of the name is left alone."""
+        """Cordon, taint, label and annotate a node in one patch with its resource version. With a
+        UID, a Node of the same name and another UID is not changed."""
         if not self._change_node(node, lambda found: cordoned(found, marks), uid, dry_run=dry_run):
             raise ClusterRefused(f"node {node} is gone")
 
     def release(self, node: str, attempt: int | None = None) -> bool:
-        """Take off what Leeway's own annotations say that it put there."""
-        return self._change_node(node, lambda found: released(found, attempt), if_any=True)
+        """Remove the changes that Leeway's annotations on the node record."""
+        return self._change_node(node, lambda found: released(found, attempt), if_changed=True)
 
-    def leave_load_balancers(self, node: str) -> bool:
-        """Label the node, unless it and all that may come before it would be too many.
+    def exclude_from_load_balancers(self, node: str) -> bool:
+        """Label the node, unless more than half of the Ready nodes would then be excluded.
 
-        The node has been marked as retiring before. Of any nodes that do this at once, the one that
-        was marked last sees all others here, so that together they never exceed the half.
+        The node has the retiring mark already. If several nodes are excluded at the same time, the
+        last one to be marked counts all others, so together they never exceed the half.
         """
-        with within(FEW_SECONDS):
-            ready = self._for_all(self.ready_nodes)
+        with within(SMALL_REQUEST_SECONDS):
+            ready = self._cache_count(self.ready_nodes)
             others = self._ready_others(node)
             if 2 * (len(list(islice(others, ready // 2 + 1))) + 1) > ready:
                 current = self._get_node(node)
@@ -179,15 +179,15 @@ class LightkubeCluster:
             return self._change_node(node, excluded)
 
     def _ready_others(self, node: str) -> Iterator[str]:
-        """List the Ready nodes beside this one that are left out or may come before it: those that
-        are retiring, and those that somebody else left out."""
+        """List the other Ready nodes that are excluded or may be: retiring nodes, and nodes with
+        another user's label."""
         for selector in (RETIRING, f"{EXCLUDED_LABEL},!{RETIRING}"):
             for name, status in self._rows(selector):
-                if name != node and _says_ready(status):
+                if name != node and _is_ready(status):
                     yield name
 
     def label(self, node: str, labels: Mapping[str, str]) -> None:
-        """Put labels on a node by a patch that names these only."""
+        """Put labels on a node by a merge patch."""
         if not self._patch_node(node, {"metadata": {"labels": dict(labels)}}):
             raise ClusterRefused(f"node {node} is gone")
 
@@ -213,32 +213,35 @@ class LightkubeCluster:
         name: str,
         change: Callable[[NodeObject], dict[str, Any] | None],
         uid: str = "",
-        if_any: bool = False,
+        if_changed: bool = False,
         dry_run: bool = False,
         version: str = "",
     ) -> bool:
-        """Patch a node as it is now, again if somebody else wrote it meanwhile. With a version, it
-        is patched at that version only.
+        """Patch a node at its resource version; after a conflict read it again. With a `version`,
+        patch it at that version only.
 
-        Returns whether the node is there, with `if_any` whether there was anything to change.
+        Returns whether the node exists; with `if_changed`, whether there was anything to change.
         """
-        for attempt in range(CONFLICTS):
-            current = self._get_node(name) if attempt else self._known_node(name)
+
+        def read_and_patch() -> bool:
+            current = self._take_node(name)
             if current is None or (uid and to_node(current).uid != uid):
                 return False
             if version and to_node(current).version != version:
                 return False
             patch = change(current)
             if patch is None:
-                return not if_any
+                return not if_changed
             metadata = patch.setdefault("metadata", {})
             metadata["resourceVersion"] = current.metadata and current.metadata.resourceVersion
-            if self._patch_node(name, patch, dry_run):
-                return True
-        raise ClusterUnavailable(f"node {name} was written by others {CONFLICTS} times in a row")
+            if not self._patch_node(name, patch, dry_run):
+                raise RecordChanged(name)
+            return True
+
+        return retry_conflicts(f"node {name}", read_and_patch, error=ClusterUnavailable)
 
     def _patch_node(self, name: str, patch: dict[str, Any], dry_run: bool = False) -> bool:
-        """Patch a node; False says that it changed, or went, since it was read."""
+        """Patch a node; False if it has changed or was deleted since it was read."""
         try:
             self._connection.call(
                 lambda c: c.typed.patch(
@@ -254,17 +257,17 @@ class LightkubeCluster:
         return list(self._nodes())
 
     def unready(self) -> list[Node]:
-        """Look through a table of all nodes, and read those that are not Ready in it."""
-        found = (self.node(name) for name, status in self._rows("") if not _says_ready(status))
+        """List all nodes as a table, and read the nodes that are not Ready in it."""
+        found = (self.node(name) for name, status in self._rows("") if not _is_ready(status))
         return [node for node in found if node is not None and not node.ready]
 
     def ready_nodes(self) -> int:
-        """Count them in a table: a Node object has ten kilobytes and more, its row some hundred
-        bytes."""
-        return sum(_says_ready(status) for _, status in self._rows(""))
+        """Count the Ready nodes in a table: a row has some hundred bytes, a Node object ten
+        kilobytes and more."""
+        return sum(_is_ready(status) for _, status in self._rows(""))
 
     def retiring(self) -> list[str]:
-        """List the names of the nodes that Leeway has marked as retiring."""
+        """List the names of the nodes that have the retiring mark."""
         return self.select_nodes(RETIRING)
 
     def select_nodes(self, selector: str) -> list[str]:
@@ -272,24 +275,25 @@ class LightkubeCluster:
         return [name for name, _ in self._rows(selector)]
 
     def _rows(self, selector: str) -> Iterator[tuple[str, str]]:
-        """List nodes as `kubectl get` does: each one's name and status."""
+        """List nodes as a table, as `kubectl get` does: name and status of each."""
         params: dict[str, str | int] = {"limit": PAGE, "includeObject": "None"}
         if selector:
             params["labelSelector"] = selector
-        following = ""
+        next_page = ""
         while True:
-            page = {**params, "continue": following} if following else params
+            page = {**params, "continue": next_page} if next_page else params
             table = self._connection.call(partial(_node_table, params=page))
             titles = [column["name"] for column in table["columnDefinitions"]]
             name, status = titles.index("Name"), titles.index("Status")
             yield from ((row["cells"][name], row["cells"][status]) for row in table["rows"])
-            following = table["metadata"].get("continue", "")
-            if not following:
+            next_page = table["metadata"].get("continue", "")
+            if not next_page:
                 return
 
     def attachments_on(self, node: str) -> list[Attachment]:
-        """List VolumeAttachments; the API can't select them by node."""
-        with within(VOLUMES_SECONDS):
+        """List all VolumeAttachments and filter them: the API can't select them by node. One GET
+        for each volume whose claim is not cached."""
+        with within(VOLUME_LIST_SECONDS):
             volumes = [
                 one.spec.source.persistentVolumeName or ""
                 for one in self._attachments()
@@ -298,8 +302,8 @@ class LightkubeCluster:
             return [Attachment(volume, self._claim_of(volume)) for volume in volumes]
 
     def nodes_with_volumes(self) -> frozenset[str]:
-        """List the names of the nodes that some volume is attached to, all at once."""
-        with within(VOLUMES_SECONDS):
+        """List the names of all nodes that have an attached volume."""
+        with within(VOLUME_LIST_SECONDS):
             return frozenset(one.spec.nodeName for one in self._attachments())
 
     def _attachments(self) -> list[VolumeAttachment]:
@@ -308,7 +312,7 @@ class LightkubeCluster:
         )
 
     def _claim_of(self, volume: str) -> str:
-        """Look up which claim a volume is bound to, which never changes."""
+        """Read the claim that a volume is bound to; it never changes, so it is cached."""
         if not is_segment(volume):
             return ""
         if volume not in self._claims:
@@ -323,12 +327,12 @@ class LightkubeCluster:
         return self._claims[volume]
 
     def pods_on(self, node: str, selector: str = "") -> list[Pod]:
-        """List a node's pods page by page; look up whether their DaemonSets still exist."""
-        with self.follow(node, selector) as feed:
+        """List a node's pods page by page, and look up their DaemonSets."""
+        with self.watch_pods(node, selector) as feed:
             return feed.refresh()
 
-    def follow(self, node: str, selector: str = "") -> WatchedPods:
-        """Follow a node's pods, and for each see whether its DaemonSet still exists."""
+    def watch_pods(self, node: str, selector: str = "") -> WatchedPods:
+        """Watch a node's pods, and look up their DaemonSets."""
         return WatchedPods(
             self._connection,
             node,
@@ -336,52 +340,52 @@ class LightkubeCluster:
             self._page,
             self._to_pod,
             self._clock,
-            self._lead,
+            self._offset,
         )
 
     def _to_pod(self, found: PodObject) -> Pod:
         pod = to_pod(found)
         if pod.deletion is not None:
-            pod = replace(pod, deletion=pod.deletion - self._lead.ahead)
+            pod = replace(pod, deletion=pod.deletion - self._offset.ahead)
         return self._with_daemonset(pod)
 
     def _with_daemonset(self, pod: Pod) -> Pod:
-        """See whether a pod's DaemonSet exists. One that can't be looked up concerns its own pods:
-        those of others are drained."""
+        """Look up whether a pod's DaemonSet exists. A lookup that fails is reported on the pod
+        only, so that the drain of other pods continues."""
         controller = pod.controller
         if controller is None or controller.kind != DAEMONSET or pod.mirror:
             return pod
         if controller.exists is not None:
             return pod
-        failed_at, said = self._lookup_failed
-        if time.monotonic() - failed_at < FEW_SECONDS:
-            return replace(pod, controller=replace(controller, said=said))
+        failed_at, problem = self._lookup_failed
+        if time.monotonic() - failed_at < SMALL_REQUEST_SECONDS:
+            return replace(pod, controller=replace(controller, problem=problem))
         try:
-            with within(FEW_SECONDS):
+            with within(SMALL_REQUEST_SECONDS):
                 exists = self._daemonset_exists(pod.namespace, controller.name)
         except (ClusterUnavailable, ClusterRefused) as error:
-            # A list must not wait for each DaemonSet in vain.
+            # The other lookups of the list fail immediately, instead of one timeout for each pod.
             self._lookup_failed = time.monotonic(), str(error)
-            return replace(pod, controller=replace(controller, said=str(error)))
+            return replace(pod, controller=replace(controller, problem=str(error)))
         return replace(pod, controller=replace(controller, exists=exists))
 
     def _daemonset_exists(self, namespace: str, name: str) -> bool:
-        """Look a DaemonSet up. One that was seen is not looked up again for a while: pods of a
-        DaemonSet that is deleted meanwhile are deleted with it, unless somebody orphans them."""
-        seen_at = self._living_daemonsets.get((namespace, name), -math.inf)
-        if time.monotonic() - seen_at > LIVES_FOR:
-            self._living_daemonsets.pop((namespace, name), None)
+        """Look up a DaemonSet. A found one is cached: if it is deleted meanwhile, its pods are
+        deleted with it, unless the deletion orphans them."""
+        found_at = self._found_daemonsets.get((namespace, name), -math.inf)
+        if time.monotonic() - found_at > DAEMONSET_CACHE_SECONDS:
+            self._found_daemonsets.pop((namespace, name), None)
             try:
                 self._connection.call(lambda c: c.typed.get(DaemonSet, name, namespace=namespace))
             except ApiError as error:
                 if error.status.code == 404:
                     return False
                 raise ClusterUnavailable(str(error)) from error
-            self._living_daemonsets[namespace, name] = time.monotonic()
+            self._found_daemonsets[namespace, name] = time.monotonic()
         return True
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        """Post a policy/v1 Eviction that holds for this very pod only."""
+        """Post a policy/v1 Eviction with the pod's UID as a precondition."""
         path = f"{_path_of(pod)}/eviction"
         eviction = {
             "apiVersion": "policy/v1",
@@ -394,21 +398,21 @@ class LightkubeCluster:
         )
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        """Delete this very pod, whatever its budgets say."""
+        """Delete a pod with its UID as a precondition; budgets do not apply."""
         return self._connection.answer(
             lambda c: raise_unless_object(_delete(c, _path_of(pod), pod.uid, grace, dry_run))
         )
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
-        """Find the budgets whose selectors match the pod."""
+        """Return the budgets that select the pod, from a list that may be two seconds old."""
         return self._budgets.names_for(pod)
 
     def eviction_is_granted(self, pod: Pod) -> bool:
-        """Read it from the status of the pod's budget."""
+        """Read the status of the pod's budget, which may be two seconds old."""
         return self._budgets.has_granted(pod)
 
-    def note(self, event: NodeEvent) -> None:
-        """Write a core/v1 Event in `default`, where Events about nodes are kept."""
+    def write_event(self, event: NodeEvent) -> None:
+        """Create a core/v1 Event in `default`, the namespace of Events about nodes."""
         now = datetime.now(UTC)
         body = Event(
             metadata=ObjectMeta(name=event.name, namespace="default"),
@@ -431,8 +435,8 @@ class LightkubeCluster:
                 raise ClusterUnavailable(str(error)) from error
 
 
-def _says_ready(status: str) -> bool:
-    """Read the status of a node as tables show it, such as `Ready,SchedulingDisabled`."""
+def _is_ready(status: str) -> bool:
+    """Read the status column of a table of nodes, for example `Ready,SchedulingDisabled`."""
     return status.partition(",")[0] == "Ready"
 
 
@@ -443,7 +447,7 @@ def _path_of(pod: Pod) -> str:
 def _delete(
     connection: Connection, path: str, uid: str, grace: int | None = None, dry_run: bool = False
 ) -> httpx2.Response:
-    """Delete the object of this very UID, which lightkube's own delete can't say."""
+    """Delete an object with its UID as a precondition: lightkube's delete does not support that."""
     return connection.plain.request("DELETE", path, json=_delete_options(uid, grace, dry_run))
 
 
@@ -466,5 +470,5 @@ def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[st
     raise_unless_object(response)
     table: dict[str, Any] = response.json()
     if table.get("kind") != "Table":
-        raise ValueError(f"a table of nodes was asked for, and a {table.get('kind')} came")
+        raise ValueError(f"expected a table of nodes, got a {table.get('kind')}")
     return table

@@ -1,7 +1,7 @@
-"""Names that may stand in a path of the API: what others write is looked at before it gets there.
+"""Checks names before they become part of an API path.
 
-An object may refer to others by any text. In a URL, `a/status` is a subresource, `../pods` another
-resource, and in a field selector a comma begins another condition.
+A field that refers to another object may contain any text. In a URL, `a/status` is a subresource
+and `../pods` another resource; in a field selector, a comma starts another condition.
 """
 
 import re
@@ -15,16 +15,16 @@ LONGEST = 253
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether it is the name of a workload, a node or a namespace: a DNS subdomain."""
+    """Whether a name is a DNS subdomain, as names of workloads and nodes must be."""
     return len(name) <= LONGEST and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def is_segment(name: str) -> bool:
-    """Whether it is one segment of a path, as the names of all kinds of objects are; those of RBAC
-    may have colons and capitals."""
+    """Whether a name is one path segment, as names of all kinds must be. Names of RBAC objects may
+    contain colons and capitals."""
     return len(name) <= LONGEST and _SEGMENT.fullmatch(name) is not None
 
 
 def is_api_version(text: str) -> bool:
-    """Whether it is a version, with a group or without: `apps/v1`."""
+    """Whether a text is an API version, with or without a group: `apps/v1`, `v1`."""
     return len(text) <= LONGEST and _API_VERSION.fullmatch(text) is not None

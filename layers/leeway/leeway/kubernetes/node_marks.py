@@ -1,4 +1,4 @@
-"""What Leeway writes on a Node object, and how it finds what of it is its own: patches, no I/O."""
+"""Patches of Node objects: they mark, exclude and release a node. No I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,11 @@ ATTEMPT = "leeway.sh/attempt"
 DEADLINE = "leeway.sh/deadline"
 CORDONED = "leeway.sh/cordoned"
 EXCLUDED = "leeway.sh/excluded"
-VOUCHED = "leeway.sh/out-of-service"
-"""Annotations. The last three stand where the cordon, the load balancers' label and the
-out-of-service taint are Leeway's, so that undoing does not lift somebody else's."""
+TAINTED_OUT_OF_SERVICE = "leeway.sh/out-of-service"
+"""Annotations. The last three record that Leeway set the cordon, the label for load balancers and
+the out-of-service taint: a release removes only those, not the ones of other users."""
 
-ANNOTATIONS = (ATTEMPT, DEADLINE, CORDONED, EXCLUDED, VOUCHED)
+ANNOTATIONS = (ATTEMPT, DEADLINE, CORDONED, EXCLUDED, TAINTED_OUT_OF_SERVICE)
 
 EXCLUDED_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 """Source: Kubernetes documentation, "Well-Known Labels, Annotations and Taints"."""
@@ -30,7 +30,7 @@ type Patch = dict[str, Any]
 
 
 def cordoned(node: Node, marks: Marks | None) -> Patch | None:
-    """Return the merge patch that cordons and marks a node; None where all of it is there."""
+    """Return the merge patch that cordons and marks a node; None if nothing would change."""
     already = bool(node.spec and node.spec.unschedulable)
     if marks is None:
         return None if already else {"spec": {"unschedulable": True}}
@@ -47,13 +47,14 @@ def cordoned(node: Node, marks: Marks | None) -> Patch | None:
     if already and unchanged:
         return None
     return {
-        "spec": {"unschedulable": True, "taints": [*_taints_but(node, RETIRING), taint]},
+        "spec": {"unschedulable": True, "taints": [*_taints_except(node, RETIRING), taint]},
         "metadata": {"labels": {RETIRING: marks.kind}, "annotations": annotations},
     }
 
 
 def released(node: Node, attempt: int | None) -> Patch | None:
-    """Return the merge patch that takes off what Leeway put on; None where there is nothing."""
+    """Return the merge patch that removes Leeway's changes; None if there are none, or if they are
+    of a later attempt."""
     annotations = _annotations(node)
     ours = [key for key in ANNOTATIONS if key in annotations]
     tainted = any(taint["key"] == RETIRING for taint in _taints(node))
@@ -64,8 +65,8 @@ def released(node: Node, attempt: int | None) -> Patch | None:
     labels: dict[str, None] = {RETIRING: None}
     if EXCLUDED in annotations:
         labels[EXCLUDED_LABEL] = None
-    gone = {RETIRING, OUT_OF_SERVICE} if VOUCHED in annotations else {RETIRING}
-    spec: Patch = {"taints": _taints_but(node, *gone)}
+    taints = {RETIRING, OUT_OF_SERVICE} if TAINTED_OUT_OF_SERVICE in annotations else {RETIRING}
+    spec: Patch = {"taints": _taints_except(node, *taints)}
     if CORDONED in annotations:
         spec["unschedulable"] = None
     return {
@@ -75,7 +76,7 @@ def released(node: Node, attempt: int | None) -> Patch | None:
 
 
 def excluded(node: Node) -> Patch | None:
-    """Return the merge patch that has load balancers leave a node out; None where they do."""
+    """Return the merge patch that excludes a node from load balancers; None if it is excluded."""
     if EXCLUDED_LABEL in _labels(node):
         return None
     return {
@@ -84,12 +85,12 @@ def excluded(node: Node) -> Patch | None:
 
 
 def out_of_service(node: Node) -> Patch | None:
-    """Return the merge patch that vouches for a node's end; None where somebody has."""
+    """Return the merge patch that taints a node as out of service; None if it has the taint."""
     if any(taint["key"] == OUT_OF_SERVICE for taint in _taints(node)):
         return None
     return {
         "spec": {"taints": [*_taints(node), NODE_SHUTDOWN]},
-        "metadata": {"annotations": {VOUCHED: "true"}},
+        "metadata": {"annotations": {TAINTED_OUT_OF_SERVICE: "true"}},
     }
 
 
@@ -114,5 +115,5 @@ def _taints(node: Node) -> list[dict[str, Any]]:
     return [taint.to_dict() for taint in (node.spec.taints if node.spec else None) or []]
 
 
-def _taints_but(node: Node, *keys: str) -> list[dict[str, Any]]:
+def _taints_except(node: Node, *keys: str) -> list[dict[str, Any]]:
     return [taint for taint in _taints(node) if taint["key"] not in keys]

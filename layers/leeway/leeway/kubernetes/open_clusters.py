@@ -1,7 +1,7 @@
-"""Keeps clusters open for as long as each is where it was.
+"""Keeps connections to clusters open while their endpoints are the same.
 
-A function that is called every minute lives for hours, and a cluster may be made anew meanwhile
-under the same name: at another address, with another authority.
+A function that runs every minute stays warm for hours. A cluster may be recreated meanwhile with
+the same name, another endpoint and another certificate authority.
 """
 
 from collections.abc import Callable
@@ -11,53 +11,53 @@ from datetime import datetime, timedelta
 from leeway.clock import Clock
 from leeway.ports.aws import CloudUnavailable, ClusterEndpoint, Clusters
 
-ASKED_EVERY = timedelta(minutes=5)
-"""How long a cluster is taken to be where it was."""
+REFRESH_AFTER = timedelta(minutes=5)
+"""How long an endpoint counts as unchanged."""
 
-ASKED_AGAIN_AFTER = timedelta(seconds=30)
-"""The same where nobody could be asked. A drain wants its cluster at every pass, and asking a table
-or a service in vain takes seconds."""
+RETRY_AFTER = timedelta(seconds=30)
+"""The same after a read that failed. A drain opens its cluster in every pass, and a failed read of
+the table or of EKS takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened[C]:
+class _Open[C]:
     endpoint: ClusterEndpoint
     cluster: C
     until: datetime
 
 
-class OpenedClusters[C]:
-    """Opens clusters; `ask` knows where each is, and `open_at` opens one that is there."""
+class OpenClusters[C]:
+    """Opens clusters: `clusters` returns endpoints, `connect` connects to one."""
 
     def __init__(
-        self, ask: Clusters, open_at: Callable[[ClusterEndpoint], C], clock: Clock
+        self, clusters: Clusters, connect: Callable[[ClusterEndpoint], C], clock: Clock
     ) -> None:
-        self._ask = ask
-        self._open_at = open_at
+        self._clusters = clusters
+        self._connect = connect
         self._clock = clock
-        self._opened: dict[str, _Opened[C]] = {}
+        self._open: dict[str, _Open[C]] = {}
 
-    def named(self, name: str) -> C:
-        """Return a cluster, opened anew if it has moved. Where nobody can be asked now, it is taken
-        to be where it was.
+    def get(self, name: str) -> C:
+        """Return an open cluster; connect again if its endpoint has changed. If the endpoint can't
+        be read, the last one is used.
 
         Raises:
-            CloudUnavailable: nobody could be asked, and it was never open.
-            CloudRefused: there is no such cluster, or it has no endpoint yet.
+            CloudUnavailable: the endpoint can't be read, and the cluster was never open.
+            CloudRefused: the cluster does not exist, or it has no endpoint yet.
         """
-        known, now = self._opened.get(name), self._clock.now()
+        known, now = self._open.get(name), self._clock.now()
         if known is not None and now < known.until:
             return known.cluster
         try:
-            endpoint = self._ask.endpoint(name)
+            endpoint = self._clusters.endpoint(name)
         except CloudUnavailable:
             if known is None:
                 raise
-            self._opened[name] = replace(known, until=now + ASKED_AGAIN_AFTER)
+            self._open[name] = replace(known, until=now + RETRY_AFTER)
             return known.cluster
         if known is not None and known.endpoint == endpoint:
             cluster = known.cluster
         else:
-            cluster = self._open_at(endpoint)
-        self._opened[name] = _Opened(endpoint, cluster, now + ASKED_EVERY)
+            cluster = self._connect(endpoint)
+        self._open[name] = _Open(endpoint, cluster, now + REFRESH_AFTER)
         return cluster

@@ -1,4 +1,4 @@
-"""One node's pods, kept up to date by one list and one watch."""
+"""The pods of one node, by one list and one watch."""
 
 import contextlib
 import math
@@ -15,7 +15,7 @@ from lightkube import ApiError
 from lightkube.core.decoders import decode_object, decode_watch_event
 from lightkube.resources.core_v1 import Pod as PodObject
 
-from leeway.clock import Clock, Lead
+from leeway.clock import Clock, ClockOffset
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import PodList
 from leeway.kubernetes.transport import TOTAL, within
@@ -25,46 +25,46 @@ from leeway.ports.kubernetes_objects import Pod
 PODS = "/api/v1/pods"
 
 WATCH_SECONDS = 50
-"""How long one watch lasts. After it the pods are listed again, so that a connection that has died
-without a word misleads nobody for longer."""
+"""How long one watch lasts. The pods are listed again after it: a connection may be lost without an
+error, and the feed is out of date for at most this long."""
 
-_WATCH_ENDS = WATCH_SECONDS + 10
-_TIMEOUT = httpx2.Timeout(10.0, connect=3.0, read=_WATCH_ENDS)
+_WATCH_TIMEOUT = WATCH_SECONDS + 10
+_TIMEOUT = httpx2.Timeout(10.0, connect=3.0, read=_WATCH_TIMEOUT)
 
 LIST_EVERY = 1.0
-"""Seconds between two lists at least, where no watch can be had."""
+"""Minimum seconds between two lists if no watch is possible."""
 
 LIST_SECONDS = 20.0
-"""What a list may take, with all its pages."""
+"""Timeout of a list with all its pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
     watch: "_Watch"
-    gone: bool
+    deleted: bool
     pod: PodObject
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """The watch is over; `error` says why, where that was not its time."""
+    """The watch ended; `error` is None if its time was over."""
 
     watch: "_Watch"
     error: Exception | None
 
 
-# What may end a watch from outside; OSError where its socket was shut under it.
-_OUTSIDE = (ApiError, ClusterUnavailable, ClusterRefused, OSError)
+# Errors of the server or the connection that may end a watch; OSError: `stop` closed its socket.
+_WATCH_ERRORS = (ApiError, ClusterUnavailable, ClusterRefused, OSError)
 
-type _News = _Changed | _Ended | None
-"""None wakes and says nothing."""
+type _Message = _Changed | _Ended | None
+"""None ends a wait without a change."""
 
 
 class WatchedPods:
-    """Lists when asked for pods it has no news of; a thread reads the watch in between.
+    """The PodFeed Protocol: lists pods, and applies the changes that a watch thread reads.
 
-    `lead` learns from the lists how far the API server's clock is ahead of `clock`. Everything but
-    `wake` is to be called from one thread.
+    `offset` measures by the lists how far the API server's clock is ahead of `clock`. Call all
+    methods except `wake` from one thread.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class WatchedPods:
         page: int,
         translate: Callable[[PodObject], Pod],
         clock: Clock,
-        lead: Lead,
+        offset: ClockOffset,
     ) -> None:
         self._connection = connection
         self._node = node
@@ -85,10 +85,10 @@ class WatchedPods:
             self._selection["labelSelector"] = selector
         self._translate = translate
         self._clock = clock
-        self._lead = lead
+        self._offset = offset
         self._pods: dict[str, Pod] = {}
-        self._news: SimpleQueue[_News] = SimpleQueue()
-        self._waited_for: list[_News] = []
+        self._messages: SimpleQueue[_Message] = SimpleQueue()
+        self._received: list[_Message] = []
         self._watch: _Watch | None = None
         self._may_watch = True
         self._watch_from: str | None = None
@@ -102,8 +102,8 @@ class WatchedPods:
         self._stop_watching()
 
     def pods(self, seconds: float = math.inf) -> list[Pod]:
-        """Return the pods: by the watch, or by a list where there is none."""
-        self._take_in()
+        """Return the pods: by the watch, or by a list if no watch runs."""
+        self._apply_messages()
         if self._watch is None:
             if time.monotonic() >= self._list_again_at:
                 self._list(seconds)
@@ -113,81 +113,83 @@ class WatchedPods:
         return list(self._pods.values())
 
     def refresh(self, seconds: float = math.inf) -> list[Pod]:
-        """List now. The watch begins anew after it, so that no old news overtakes the list."""
+        """List now, without a watch. The next `pods` starts a watch from this list, so that no
+        older change is applied to it."""
         self._stop_watching()
         self._list(seconds)
         return list(self._pods.values())
 
     def wait(self, seconds: float) -> None:
-        """Wait for news, from the watch or by `wake`."""
+        """Wait for a message of the watch, or for `wake`."""
         with contextlib.suppress(Empty):
-            self._waited_for.append(self._news.get(timeout=max(seconds, 0)))
+            self._received.append(self._messages.get(timeout=max(seconds, 0)))
 
     def wake(self) -> None:
         """End a wait."""
-        self._news.put(None)
+        self._messages.put(None)
 
     def _begin_watch(self) -> None:
-        """Watch from the list on, once: a watch that ends early is not begun again where it began,
-        since it would tell its news again, and end early again."""
+        """Start a watch from the last list, once for each list: a watch that ended early would
+        repeat its changes from the same version, and end early again."""
         if self._watch_from is None or not self._may_watch:
             return
-        asked = {"resourceVersion": self._watch_from, "timeoutSeconds": str(WATCH_SECONDS)}
+        start = {"resourceVersion": self._watch_from, "timeoutSeconds": str(WATCH_SECONDS)}
         self._watch_from = None
-        self._watch = _Watch(self._connection, self._selection | asked, self._news)
+        self._watch = _Watch(self._connection, self._selection | start, self._messages)
 
-    def _take_in(self) -> None:
-        news, self._waited_for = self._waited_for, []
+    def _apply_messages(self) -> None:
+        messages, self._received = self._received, []
         with contextlib.suppress(Empty):
             while True:
-                news.append(self._news.get_nowait())
-        for one in news:
-            if one is None or one.watch is not self._watch:
+                messages.append(self._messages.get_nowait())
+        for message in messages:
+            if message is None or message.watch is not self._watch:
                 continue
-            if isinstance(one, _Changed):
-                self._apply(one)
+            if isinstance(message, _Changed):
+                self._apply(message)
                 continue
             self._watch = None
-            self._may_watch = not isinstance(one.error, ClusterRefused)
-            if one.error is not None and not isinstance(one.error, _OUTSIDE):
-                raise one.error
+            self._may_watch = not isinstance(message.error, ClusterRefused)
+            if message.error is not None and not isinstance(message.error, _WATCH_ERRORS):
+                raise message.error
 
     def _apply(self, change: _Changed) -> None:
-        if change.gone:
+        if change.deleted:
             self._pods.pop((change.pod.metadata and change.pod.metadata.uid) or "", None)
             return
         try:
-            self._pods |= self._ours([change.pod])
+            self._pods |= self._of_node([change.pod])
         except (ClusterUnavailable, ClusterRefused) as error:
-            # The rest of the news is lost with it, maybe that the watch is over: a list has to
-            # tell what is there.
+            # The remaining messages are lost, maybe the end of the watch as well: list again.
             self._stop_watching()
             self._problem = error
             raise
 
-    def _ours(self, pods: Iterable[PodObject]) -> dict[str, Pod]:
-        """Translate pods, by UID. To have another node's pods go is the worst that a drain may do:
-        so it is not left to the API server's selection alone that they are this node's.
+    def _of_node(self, pods: Iterable[PodObject]) -> dict[str, Pod]:
+        """Translate pods, by UID. The node's name is checked here again, although the API server
+        filters by it: a drain must never evict pods of another node.
 
         Raises:
-            ClusterUnavailable: something else was found, or what belongs to a pod can't be seen.
-            ClusterRefused: it may not be seen.
+            ClusterUnavailable: a pod is on another node, or its DaemonSet can't be read.
+            ClusterRefused: a right to read the DaemonSet is missing.
         """
-        ours = {}
+        translated = {}
         for found in pods:
             if found.spec is None or found.spec.nodeName != self._node:
-                named = (found.metadata and found.metadata.name) or "a pod"
-                raise ClusterUnavailable(f"{named} was listed, which is not on {self._node}")
+                name = (found.metadata and found.metadata.name) or "without a name"
+                raise ClusterUnavailable(
+                    f"the list of pods on node {self._node} has pod {name} of another node"
+                )
             pod = self._translate(found)
-            ours[pod.uid] = pod
-        return ours
+            translated[pod.uid] = pod
+        return translated
 
     def _list(self, seconds: float) -> None:
         self._list_again_at = time.monotonic() + LIST_EVERY
         try:
             with within(min(seconds, LIST_SECONDS)):
                 pods, version = self._connection.call(self._list_all)
-                self._pods = self._ours(pods)
+                self._pods = self._of_node(pods)
         except ApiError as error:
             self._problem = ClusterUnavailable(str(error))
             raise self._problem from error
@@ -199,9 +201,8 @@ class WatchedPods:
     def _list_all(self, connection: Connection) -> tuple[list[PodObject], str]:
         """List page by page; return the pods and the version from which to watch.
 
-        Where the pages that follow have expired, all is listed at once: so long a list as was read
-        in vain would expire again. Source: Kubernetes API, "Retrieving large results sets in
-        chunks".
+        If the continue token has expired, list all pods in one page: another list in pages would
+        expire again. Source: Kubernetes API, "Retrieving large results sets in chunks".
         """
         params = self._selection | ({"limit": str(self._page)} if self._page else {})
         pods: list[PodObject] = []
@@ -216,18 +217,18 @@ class WatchedPods:
                 pods = []
                 continue
             pods += found.items
-            following = found.metadata.following
-            if not following:
+            next_page = found.metadata.next_page
+            if not next_page:
                 return pods, found.metadata.resourceVersion
-            if following == page.get("continue"):
-                raise ValueError("the list of pods goes round in circles")
-            page = params | {"continue": following}
+            if next_page == page.get("continue"):
+                raise ValueError("the list of pods repeats its continue token")
+            page = params | {"continue": next_page}
 
     def _list_page(self, connection: Connection, page: dict[str, str]) -> PodList:
         sent = self._clock.now()
         response = connection.plain.request("GET", PODS, params=page)
         raise_for_status(response)
-        self._lead.learn(response.headers.get("Date", ""), sent, self._clock.now())
+        self._offset.observe(response.headers.get("Date", ""), sent, self._clock.now())
         return msgspec.json.decode(response.content, type=PodList)
 
     def _stop_watching(self) -> None:
@@ -237,21 +238,21 @@ class WatchedPods:
 
 
 class _Watch:
-    """A watch under way, in a thread of its own."""
+    """A running watch in its own thread."""
 
     def __init__(
-        self, connection: Connection, parameters: dict[str, str], news: "SimpleQueue[_News]"
+        self, connection: Connection, parameters: dict[str, str], messages: "SimpleQueue[_Message]"
     ) -> None:
         self._connection = connection
         self._parameters = {"watch": "true", **parameters}
-        self._news = news
+        self._messages = messages
         self._socket: socket.socket | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch. A read that waits for the server returns at once."""
+        """End the watch. A pending read returns immediately."""
         self._stopped.set()
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -261,9 +262,9 @@ class _Watch:
         error: Exception | None = None
         try:
             self._connection.call(self._read)
-        except Exception as ended:  # noqa: BLE001 (told to whoever waits, whatever it is)
-            error = ended
-        self._news.put(_Ended(self, error))
+        except Exception as caught:  # noqa: BLE001 (raised again in the thread that reads the feed)
+            error = caught
+        self._messages.put(_Ended(self, error))
 
     def _read(self, connection: Connection) -> None:
         with connection.plain.stream(
@@ -271,7 +272,7 @@ class _Watch:
             PODS,
             params=self._parameters,
             timeout=_TIMEOUT,
-            extensions={TOTAL: _WATCH_ENDS},
+            extensions={TOTAL: _WATCH_TIMEOUT},
         ) as response:
             if response.is_error:
                 response.read()
@@ -279,13 +280,16 @@ class _Watch:
             self._socket = response.extensions["network_stream"].get_extra_info("socket")
             if self._stopped.is_set():
                 return
-            for gone, pod in _changes(response):
-                self._news.put(_Changed(self, gone, pod))
+            for deleted, pod in _changes(response):
+                self._messages.put(_Changed(self, deleted, pod))
 
 
 def _changes(response: httpx2.Response) -> Iterator[tuple[bool, PodObject]]:
-    """Read a watch's lines up to one that says that it can't go on: whether a pod is gone, and the
-    pod."""
+    """Yield (deleted, pod) for each event of a watch, up to an ERROR event.
+
+    Raises:
+        ClusterUnavailable: the watch sent an ERROR event.
+    """
     for line in _lines(response):
         event = decode_watch_event(line)
         if event.type == "ERROR":
@@ -295,9 +299,9 @@ def _changes(response: httpx2.Response) -> Iterator[tuple[bool, PodObject]]:
 
 
 def _lines(response: httpx2.Response) -> Iterator[bytes]:
-    """Split a watch where the API server does. httpx2's own lines end at characters, too, that a
-    pod's annotations may hold as they are, such as U+0085."""
-    begun = b""
+    r"""Split a watch into lines at `\n` only. httpx2's line iterator also splits at characters that
+    annotations may contain, for example U+0085."""
+    rest = b""
     for read in response.iter_bytes():
-        *lines, begun = (begun + read).split(b"\n")
+        *lines, rest = (rest + read).split(b"\n")
         yield from lines

@@ -1,4 +1,4 @@
-"""From lightkube's objects to Leeway's own values."""
+"""Translates lightkube's objects into the values of `ports`."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,15 +12,14 @@ from lightkube.utils.quantity import parse_quantity
 from leeway.drain.decide_pod import DAEMONSET, FINISHED_PHASES
 from leeway.durations import parse_duration
 from leeway.kubernetes.names import is_subdomain
-from leeway.ports.kubernetes_objects import Controller, Node, Pod, Taint
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod, Taint
 from leeway.printable import printable
 
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 DEFAULT_GRACE = 30
-"""Seconds, where a pod's spec does not say; the API server's own default."""
+"""Seconds: the API server's default for a pod's terminationGracePeriodSeconds."""
 
 
 def to_node(node: NodeObject) -> Node:
@@ -45,10 +44,10 @@ def to_node(node: NodeObject) -> Node:
 
 
 def _devices(allocatable: dict[str, str]) -> dict[str, int]:
-    """Return the extended resources among what a node has to give.
+    """Return the extended resources of a node's allocatable resources.
 
-    Source: Kubernetes documentation, "Resource Management for Pods and Containers": their names
-    are fully qualified and outside of kubernetes.io, their quantities whole numbers.
+    Source: Kubernetes documentation, "Resource Management for Pods and Containers": names of
+    extended resources are fully qualified and outside kubernetes.io; quantities are integers.
     """
     return {
         name: int(parse_quantity(quantity) or 0)
@@ -58,7 +57,7 @@ def _devices(allocatable: dict[str, str]) -> dict[str, int]:
 
 
 def to_pod(pod: PodObject) -> Pod:
-    """Translate a Pod object; whether its controller still exists is not looked up here."""
+    """Translate a Pod object, without a lookup of its controller."""
     meta, spec, status = pod.metadata or ObjectMeta(), pod.spec or PodSpec([]), pod.status
     owner = next((o for o in meta.ownerReferences or [] if o.controller), None)
     volumes = spec.volumes or []
@@ -85,7 +84,8 @@ def to_pod(pod: PodObject) -> Pod:
 
 
 def _bound_to_zone(spec: PodSpec) -> str:
-    """Say by what a pod's spec keeps it in the zone where it runs. What is only preferred does not.
+    """Return the field of a pod's spec that keeps the pod in its zone; empty if there is none.
+    Preferences do not count.
 
     Source: Kubernetes documentation, "Assigning Pods to Nodes", "Pod Topology Spread Constraints".
     """
@@ -93,41 +93,42 @@ def _bound_to_zone(spec: PodSpec) -> str:
     nodes = affinity.nodeAffinity
     required = nodes.requiredDuringSchedulingIgnoredDuringExecution if nodes else None
     selectors = required.nodeSelectorTerms if required else []
-    terms = [one for term in selectors for one in term.matchExpressions or []]
-    if ZONE_LABEL in (spec.nodeSelector or {}) or any(one.key == ZONE_LABEL for one in terms):
+    expressions = [expr for term in selectors for expr in term.matchExpressions or []]
+    if ZONE_LABEL in (spec.nodeSelector or {}) or any(e.key == ZONE_LABEL for e in expressions):
         return "node affinity"
-    by_pods = [one for one in (affinity.podAffinity, affinity.podAntiAffinity) if one]
-    hard = [one.requiredDuringSchedulingIgnoredDuringExecution or [] for one in by_pods]
-    if any(term.topologyKey == ZONE_LABEL for terms_of in hard for term in terms_of):
+    by_pods = [rule for rule in (affinity.podAffinity, affinity.podAntiAffinity) if rule]
+    hard = [rule.requiredDuringSchedulingIgnoredDuringExecution or [] for rule in by_pods]
+    if any(term.topologyKey == ZONE_LABEL for terms in hard for term in terms):
         return "pod affinity"
     spread = spec.topologySpreadConstraints or []
-    keys = {one.topologyKey for one in spread if one.whenUnsatisfiable == "DoNotSchedule"}
+    keys = {rule.topologyKey for rule in spread if rule.whenUnsatisfiable == "DoNotSchedule"}
     return "topology spread" if ZONE_LABEL in keys else ""
 
 
 def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:
-    """Return the finalizers of a pod that its kubelet is done with.
+    """Return the finalizers of a pod whose containers have ended.
 
-    A kubelet whose pod has ended deletes it with a grace of zero, which the API server writes down
-    even where finalizers keep the object. Source: Kubernetes documentation, "Pod Lifecycle".
+    The kubelet then deletes the pod with a grace period of zero. The API server stores that even if
+    finalizers keep the object. Source: Kubernetes documentation, "Pod Lifecycle".
     """
     done = meta.deletionTimestamp is not None and meta.deletionGracePeriodSeconds == 0
     return tuple(meta.finalizers or ()) if done else ()
 
 
 def _protected_until(pod: PodObject) -> datetime | None:
-    """Read until when a pod asks not to be disrupted: for good, or for a while from its start.
+    """Return the end of a pod's protection by its do-not-disrupt annotation: `true` has no end, and
+    a duration counts from the pod's start.
 
-    A pod that ends or has ended no longer does. Source: Karpenter documentation, "Disruption".
+    Terminating and finished pods are not protected. Source: Karpenter documentation, "Disruption".
     """
     meta, status = pod.metadata or ObjectMeta(), pod.status
-    said = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
-    if not said or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
+    value = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
+    if not value or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
         return None
-    if said == "true":
+    if value == "true":
         return datetime.max.replace(tzinfo=UTC)
     try:
-        protected_for = parse_duration(said)
+        protected_for = parse_duration(value)
     except ValueError:
         return None
     started = _in_utc((status.startTime if status else None) or meta.creationTimestamp)
@@ -138,7 +139,8 @@ def _protected_until(pod: PodObject) -> datetime | None:
 
 
 def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
-    """Yield the claims behind a pod's volumes; an ephemeral volume's is named after both."""
+    """Yield the claims of a pod's volumes. The claim of an ephemeral volume is named
+    `<pod>-<volume>`."""
     for volume in volumes:
         if volume.persistentVolumeClaim is not None:
             yield f"{meta.namespace}/{volume.persistentVolumeClaim.claimName}"
@@ -147,10 +149,10 @@ def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:
 
 
 def _controller(owner: OwnerReference | None) -> Controller | None:
-    """Read an owner, whose kind and name the API server takes as any text.
+    """Translate an owner reference. The API server accepts any text as its kind and name.
 
-    A DaemonSet that is none of apps/v1, or has a name that no object can have, is not there to look
-    up: its pod is drained like one whose DaemonSet is gone.
+    A DaemonSet of another API group, or with an invalid name, can't exist: its pod is drained like
+    a pod whose DaemonSet was deleted.
     """
     if owner is None:
         return None
@@ -158,10 +160,11 @@ def _controller(owner: OwnerReference | None) -> Controller | None:
     if owner.kind != DAEMONSET:
         return Controller(kind, name)
     if owner.apiVersion != "apps/v1":
-        said = f"its owner is of {printable(owner.apiVersion)}, and no DaemonSet of apps/v1"
-        return Controller(kind, name, exists=False, said=said)
+        problem = f"its owner is a DaemonSet of {printable(owner.apiVersion)}, not of apps/v1"
+        return Controller(kind, name, exists=False, problem=problem)
     if not is_subdomain(owner.name):
-        return Controller(kind, name, exists=False, said="no DaemonSet can have the owner's name")
+        problem = "its owner's name is not a valid DaemonSet name"
+        return Controller(kind, name, exists=False, problem=problem)
     return Controller(kind, name)
 
 
@@ -170,7 +173,7 @@ def _in_utc(time: datetime | None) -> datetime | None:
 
 
 def _cordon_toleration(tolerations: list[Toleration]) -> str | None:
-    """Return the toleration, in words, by which a pod is put on a cordoned node; None if none."""
+    """Return a description of the toleration that lets a pod onto a cordoned node, or None."""
     for toleration in tolerations:
         if toleration.effect not in (None, "", "NoSchedule"):
             continue

@@ -1,7 +1,7 @@
-"""Connections to an API server on which nothing takes longer, in all, than it may.
+"""HTTP connections with a timeout for each whole request.
 
-An HTTP client's timeouts hold for each read by itself. An API server, or somebody in between, that
-sends a byte a second would keep a drain past its deadline without ever being late.
+The timeouts of an HTTP client apply to single reads. A server or a proxy that sends one byte per
+second would never exceed them, and a drain would miss its deadline.
 """
 
 import math
@@ -18,67 +18,66 @@ import httpx2
 from leeway import __version__
 
 USER_AGENT = f"leeway/{__version__}"
-"""What audit logs, and fields without a manager, name as the client."""
+"""The client's name in audit logs, and in managed fields without a field manager."""
 
 REQUEST_SECONDS = 15.0
-"""What one request may take, to the last byte of its answer: some seconds more than the first byte
-may be waited for."""
+"""Timeout of a request up to the last byte of its answer: longer than the read timeout."""
 
 TOTAL = "leeway.total"
-"""The extension of a request that may take longer, as a watch does: seconds."""
+"""The request extension that replaces REQUEST_SECONDS, for example for a watch: seconds."""
 
-MOST_CONNECTIONS = 512
-"""More than a drain's requests that hang can take, so that a list still finds a connection."""
+MAX_CONNECTIONS = 512
+"""More than the hanging requests of a drain, so that a list still gets a connection."""
 
-KEPT_OPEN = 32
-"""Connections, and for KEPT_SECONDS: as many as are used at once."""
+KEEPALIVE_CONNECTIONS = 32
+"""As many as requests that run at the same time."""
 
-KEPT_SECONDS = 5.0
+KEEPALIVE_SECONDS = 5.0
 
 
-class _Until(threading.local):
-    """Moments of the monotonic clock: when a thread's request, and its group of them, must end."""
+class _Deadlines(threading.local):
+    """A thread's deadlines by the monotonic clock: for its request, and its group of requests."""
 
     group = math.inf
     request = math.inf
 
 
-_until = _Until()
+_deadlines = _Deadlines()
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Give all the requests that this thread makes meanwhile so many seconds, together."""
-    outer = _until.group
-    _until.group = min(outer, time.monotonic() + seconds)
+    """Limit the total time of all requests that this thread makes in the block."""
+    outer = _deadlines.group
+    _deadlines.group = min(outer, time.monotonic() + seconds)
     try:
         yield
     finally:
-        _until.group = outer
+        _deadlines.group = outer
 
 
-def _left(timeout: float | None) -> float:
-    """Return how long a read or a write may wait now.
+def _remaining(timeout: float | None) -> float:
+    """Return the seconds that a read or a write may take now.
 
     Raises:
-        ReadTimeout: not at all any more.
+        ReadTimeout: the deadline has passed.
     """
-    left = _until.request - time.monotonic()
-    if left <= 0:
-        raise httpcore2.ReadTimeout("its answer took too long in all")
-    return left if timeout is None else min(timeout, left)
+    remaining = _deadlines.request - time.monotonic()
+    if remaining <= 0:
+        raise httpcore2.ReadTimeout("the request exceeded its total timeout")
+    return remaining if timeout is None else min(timeout, remaining)
 
 
 class BoundedTransport(httpx2.BaseTransport):
-    """Sends requests over connections that are kept, each in its time. Safe to use from several
-    threads, if an answer is read by the thread that asked."""
+    """Sends requests with a total timeout over a connection pool. Safe to use from several threads,
+    if the thread that sends a request reads its answer."""
 
     def __init__(self, trust: ssl.SSLContext) -> None:
         self._pool = httpcore2.ConnectionPool(
             ssl_context=trust,
-            max_connections=MOST_CONNECTIONS,
-            max_keepalive_connections=KEPT_OPEN,
-            keepalive_expiry=KEPT_SECONDS,
+            max_connections=MAX_CONNECTIONS,
+            max_keepalive_connections=KEEPALIVE_CONNECTIONS,
+            keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=_Network(),
         )
 
@@ -86,10 +85,10 @@ class BoundedTransport(httpx2.BaseTransport):
         """Send a request.
 
         Raises:
-            HTTPError: no answer came, or it did not come in time.
+            HTTPError: no answer, or no complete answer within the timeout.
         """
         total = request.extensions.get(TOTAL, REQUEST_SECONDS)
-        _until.request = min(_until.group, time.monotonic() + total)
+        _deadlines.request = min(_deadlines.group, time.monotonic() + total)
         request.headers["User-Agent"] = USER_AGENT
         url = request.url
         with _as_httpx2():
@@ -148,18 +147,18 @@ _ERRORS: tuple[tuple[type[Exception], type[httpx2.TransportError]], ...] = (
 
 @contextmanager
 def _as_httpx2() -> Iterator[None]:
-    """Turn what the connections raise into what users of httpx2 expect."""
+    """Raise httpcore2's errors as the matching errors of httpx2."""
     try:
         yield
     except Exception as error:
-        for theirs, ours in _ERRORS:
-            if isinstance(error, theirs):
-                raise ours(f"{type(error).__name__}: {error}") from error
+        for httpcore_error, httpx_error in _ERRORS:
+            if isinstance(error, httpcore_error):
+                raise httpx_error(f"{type(error).__name__}: {error}") from error
         raise
 
 
 class _Network(httpcore2.NetworkBackend):
-    """The network, for as long as a thread's request has time."""
+    """A network backend that applies the deadlines of the calling thread."""
 
     def __init__(self) -> None:
         self._plain = httpcore2.SyncBackend()
@@ -173,13 +172,13 @@ class _Network(httpcore2.NetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> "_Stream":
         return _Stream(
-            self._plain.connect_tcp(host, port, _left(timeout), local_address, socket_options)
+            self._plain.connect_tcp(host, port, _remaining(timeout), local_address, socket_options)
         )
 
 
 class _Stream(httpcore2.NetworkStream):
-    """A connection that sends a request as a whole, when its answer is about to be read: its head
-    and its body by themselves would wake the server twice."""
+    """A connection that sends the head and the body of a request together, before it reads the
+    answer: two packets would wake the server twice."""
 
     def __init__(self, plain: httpcore2.NetworkStream) -> None:
         self._plain = plain
@@ -188,10 +187,10 @@ class _Stream(httpcore2.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         if self._unsent:
             unsent, self._unsent = self._unsent, b""
-            # A server may answer, and close, before it has read everything.
+            # A server may answer and close the connection before it has read the whole request.
             with suppress(httpcore2.WriteError):
-                self._plain.write(unsent, _left(timeout))
-        return self._plain.read(max_bytes, _left(timeout))
+                self._plain.write(unsent, _remaining(timeout))
+        return self._plain.read(max_bytes, _remaining(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._unsent += buffer
@@ -205,7 +204,7 @@ class _Stream(httpcore2.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> "_Stream":
-        return _Stream(self._plain.start_tls(ssl_context, server_hostname, _left(timeout)))
+        return _Stream(self._plain.start_tls(ssl_context, server_hostname, _remaining(timeout)))
 
     def get_extra_info(self, info: str) -> Any:
         return self._plain.get_extra_info(info)

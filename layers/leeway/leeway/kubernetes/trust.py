@@ -1,4 +1,4 @@
-"""Which certificates a connection to an API server accepts."""
+"""TLS contexts for connections to API servers."""
 
 import ssl
 
@@ -8,12 +8,12 @@ from lightkube.config.models import User
 
 
 def trust_authority(certificates: str) -> ssl.SSLContext:
-    """Accept the certificates that these authorities (PEM) have signed for the host's name."""
+    """Accept certificates for the host's name that these authorities (PEM) have signed."""
     return _without_strict_identifiers(ssl.create_default_context(cadata=certificates))
 
 
 def trust_kubeconfig(config: SingleConfig) -> ssl.SSLContext:
-    """Accept what a kubeconfig says, and present its client certificate."""
+    """Accept the certificates that a kubeconfig trusts, and present its client certificate."""
     cluster, user = config.cluster, config.user or User()
     trust = client_adapter.verify_cluster(cluster, user, config.abs_file, trust_env=False)
     has_authority = cluster.certificate_auth or cluster.certificate_auth_data
@@ -23,9 +23,9 @@ def trust_kubeconfig(config: SingleConfig) -> ssl.SSLContext:
 def _without_strict_identifiers(trust: ssl.SSLContext) -> ssl.SSLContext:
     """Accept certificates without the extension Authority Key Identifier.
 
-    EKS clusters that were made with Kubernetes 1.16 or earlier have such certificates, and since
-    Python 3.13 the default context refuses them. The chain up to the cluster's own authority, the
-    host name and the dates are verified as before. Public authorities are held to the strict rules.
+    EKS clusters that were created with Kubernetes 1.16 or earlier have such certificates. The
+    default context of Python 3.13 refuses them. The chain to the cluster's own authority, the host
+    name and the dates are still verified. The strict rules still apply to public authorities.
     Source: Python documentation, ssl.create_default_context and VERIFY_X509_STRICT.
     """
     trust.verify_flags &= ~ssl.VERIFY_X509_STRICT

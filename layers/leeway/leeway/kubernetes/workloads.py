@@ -1,4 +1,4 @@
-"""The Workloads Protocol over HTTP: objects as they are written in manifests, of any kind."""
+"""The Workloads Protocol over HTTP, for objects of any kind."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Any
 from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
-from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWN
+from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
 from leeway.headroom.proportion import ClusterSize
@@ -17,11 +17,11 @@ from leeway.ports.kubernetes import ClusterRefused
 from leeway.printable import printable
 
 PAGE = 500
-AT_ONCE = timedelta(seconds=10)
-"""A pod that was scheduled this soon did not wait for a node."""
+SHORTEST_JOIN = timedelta(seconds=10)
+"""A pod that was scheduled within this time did not wait for a node."""
 
 LONGEST_JOIN = timedelta(minutes=15)
-"""A pod that was scheduled later than this waited for something else: a quota, or for a person."""
+"""A pod that was scheduled later than this waited for something else, for example a quota."""
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -32,13 +32,12 @@ PLURALS = {
     ("apps/v1", "StatefulSet"): "statefulsets",
     ("scheduling.k8s.io/v1", "PriorityClass"): "priorityclasses",
 }
-"""What need not be asked for. Other kinds are looked up in the API server's discovery."""
+"""Plurals of known kinds. Other kinds take a discovery request for their API group."""
 
-NO_SUCH_PATH = "404 page not found"
-"""What the API server says of a group that it does not have, in plain text; gateways say other
-things."""
+GROUP_NOT_FOUND = "404 page not found"
+"""The API server's answer for an unknown API group, in plain text. Gateways answer differently."""
 
-_OURS = {"labelSelector": f"{MANAGED_BY}=leeway,{BUFFER_LABEL}"}
+_PAUSE_PODS = {"labelSelector": f"{MANAGED_BY}=leeway,{BUFFER_LABEL}"}
 
 
 class HttpWorkloads:
@@ -49,15 +48,16 @@ class HttpWorkloads:
         self._plurals = dict(PLURALS)
 
     def apply(self, desired: Mapping[str, Any]) -> None:
-        """Apply an object as field manager `leeway`, taking its fields from whoever has them."""
+        """Apply an object as field manager `leeway`, by force: its fields are taken over from other
+        managers."""
         metadata = desired["metadata"]
         path = self._path(
             desired["apiVersion"], desired["kind"], metadata.get("namespace"), metadata["name"]
         )
-        self._ask("PATCH", path, params={"force": "true"}, content=APPLY, body=desired)
+        self._request("PATCH", path, params={"force": "true"}, content=APPLY, body=desired)
 
     def deployments(self, namespace: str) -> list[FoundDeployment]:
-        """List the Deployments of a namespace; none where it does not exist."""
+        """List the Deployments of a namespace; none if the namespace does not exist."""
         path = self._path("apps/v1", "Deployment", namespace, "")
         return [
             FoundDeployment(
@@ -70,52 +70,53 @@ class HttpWorkloads:
             for item in self._list(path, {})
         ]
 
-    def joins(self) -> dict[tuple[str, str], list[timedelta]]:
-        """Return how long running pause pods had waited for a node, by namespace and buffer."""
-        waited: dict[tuple[str, str], list[timedelta]] = {}
-        for pod in self._list("/api/v1/pods", _OURS):
-            join = _join(pod)
+    def join_times(self) -> dict[tuple[str, str], list[timedelta]]:
+        """Return how long the pause pods waited for a node, by namespace and buffer. One list of
+        the pause pods of all namespaces."""
+        times: dict[tuple[str, str], list[timedelta]] = {}
+        for pod in self._list("/api/v1/pods", _PAUSE_PODS):
+            join = _join_time(pod)
             if join is not None:
                 metadata = pod["metadata"]
                 key = metadata["namespace"], metadata["labels"][BUFFER_LABEL]
-                waited.setdefault(key, []).append(join)
-        return waited
+                times.setdefault(key, []).append(join)
+        return times
 
     def size(self) -> ClusterSize:
-        """Measure the cluster: its Ready and schedulable nodes, and their cores."""
-        counted = [node for node in self._list("/api/v1/nodes", {}) if _takes_pods(node)]
+        """Count the Ready, schedulable nodes and their cores, by a list of all nodes."""
+        counted = [node for node in self._list("/api/v1/nodes", {}) if _is_schedulable(node)]
         cores = sum(parse_quantity(node["status"]["capacity"]["cpu"]) or 0 for node in counted)
         return ClusterSize(len(counted), int(cores * 1000))
 
     def remove_deployment(self, namespace: str, name: str) -> None:
-        """Delete a Deployment with its pods; one that is gone is no error."""
-        self._remove(self._path("apps/v1", "Deployment", namespace, name))
+        """Delete a Deployment with its pods; a missing one is not an error."""
+        self._delete(self._path("apps/v1", "Deployment", namespace, name))
 
     def remove_priority_class(self, name: str) -> None:
-        """Delete a PriorityClass that Leeway made; one that is gone is no error."""
+        """Delete a PriorityClass with Leeway's labels; a missing one is not an error."""
         path = self._path("scheduling.k8s.io/v1", "PriorityClass", None, name)
-        found = self._ask("GET", path)
-        if found and OWN.items() <= found["metadata"].get("labels", {}).items():
-            self._remove(path)
+        found = self._request("GET", path)
+        if found and OWNER_LABELS.items() <= found["metadata"].get("labels", {}).items():
+            self._delete(path)
 
     def scale_of(self, target: ScaleTarget) -> TargetScale | None:
-        """Read a target's size by its scale subresource; None where there is no such object."""
-        scale = self._ask("GET", f"{self._path_of(target)}/scale")
+        """Read the scale subresource of a target; None if the target does not exist."""
+        scale = self._request("GET", f"{self._path_of(target)}/scale")
         if scale is None:
             return None
         return TargetScale(scale["spec"].get("replicas", 0), scale["metadata"].get("uid", ""))
 
     def scale(self, target: ScaleTarget, replicas: int) -> None:
-        """Set a target's size by its scale subresource."""
+        """Set the replicas of a target by its scale subresource."""
         body = {"spec": {"replicas": replicas}}
-        self._ask("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
+        self._request("PATCH", f"{self._path_of(target)}/scale", content=MERGE, body=body)
 
-    def template(self, of: ScaleTarget) -> PodTemplate | None:
-        """Read the pod template of an object; None where there is no such object."""
-        found = self._ask("GET", self._path_of(of))
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None if the object does not exist."""
+        found = self._request("GET", self._path_of(target))
         if found is None:
             return None
-        if of.kind == "PodTemplate":
+        if target.kind == "PodTemplate":
             return PodTemplate(found["template"]["spec"], None)
         return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
 
@@ -123,15 +124,16 @@ class HttpWorkloads:
         return self._path(target.api_version, target.kind, target.namespace, target.name)
 
     def _path(self, api_version: str, kind: str, namespace: str | None, name: str) -> str:
-        """Return the path of an object, or without a name of its kind.
+        """Return the path of an object; with an empty name, the path of its kind.
 
         Raises:
-            ClusterRefused: it would be the path of something else.
+            ClusterRefused: a name is invalid, so the path would be that of another resource; or the
+                cluster does not have the kind.
         """
         names = [one for one in (namespace, name) if one]
         if not is_api_version(api_version) or not all(map(is_segment, names)):
-            named = printable(f"{api_version} {kind} {namespace or ''}/{name}")
-            raise ClusterRefused(f"{named}: no object can have such a name")
+            shown = printable(f"{api_version} {kind} {namespace or ''}/{name}")
+            raise ClusterRefused(f"{shown}: the name is not valid in Kubernetes")
         parts = [_group_path(api_version)]
         if namespace:
             parts.append(f"namespaces/{namespace}")
@@ -142,7 +144,7 @@ class HttpWorkloads:
 
     def _plural(self, api_version: str, kind: str) -> str:
         if (api_version, kind) not in self._plurals:
-            found = self._ask("GET", _group_path(api_version)) or {"resources": []}
+            found = self._request("GET", _group_path(api_version)) or {"resources": []}
             for resource in found["resources"]:
                 if "/" not in resource["name"]:
                     self._plurals[api_version, resource["kind"]] = resource["name"]
@@ -150,21 +152,21 @@ class HttpWorkloads:
             raise ClusterRefused(f"the cluster has no kind {kind} in {api_version}")
         return self._plurals[api_version, kind]
 
-    def _remove(self, path: str) -> None:
-        # In the background: the object goes at once, its dependents follow.
-        self._ask("DELETE", path, body={"propagationPolicy": "Background"})
+    def _delete(self, path: str) -> None:
+        # Background propagation deletes the object immediately and its dependents afterwards.
+        self._request("DELETE", path, body={"propagationPolicy": "Background"})
 
     def _list(self, path: str, params: dict[str, str]) -> Iterator[dict[str, Any]]:
         page = {**params, "limit": str(PAGE)}
         while True:
-            listed = self._ask("GET", path, params=page) or {"items": []}
+            listed = self._request("GET", path, params=page) or {"items": []}
             yield from listed["items"]
             token = listed.get("metadata", {}).get("continue")
             if not token:
                 return
             page["continue"] = token
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
@@ -173,25 +175,27 @@ class HttpWorkloads:
         content: str = "application/json",
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """Make one request; None where the object is not there, as the API server itself says."""
-        reads = method in {"GET", "DELETE"}
+        """Make one request; None if the API server answers that the object does not exist. PATCH
+        raises in that case."""
+        may_be_missing = method in {"GET", "DELETE"}
         if method == "PATCH":
             params = {**(params or {}), "fieldManager": FIELD_MANAGER}
 
-        def request(connection: Connection) -> dict[str, Any] | None:
+        def send(connection: Connection) -> dict[str, Any] | None:
             response = connection.plain.request(
                 method, path, params=params, json=body, headers={"Content-Type": content}
             )
-            if reads and response.status_code == 404 and response.text.strip() == NO_SUCH_PATH:
+            is_missing = response.status_code == 404 and response.text.strip() == GROUP_NOT_FOUND
+            if may_be_missing and is_missing:
                 return None
             raise_unless_object(response)
             answer: dict[str, Any] = response.json()
             return answer
 
         try:
-            return self._connection.call(request)
+            return self._connection.call(send)
         except ApiError as error:
-            if error.response.status_code == 404 and reads:
+            if error.response.status_code == 404 and may_be_missing:
                 return None
             raise ClusterRefused(str(error)) from error
 
@@ -201,16 +205,16 @@ def _group_path(api_version: str) -> str:
 
 
 def _applied_by_leeway(item: dict[str, Any]) -> bool:
-    """Whether Leeway applied an object: of that, its fields' managers tell, and no label, which
-    anybody may put on and take off."""
+    """Whether Leeway applied an object, by its managed fields: any user may set or remove
+    labels."""
     return any(
         entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
         for entry in item["metadata"].get("managedFields") or ()
     )
 
 
-def _join(pod: dict[str, Any]) -> timedelta | None:
-    """Return how long a pause pod waited for a node, where it had to wait for one."""
+def _join_time(pod: dict[str, Any]) -> timedelta | None:
+    """Return how long a pause pod waited for a node; None if it did not wait for one."""
     created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
     since = {
         condition["type"]: datetime.fromisoformat(condition["lastTransitionTime"])
@@ -220,10 +224,10 @@ def _join(pod: dict[str, Any]) -> timedelta | None:
     if "PodScheduled" not in since:
         return None
     waited = since["PodScheduled"] - created
-    return waited if AT_ONCE < waited <= LONGEST_JOIN else None
+    return waited if SHORTEST_JOIN < waited <= LONGEST_JOIN else None
 
 
-def _takes_pods(node: dict[str, Any]) -> bool:
+def _is_schedulable(node: dict[str, Any]) -> bool:
     conditions = node.get("status", {}).get("conditions", ())
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
     return ready and not node.get("spec", {}).get("unschedulable")

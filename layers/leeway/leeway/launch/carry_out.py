@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from leeway.admission.ports import Admissions
-from leeway.admission.record import Request, take
+from leeway.admission.record import AdmissionRequest, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
 from leeway.instances.facts import InstanceFacts
@@ -19,11 +19,10 @@ from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import JOIN_WITHIN, FleetInstance, LaunchIntent
 from leeway.launch.ports import FleetAnswer, Fleets, LaunchIntents
-from leeway.launch.problems import text_of
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import RecordChanged
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 
 type AdmissionLabels = Callable[[LaunchIntent, FleetInstance], Mapping[str, str]]
 
@@ -74,7 +73,7 @@ class IntentExecutor:
             answer = retry_while_unavailable(self._clock, lambda: self._answer(intent, request))
         except CloudUnavailable as error:
             reason = reasons.LAUNCH_UNANSWERED(
-                count=request.count, pool=intent.pool, error=text_of(error)
+                count=request.count, pool=intent.pool, error=clause(error)
             )
             return CarriedOut(intent, unanswered=reason)
         answered = intent.answered(answer.instances)
@@ -105,7 +104,7 @@ class IntentExecutor:
                 started.append(instance.instance)
             except API_ERRORS as error:
                 failed.append(
-                    reasons.ADMISSION_NOT_STARTED(instance=instance.instance, error=text_of(error))
+                    reasons.ADMISSION_NOT_STARTED(instance=instance.instance, error=clause(error))
                 )
         if started:
             intent = intent.with_admissions(started)
@@ -125,9 +124,9 @@ class IntentExecutor:
             capacity_type=instance.capacity_type,
             owner=Owner(OwnerKind.NONE),
         )
-        request = Request(
+        request = AdmissionRequest(
             id=f"launch-{intent.id}",
-            asked_at=intent.created_at,
+            requested_at=intent.created_at,
             deadline=intent.created_at + JOIN_WITHIN,
             reason=reasons.NODE_LAUNCHED(instance=instance.instance, pool=intent.pool).message,
             labels=labels,
@@ -135,7 +134,7 @@ class IntentExecutor:
         )
 
         def begin() -> None:
-            change = take(self._admissions.arrival(instance.instance), request, facts)
+            change = apply_request(self._admissions.admission(instance.instance), request, facts)
             if change.write:
                 self._admissions.write(change.record)
             if change.start:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from leeway.launch import reasons
 from leeway.launch.fleets import Override
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.selection.offers.unavailable import ANY, Unavailable
 
 _NO_CAPACITY = frozenset(
@@ -181,7 +181,7 @@ def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
         "zones": _some(one.override.zone for one in errors if one.override),
         "codes": _some(one.code for one in errors),
         "code": first.code,
-        "error": first.message.rstrip(". "),
+        "error": clause(first.message),
         "pool": pool,
         "subnets": _some(one.override.subnet for one in errors if one.override),
     }

@@ -19,14 +19,14 @@ from leeway.launch.nodes_on_the_way import labels_for_admission, nodes_on_the_wa
 from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import Fleets, LaunchIntents, LaunchTemplates
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
-from leeway.launch.problems import NotLaunchable, text_of
+from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import Offering, UnavailableOfferings
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
@@ -155,7 +155,7 @@ class LaunchNodes:
                 ready.append(one)
             except API_ERRORS as error:
                 run.blocked[one.intent.pool] = reasons.TEMPLATE_NOT_CREATED(
-                    pool=one.intent.pool, error=text_of(error)
+                    pool=one.intent.pool, error=clause(error)
                 )
         return ready
 
@@ -249,7 +249,7 @@ class _Run:
             self.blocked[settings.pool] = problem.reason
         except API_ERRORS as error:
             self.blocked[settings.pool] = reasons.POOL_NOT_READ(
-                pool=settings.pool, error=text_of(error)
+                pool=settings.pool, error=clause(error)
             )
         return None
 

@@ -14,10 +14,10 @@ from leeway.launch.images import ImageVariant, variant_of
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.networks import SubnetChoice
 from leeway.launch.node_settings import NodeSettings
-from leeway.launch.problems import NotLaunchable, text_of
+from leeway.launch.problems import NotLaunchable
 from leeway.launch.tags import instance_tags
 from leeway.launch.templates import LaunchTemplate, NodeResources, TemplateImage, template_of
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import Machine
 
@@ -130,7 +130,7 @@ def _boots(
                 )
                 known[key] = _Boot(template, user_data)
         except UserDataError as error:
-            reason = reasons.USER_DATA_INVALID(pool=group.pool.name, error=text_of(error))
+            reason = reasons.USER_DATA_INVALID(pool=group.pool.name, error=clause(error))
             raise NotLaunchable(reason) from error
         found[name] = known[key]
     return found

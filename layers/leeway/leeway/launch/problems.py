@@ -9,8 +9,3 @@ class NotLaunchable(Exception):
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.message)
         self.reason = reason
-
-
-def text_of(error: Exception) -> str:
-    """Return the text of an error as a part of a sentence: without a full stop."""
-    return str(error).rstrip(". ")

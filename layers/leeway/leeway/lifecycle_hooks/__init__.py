@@ -1,1 +1,1 @@
-"""Auto Scaling lifecycle hooks: heartbeats while Leeway works, and the answer."""
+"""Auto Scaling lifecycle hooks: heartbeats while Leeway works, and the answer at the end."""

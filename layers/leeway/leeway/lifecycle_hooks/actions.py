@@ -1,4 +1,4 @@
-"""Use case: lifecycle hooks are kept waiting while their instance is worked on, then answered."""
+"""Sends heartbeats for lifecycle hooks during the work on their instance, and answers them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +9,12 @@ from typing import Protocol
 from leeway.clock import Clock
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.held_hooks import LONGEST_TIMEOUT, HeldHook
+from leeway.lifecycle_hooks.reasons import (
+    ANSWER_REFUSED,
+    HOOK_ANSWERED,
+    HOOK_HAS_TARGET,
+    HOOK_MISSING,
+)
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -18,130 +24,148 @@ from leeway.ports.aws import (
     HookSettings,
     LifecycleActionOver,
 )
+from leeway.reasons import Reason
 
-LONGEST_PAUSE = 60
-"""Seconds between two tries of an answer that is refused, at the most."""
+MAX_ANSWER_PAUSE = 60
+"""Seconds: the longest pause between two attempts of an answer that Auto Scaling refuses."""
 
-ANSWERS = 130
-"""How often that is tried: for over two hours, in which the longest heartbeat timeout runs out, and
-the group goes on by itself."""
+ANSWER_TRIES = 130
+"""How often such an answer is attempted: for more than two hours. The longest heartbeat timeout is
+two hours; then the group continues by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A hook whose answer AWS refused, and in what words. At `until` its action has timed out: what
-    the hook waits for after that is another action, which this answer is not for."""
+class RefusedAnswer:
+    """A hook whose answer Auto Scaling refused, and why. At `until` its lifecycle action has timed
+    out: an action that waits after that is another one, and this answer is not for it."""
 
     hook: LifecycleHook
-    said: str
+    reason: Reason
     until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class HookAnswers:
-    """What came of answering hooks: those that were refused still wait."""
+    """The result of answering hooks: the refused answers, whose hooks still wait."""
 
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedAnswer, ...] = ()
 
 
-class KnownHooks(Protocol):
-    """Whoever knows hooks, so that Auto Scaling is not asked by each instance."""
+class HookSettingsSource(Protocol):
+    """Reads the settings of hooks, possibly from a cache."""
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
-        """Return a hook's settings; None where the group has no such hook."""
+        """Return the settings of a hook; None if the group has no such hook.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the settings cannot be read.
+        """
         ...
 
 
 class LifecycleActions:
     """Sends heartbeats and answers."""
 
-    def __init__(self, groups: Groups, clock: Clock, known: KnownHooks | None = None) -> None:
+    def __init__(
+        self, groups: Groups, clock: Clock, settings: HookSettingsSource | None = None
+    ) -> None:
         self._groups = groups
         self._clock = clock
-        self._known = known or groups
+        self._settings = settings or groups
 
-    def keep(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
-        """Do what is due now. Nothing that fails is raised: it is tried again in time, by the next
-        call after `next_heartbeat`, and stands in `problem`."""
+    def send_heartbeats(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
+        """Send the heartbeats that are due, and return the hooks with their next heartbeats.
+
+        A failure is not raised: it is the hook's `problem`, and `next_heartbeat` says when this
+        method must be called again.
+        """
         now = self._clock.now()
         return tuple(
-            self._beat(instance, one) if one.next_at is not None and one.next_at <= now else one
+            self._heartbeat(instance, one)
+            if one.next_at is not None and one.next_at <= now
+            else one
             for one in held
         )
 
-    def _beat(self, instance: str, held: HeldHook) -> HeldHook:
+    def _heartbeat(self, instance: str, held: HeldHook) -> HeldHook:
         if held.timeout is None:
-            try:
-                settings = self._known.hook_settings(held.hook)
-            except (CloudUnavailable, CloudRefused):
-                pass  # a heartbeat helps without it, and it is read again before the next
-            else:
-                if settings is None:
-                    return held.over(f"group {held.hook.group} has no hook {held.hook.name} now")
-                if settings.has_target:
-                    return held.over(f"hook {held.hook.name} notifies a target, which answers it")
-                held = held.known(settings.timeout)
-                if held.next_at is None or held.next_at > self._clock.now():
-                    return held
+            held = self._with_settings(held)
+            if held.next_at is None or held.next_at > self._clock.now():
+                return held
         try:
             self._groups.heartbeat(instance, held.hook)
         except LifecycleActionOver as error:
-            return held.over(str(error))
+            return held.over(HOOK_ANSWERED(hook=held.hook.name, group=held.hook.group, error=error))
         except (CloudUnavailable, CloudRefused) as error:
-            return held.failed(str(error), self._clock.now())
-        return held.beaten(self._clock.now())
+            return held.heartbeat_failed(str(error), self._clock.now())
+        return held.heartbeat_sent(self._clock.now())
+
+    def _with_settings(self, held: HeldHook) -> HeldHook:
+        """Read the timeout of the hook. If it cannot be read, the heartbeat is sent all the same,
+        and the timeout is read before the next one."""
+        hook = held.hook
+        try:
+            settings = self._settings.hook_settings(hook)
+        except (CloudUnavailable, CloudRefused):
+            return held
+        if settings is None:
+            return held.over(HOOK_MISSING(hook=hook.name, group=hook.group))
+        if settings.has_target:
+            return held.over(HOOK_HAS_TARGET(hook=hook.name, group=hook.group))
+        return held.with_timeout(settings.timeout)
 
     def answer(
         self, instance: str, hooks: Sequence[LifecycleHook], result: HookResult
     ) -> HookAnswers:
-        """Answer every hook, whatever becomes of the others. One that waits no more is answered.
-        One that notifies a target of its own is left to that.
+        """Answer every hook, even if another one fails. A hook that does not wait any more counts
+        as answered. A hook that notifies a target of its own is not answered.
 
         Raises:
-            CloudUnavailable: one of them is worth another try; all of them may be tried again.
+            CloudUnavailable: at least one answer may succeed later; all of them can be repeated.
         """
-        refused: list[Refusal] = []
+        refused: list[RefusedAnswer] = []
         unavailable: CloudUnavailable | None = None
         for hook in hooks:
             try:
-                settings = self._settings_if_told(hook)
+                settings = self._settings_if_readable(hook)
                 if settings is None or not settings.has_target:
                     self._groups.complete(instance, hook, result)
             except LifecycleActionOver:
-                continue  # answered by an earlier attempt of this step, or its time ran out
+                continue  # an earlier attempt of this step answered it, or it timed out
             except CloudRefused as error:
                 waits = settings.timeout if settings else LONGEST_TIMEOUT
                 until = self._clock.now() + timedelta(seconds=waits)
-                refused.append(Refusal(hook, str(error), until))
+                reason = ANSWER_REFUSED(hook=hook.name, group=hook.group, error=error)
+                refused.append(RefusedAnswer(hook, reason, until))
             except CloudUnavailable as error:
                 unavailable = error
         if unavailable is not None:
             raise unavailable
         return HookAnswers(tuple(refused))
 
-    def _settings_if_told(self, hook: LifecycleHook) -> HookSettings | None:
-        """Read a hook's settings; None where it is not to be read, or gone."""
+    def _settings_if_readable(self, hook: LifecycleHook) -> HookSettings | None:
+        """Read the settings of a hook; None if Auto Scaling refuses or the hook does not exist."""
         try:
-            return self._known.hook_settings(hook)
+            return self._settings.hook_settings(hook)
         except CloudRefused:
             return None
 
-    def insist(
+    def retry_refused(
         self, instance: str, answered: HookAnswers, result: HookResult, steps: Steps
     ) -> None:
-        """Go on answering what was refused, until it is taken or its hook's timeout has run out:
-        somebody may be mending the rights, and a hook that waits holds up its group."""
-        for turn in range(1, ANSWERS + 1):
+        """Retry the refused answers until they succeed or their hooks time out: the missing right
+        may be granted meanwhile, and a hook that waits blocks its group."""
+        for number in range(1, ANSWER_TRIES + 1):
             if not answered.refused:
                 return
-            steps.wait(f"before-answer-{turn}", min(2 ** min(turn, 10), LONGEST_PAUSE))
+            steps.wait(f"before-answer-{number}", min(2 ** min(number, 10), MAX_ANSWER_PAUSE))
             again = partial(self._answer_again, instance, answered.refused, result)
-            answered = steps.run(f"answer-{turn}", HookAnswers, again)
+            answered = steps.run(f"answer-{number}", HookAnswers, again)
 
     def _answer_again(
-        self, instance: str, refused: Sequence[Refusal], result: HookResult
+        self, instance: str, refused: Sequence[RefusedAnswer], result: HookResult
     ) -> HookAnswers:
-        """Answer what was refused and still waits."""
+        """Answer the refused hooks that have not timed out."""
         now = self._clock.now()
         until = {one.hook: one.until for one in refused if now < one.until}
         answered = self.answer(instance, tuple(until), result)

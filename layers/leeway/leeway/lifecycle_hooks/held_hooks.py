@@ -1,40 +1,45 @@
-"""A lifecycle hook that is held open: when a heartbeat is due, and when waiting ends for good."""
+"""Decides when a lifecycle hook that Leeway holds open needs a heartbeat, and when it ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from leeway.lifecycle_hooks.reasons import HEARTBEAT_FAILED, HOOK_TIMED_OUT
 from leeway.notices import LifecycleHook
+from leeway.reasons import Reason
 
-# Source: EC2 Auto Scaling user guide, "How lifecycle hooks work" and "Lifecycle hooks":
-# a heartbeat timeout is 30 to 7,200 seconds, and an action waits for the smaller of 48 hours and a
-# hundred heartbeat timeouts.
-LEAST_TIMEOUT = 30
+# Source: EC2 Auto Scaling user guide, "How lifecycle hooks work" and "Lifecycle hooks": a heartbeat
+# timeout is 30 to 7,200 seconds, and a lifecycle action waits at most 48 hours or 100 heartbeat
+# timeouts, the smaller of the two.
+SHORTEST_TIMEOUT = 30
 LONGEST_TIMEOUT = 7200
-HEARTBEATS = 100
+MAX_HEARTBEATS = 100
 LONGEST_WAIT = timedelta(hours=48)
 
 SHORTEST_PAUSE = 1.0
-"""Seconds between two tries of a heartbeat, at the least."""
+"""Seconds: the shortest pause between two attempts of a heartbeat."""
 
-TRIES_IN_A_TIMEOUT = 8
-"""How often a heartbeat that fails is tried while the timeout runs; half of them come in time."""
+TRIES_PER_TIMEOUT = 8
+"""How often a heartbeat that fails is attempted per timeout. Half of them are before the timeout,
+because the first is at half of it."""
 
 ENDS_BEFORE = timedelta(seconds=5)
-"""How long before the end of its wait an instance's work should be done."""
+"""How long before the end of the lifecycle action the work on its instance should be done."""
 
 EKS_HOOKS = frozenset({"Launch-LC-Hook", "Terminate-LC-Hook"})
-"""Hooks that EKS puts on the groups of managed node groups: it drains by them too, and answers them
-when it is done. Leeway drains beside it where the policy takes these nodes, and answers neither."""
+"""The hooks that EKS creates on the groups of managed node groups. EKS drains the node too, and
+answers the hooks itself. If the policy retires these nodes, Leeway drains them and does not answer
+the hooks."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldHook:
-    """A lifecycle action that is kept waiting since `since`.
+    """A lifecycle action that waits since `since` and that Leeway keeps waiting.
 
-    `timeout` is the hook's HeartbeatTimeout in seconds, None until Auto Scaling was asked for it.
-    `alive_at` is when the wait began or was last prolonged. `next_at` is when something is to be
-    done about it; None says that nothing is any more, and `problem` why, or what failed last.
+    - `timeout`: the HeartbeatTimeout of the hook in seconds, None until it is read.
+    - `alive_at`: when the wait began or the last heartbeat arrived.
+    - `next_at`: when the next heartbeat is due; None if none is needed any more.
+    - `problem`: why no heartbeat is needed any more, or why the last one failed.
     """
 
     hook: LifecycleHook
@@ -42,39 +47,41 @@ class HeldHook:
     alive_at: datetime
     next_at: datetime | None
     timeout: int | None = None
-    problem: str = ""
+    problem: Reason | None = None
 
     @property
     def ends_at(self) -> datetime:
-        """When the action ends though every heartbeat arrives."""
-        return self.since + min(LONGEST_WAIT, HEARTBEATS * timedelta(seconds=self._timeout))
+        """When the lifecycle action ends even if every heartbeat arrives."""
+        return self.since + min(LONGEST_WAIT, MAX_HEARTBEATS * timedelta(seconds=self._timeout))
 
     @property
     def _timeout(self) -> int:
-        return LEAST_TIMEOUT if self.timeout is None else self.timeout
+        return SHORTEST_TIMEOUT if self.timeout is None else self.timeout
 
-    def known(self, timeout: int) -> "HeldHook":
-        """Take in the hook's own HeartbeatTimeout, in seconds."""
-        return _scheduled(replace(self, timeout=timeout), self.alive_at)
+    def with_timeout(self, timeout: int) -> "HeldHook":
+        """Set the HeartbeatTimeout of the hook, in seconds."""
+        return _schedule_heartbeat(replace(self, timeout=timeout), self.alive_at)
 
-    def beaten(self, now: datetime) -> "HeldHook":
-        """Take in that a heartbeat arrived."""
-        return _scheduled(replace(self, alive_at=now, problem=""), now)
+    def heartbeat_sent(self, now: datetime) -> "HeldHook":
+        """Record a heartbeat that succeeded."""
+        return _schedule_heartbeat(replace(self, alive_at=now, problem=None), now)
 
-    def failed(self, problem: str, now: datetime) -> "HeldHook":
-        """Take in that one did not: it is tried again until the action must have timed out."""
+    def heartbeat_failed(self, error: str, now: datetime) -> "HeldHook":
+        """Record a heartbeat that failed. It is retried until the action has timed out."""
+        facts = {"hook": self.hook.name, "group": self.hook.group, "error": error}
         if now >= self.alive_at + timedelta(seconds=self._timeout):
-            return self.over(f"no heartbeat arrived in time: {problem}")
-        pause = max(SHORTEST_PAUSE, self._timeout / TRIES_IN_A_TIMEOUT)
-        return replace(self, next_at=now + timedelta(seconds=pause), problem=problem)
+            return self.over(HOOK_TIMED_OUT(**facts))
+        pause = max(SHORTEST_PAUSE, self._timeout / TRIES_PER_TIMEOUT)
+        next_at = now + timedelta(seconds=pause)
+        return replace(self, next_at=next_at, problem=HEARTBEAT_FAILED(**facts))
 
-    def over(self, reason: str) -> "HeldHook":
-        """Take in that the action waits no more."""
+    def over(self, reason: Reason) -> "HeldHook":
+        """Record that the lifecycle action does not wait any more, or not for Leeway."""
         return replace(self, next_at=None, problem=reason)
 
 
-def _scheduled(held: HeldHook, alive_at: datetime) -> HeldHook:
-    """Put the next heartbeat at half of the timeout, unless the wait ends before it is needed."""
+def _schedule_heartbeat(held: HeldHook, alive_at: datetime) -> HeldHook:
+    """Schedule the next heartbeat at half of the timeout; none if the action ends before that."""
     timeout = timedelta(seconds=held._timeout)
     if alive_at + timeout >= held.ends_at:
         return replace(held, next_at=None)
@@ -84,43 +91,43 @@ def _scheduled(held: HeldHook, alive_at: datetime) -> HeldHook:
 def hold(
     hook: LifecycleHook, since: datetime | None, now: datetime, timeout: int | None = None
 ) -> HeldHook:
-    """Begin to hold an action that waits `since` then; None where that is not known, and its
-    first heartbeat is due at once."""
+    """Begin to hold a lifecycle action that waits since `since`. If that is None, because it is not
+    known, the first heartbeat is due at once."""
     if since is None:
         return HeldHook(hook, now, now, now, timeout)
-    return _scheduled(HeldHook(hook, since, since, None, timeout), since)
+    return _schedule_heartbeat(HeldHook(hook, since, since, None, timeout), since)
 
 
-def joined(
+def with_new_hooks(
     held: Sequence[HeldHook],
     hooks: Sequence[LifecycleHook],
     since: datetime | None,
     now: datetime,
 ) -> tuple[HeldHook, ...]:
-    """Hold those of the hooks, too, that are not held yet."""
+    """Return the held hooks, and those of `hooks` that were not held yet."""
     known = {one.hook for one in held}
     return (*held, *(hold(hook, since, now) for hook in hooks if hook not in known))
 
 
 def next_heartbeat(held: Sequence[HeldHook]) -> datetime | None:
-    """Return when the first of the hooks needs something; None where none does."""
+    """Return when the first of the next heartbeats is due; None if no hook needs one."""
     return min((one.next_at for one in held if one.next_at is not None), default=None)
 
 
-def with_hooks(deadline: datetime | None, held: Sequence[HeldHook]) -> datetime | None:
-    """Return the deadline of work that these hooks keep the instance for.
+def earliest_deadline(deadline: datetime | None, held: Sequence[HeldHook]) -> datetime | None:
+    """Return the deadline of the work for which these hooks are held.
 
-    An action whose wait ends earlier takes the instance with it: the end that Auto Scaling sets is
-    the deadline then. One that is over, or of which the timeout is not known, sets none.
+    The instance ends with the first lifecycle action that ends, so the end of an action is a
+    deadline too. An action that is over, or whose timeout is not known, sets none.
     """
     ends = [one.ends_at - ENDS_BEFORE for one in held if one.timeout is not None and _waits(one)]
     return min([*ends, deadline] if deadline is not None else ends, default=None)
 
 
-def none_waits(held: Sequence[HeldHook], now: datetime) -> bool:
-    """Whether there were hooks, and each has been answered or has run out by now."""
+def all_over(held: Sequence[HeldHook], now: datetime) -> bool:
+    """Return whether there are hooks and none of them waits any more."""
     return bool(held) and not any(_waits(one) and now < one.ends_at for one in held)
 
 
 def _waits(held: HeldHook) -> bool:
-    return not held.problem or held.next_at is not None
+    return held.problem is None or held.next_at is not None

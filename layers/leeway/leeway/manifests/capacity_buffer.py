@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from leeway.headroom.pause_pods import LONGEST_NAME
-from leeway.headroom.plan import Chunks, ScaleTarget, deployment_like
+from leeway.headroom.pause_pods import MAX_NAME_LENGTH
+from leeway.headroom.plan import ScaleTarget, TemplateBuffer, template_deployment_name
 from leeway.manifests.amounts import Amounts
 from leeway.manifests.base import Manifest, Name, Strict
 
@@ -73,33 +73,34 @@ class CapacityBuffer(Manifest):
 
     def summary(self) -> tuple[str, ...]:
         """Return the values of `summary_columns`."""
-        spec, like = self.spec, self.chunks().like
+        spec, like = self.spec, self.template_buffer().template_of
         size = f"{spec.percentage}%" if spec.percentage is not None else spec.replicas
         return (f"{like.kind}/{like.name}", "as many as fit" if size is None else str(size))
 
     @model_validator(mode="after")
     def _of_a_name_that_fits(self) -> Self:
-        if len(deployment_like(self.chunks())) > LONGEST_NAME:
-            most = LONGEST_NAME - len(deployment_like(self.chunks())) + len(self.metadata.name)
+        excess = len(template_deployment_name(self.template_buffer())) - MAX_NAME_LENGTH
+        if excess > 0:
+            most = len(self.metadata.name) - excess
             raise ValueError(
                 f"metadata.name: expected at most {most} characters, got {len(self.metadata.name)}"
             )
         return self
 
-    def chunks(self) -> Chunks:
+    def template_buffer(self) -> TemplateBuffer:
         """Return the pause pods to keep, with the object whose template they are made from."""
         spec = self.spec
         namespace = self.metadata.namespace or "default"
         if spec.scalable_ref is not None:
             ref = spec.scalable_ref
-            like = ScaleTarget("apps/v1", ref.kind, namespace, ref.name)
+            template_of = ScaleTarget("apps/v1", ref.kind, namespace, ref.name)
         else:
             name = spec.pod_template_ref.name if spec.pod_template_ref else ""
-            like = ScaleTarget("v1", "PodTemplate", namespace, name)
-        return Chunks(
+            template_of = ScaleTarget("v1", "PodTemplate", namespace, name)
+        return TemplateBuffer(
             source=f"capacitybuffer.autoscaling.x-k8s.io {namespace}/{self.metadata.name}",
             name=self.metadata.name,
-            like=like,
+            template_of=template_of,
             replicas=spec.replicas,
             percentage=spec.percentage,
             limits=spec.limits,

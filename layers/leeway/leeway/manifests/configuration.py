@@ -14,8 +14,10 @@ from leeway.manifests.interpreting import Written
 from leeway.manifests.policy import cluster_policy
 from leeway.manifests.ports import StoredManifest, StoredManifests
 from leeway.manifests.reading import Reading, read_salvaged, read_stored
+from leeway.manifests.reasons import MANIFEST_INVALID, MANIFESTS_NOT_READ
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.reasons import Reason
 
 FRESH_FOR = timedelta(seconds=45)
 """How long a read is cached; including the run time of a function, a change takes effect within a
@@ -34,7 +36,7 @@ voluntary retirements wait."""
 class Reports(Protocol):
     """Reports errors to operators."""
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
         """Log that a manifest could not be read, or only in part."""
         ...
 
@@ -135,7 +137,7 @@ class Configuration:
             return _Known(self._manifests.of(cluster, resource), now + FRESH_FOR)
         except (CloudUnavailable, CloudRefused) as error:
             before = known.stored if known is not None else None
-            self._reports.misconfigured(cluster, "", f"the manifests cannot be read: {error}")
+            self._reports.manifest_problem(cluster, "", MANIFESTS_NOT_READ(error=error))
             return _Known(before, now + RETRY_AFTER, error)
 
     def _reading(self, cluster: str, stored: StoredManifest) -> Reading:
@@ -153,5 +155,6 @@ class Configuration:
         if stored.written_by != __version__:
             author = f" (written by Leeway {stored.written_by}, read by {__version__})"
         for problem in reading.problems:
-            self._reports.misconfigured(cluster, stored.title, f"{problem}{author}")
+            reason = MANIFEST_INVALID(problem=str(problem).removesuffix("."), author=author)
+            self._reports.manifest_problem(cluster, stored.title, reason)
         return reading

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.pause_pods import IMAGE, LONGEST_NAME, LOWEST_THAT_COUNTS, NAMESPACE, PausePods
+from leeway.headroom.pause_pods import IMAGE, LOWEST_PRIORITY, MAX_NAME_LENGTH, NAMESPACE, PausePods
 from leeway.headroom.plan import Buffer
 from leeway.headroom.proportion import Ladder, Linear, Step
 from leeway.headroom.schedule import Schedule
@@ -145,7 +145,7 @@ class HeadroomSpec(Strict):
     namespace: Annotated[Name, StringConstraints(max_length=63)] = NAMESPACE
     """Namespace of the pause pods. A namespace other than `leeway-headroom` must exist, with a
     RoleBinding of the group `leeway:headroom` to the ClusterRole `leeway-headroom-buffer`."""
-    priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_THAT_COUNTS
+    priority: Annotated[int, Field(ge=-(2**31), le=-1)] = LOWEST_PRIORITY
     """Priority of the pause pods, below that of every pod that may preempt them. Node autoscalers
     ignore pending pods below -10."""
     image: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$")] = (
@@ -181,9 +181,9 @@ class Headroom(Manifest):
     def notes(self) -> tuple[Note, ...]:
         """Warn about a priority that autoscalers ignore, and about unlimited growth."""
         notes = super().notes()
-        if self.spec.priority < LOWEST_THAT_COUNTS:
+        if self.spec.priority < LOWEST_PRIORITY:
             said = (
-                f"node autoscalers ignore pending pods below {LOWEST_THAT_COUNTS} by default: no "
+                f"node autoscalers ignore pending pods below {LOWEST_PRIORITY} by default: no "
                 "new node replaces the capacity after a preemption"
             )
             notes += (Note(("spec", "priority"), said),)
@@ -196,9 +196,9 @@ class Headroom(Manifest):
     @model_validator(mode="after")
     def _of_names_that_fit(self) -> Self:
         for buffer in self.buffers():
-            if len(buffer.pods.name) > LONGEST_NAME:
+            if len(buffer.pods.name) > MAX_NAME_LENGTH:
                 raise ValueError(
-                    f"metadata.name: expected at most {LONGEST_NAME} characters in NAME-BUFFER: "
+                    f"metadata.name: expected at most {MAX_NAME_LENGTH} characters in NAME-BUFFER: "
                     f"{buffer.pods.name} has {len(buffer.pods.name)}"
                 )
         return self

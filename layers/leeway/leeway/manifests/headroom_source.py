@@ -1,9 +1,9 @@
-"""Reads the wanted headroom from Headroom, CapacityBuffer and ScaledObject manifests."""
+"""Reads the desired headroom from Headroom, CapacityBuffer and ScaledObject manifests."""
 
 from collections.abc import Collection
 from typing import Protocol
 
-from leeway.headroom.wanted import Wanted
+from leeway.headroom.desired import DesiredHeadroom
 from leeway.manifests.capacity_buffer import CapacityBuffer
 from leeway.manifests.headroom import Headroom
 from leeway.manifests.interpreting import Written
@@ -39,18 +39,20 @@ class HeadroomSource:
     def __init__(self, stored: Manifests) -> None:
         self._stored = stored
 
-    def wanted(self, cluster: str) -> Wanted:
+    def desired(self, cluster: str) -> DesiredHeadroom:
         """Return the headroom that a cluster's manifests define, and its policy."""
         written = self._stored.manifests(cluster, KINDS)
         manifests = [one.manifest for one in written]
-        return Wanted(
+        return DesiredHeadroom(
             policy=self._stored.policy_of(cluster),
             buffers=tuple(b for m in manifests if isinstance(m, Headroom) for b in m.buffers()),
-            chunks=tuple(m.chunks() for m in manifests if isinstance(m, CapacityBuffer)),
+            template_buffers=tuple(
+                m.template_buffer() for m in manifests if isinstance(m, CapacityBuffer)
+            ),
             targets=tuple(m.target() for m in manifests if isinstance(m, ScaledObject)),
-            unread=self._stored.unread(cluster, KINDS),
+            unreadable=self._stored.unread(cluster, KINDS),
         )
 
-    def faulty(self, cluster: str) -> int:
+    def count_invalid(self, cluster: str) -> int:
         """Count the cluster's manifests, of any kind, that have an error."""
         return self._stored.faulty(cluster)

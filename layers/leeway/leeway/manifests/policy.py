@@ -18,7 +18,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         paused=spec.paused,
         dry_run=spec.dry_run,
         churn=replace(ChurnCap(), **_written(spec.churn.model_dump())),
-        takes=frozenset(OwnerKind(owner) for owner in spec.takes),
+        retires_for=frozenset(OwnerKind(owner) for owner in spec.takes),
     )
 
 

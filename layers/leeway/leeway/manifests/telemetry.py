@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 
 
@@ -9,7 +10,8 @@ from leeway.telemetry import Telemetry
 class ManifestTelemetry(Telemetry):
     """Logs manifests that have errors."""
 
-    def misconfigured(self, cluster: str, manifest: str, problem: str) -> None:
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
         """Log that a manifest could not be read, or only in part. `keep_headroom` counts the
         invalid manifests of a cluster once a minute."""
-        self.logger.error(problem, extra={"cluster": cluster, "manifest": manifest})
+        about = {"code": reason.code, "cluster": cluster, "manifest": manifest}
+        self.logger.error(reason.message, extra=about)

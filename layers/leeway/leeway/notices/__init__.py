@@ -1,7 +1,7 @@
-"""What AWS tells us about instances: EventBridge events, parsed once and typed from there on.
+"""Notices: EventBridge events about instances, parsed once into typed values.
 
-`parse` is imported from its own module, by those who parse: `retire_node` never does, and
-pydantic's models of the events would be part of its cold start.
+Import `parse_notice` from `leeway.notices.parse`. It is not exported here, because retire_node does
+not parse events, and the pydantic models of the events would lengthen its cold start.
 """
 
 from leeway.notices.model import (

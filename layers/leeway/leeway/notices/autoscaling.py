@@ -1,4 +1,4 @@
-"""Notices from source `aws.autoscaling`: lifecycle actions that wait for an answer."""
+"""Parses events of source `aws.autoscaling`: lifecycle actions that wait for an answer."""
 
 from typing import Annotated
 
@@ -11,8 +11,8 @@ SOURCE = "aws.autoscaling"
 TEST_NOTIFICATION = "autoscaling:TEST_NOTIFICATION"
 
 WARM_POOL = "WarmPool"
-"""Where an instance goes that is kept for later. Source: EC2 Auto Scaling user guide, "Warm pool
-example events and patterns"."""
+"""The destination of an instance that enters the warm pool of its group. Source: EC2 Auto Scaling
+user guide, "Warm pool example events and patterns"."""
 
 
 class _LifecycleAction(Detail):
@@ -23,9 +23,10 @@ class _LifecycleAction(Detail):
 
 
 def _is_test(envelope: Envelope) -> bool:
-    """Tell a group's greeting, sent when a hook is made, from an action on an instance."""
-    said = (envelope.detail.get("Event"), envelope.detail.get("LifecycleTransition"))
-    return TEST_NOTIFICATION in said
+    """Return whether the event is the test notification that Auto Scaling sends when a hook is
+    created."""
+    detail = envelope.detail
+    return TEST_NOTIFICATION in (detail.get("Event"), detail.get("LifecycleTransition"))
 
 
 def _lifecycle_action(envelope: Envelope, kind: NoticeKind) -> Notice:

@@ -1,4 +1,4 @@
-"""Notices from source `aws.ec2`: interruptions, rebalance recommendations, state changes."""
+"""Parses events of source `aws.ec2`: interruptions, rebalance recommendations, state changes."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,8 @@ class _StateChange(Detail):
 
 
 def _parse_time(value: Any) -> Any:
-    """Read the reservation's own time format, `2026-11-20 09:45:00 UTC`, besides RFC 3339."""
+    """Accept the time format of capacity reservations, `2026-11-20 09:45:00 UTC`, besides RFC
+    3339."""
     if isinstance(value, str) and value.endswith(" UTC"):
         return value.removesuffix(" UTC").replace(" ", "T") + "Z"
     return value
@@ -55,9 +56,10 @@ class _BlockExpiration(Detail):
     ends: Annotated[_When, Field(alias="end-date")]
 
 
-# A Capacity Block's instances begin to end half an hour before the block does, of which EC2 warns
-# ten minutes ahead. Source: EC2 user guide, "Monitor Capacity Blocks using EventBridge".
-BLOCK_CLOSES = timedelta(minutes=30)
+# EC2 begins to terminate the instances of a Capacity Block 30 minutes before the block ends, and
+# sends the event 10 minutes before that. Source: EC2 user guide, "Monitor Capacity Blocks using
+# EventBridge".
+BLOCK_ENDS_BEFORE = timedelta(minutes=30)
 
 
 class _ReservationInterruption(Detail):
@@ -83,23 +85,23 @@ def _state_change(envelope: Envelope) -> Notice:
 
 def _reservation_interruption(envelope: Envelope) -> Notice:
     detail = _ReservationInterruption.model_validate(envelope.detail)
-    named = [detail.instance_id] if detail.instance_id else []
-    listed = [m.group(1) for arn in envelope.resources if (m := _INSTANCE_IN_ARN.search(arn))]
-    instances = dict.fromkeys([*named, *listed])
+    in_detail = [detail.instance_id] if detail.instance_id else []
+    in_resources = [m.group(1) for arn in envelope.resources if (m := _INSTANCE_IN_ARN.search(arn))]
+    instances = dict.fromkeys([*in_detail, *in_resources])
     if not instances:
-        raise MalformedNotice("detail.instance-id: missing, and resources names no instance either")
+        raise MalformedNotice("detail.instance-id: missing, and resources names no instance")
     return envelope.notice(
         NoticeKind.CAPACITY_RESERVATION, instances, effective_at=detail.termination_time
     )
 
 
 def _block_expiration(envelope: Envelope) -> Notice:
-    """A Capacity Block ends; the event names no instance, but the reservation that they run in."""
+    """Parse the end of a Capacity Block. The event names the reservation, not its instances."""
     detail = _BlockExpiration.model_validate(envelope.detail)
     return envelope.notice(
         NoticeKind.CAPACITY_RESERVATION,
         [],
-        effective_at=detail.ends - BLOCK_CLOSES,
+        effective_at=detail.ends - BLOCK_ENDS_BEFORE,
         reservation=detail.reservation,
     )
 
@@ -108,8 +110,8 @@ PARSERS: Parsers = {
     "EC2 Spot Instance Interruption Warning": _spot_interruption,
     "EC2 Instance Rebalance Recommendation": _rebalance,
     "EC2 Instance State-change Notification": _state_change,
-    # Editions of the EC2 user guide give different names to each of these: "Monitor Capacity Blocks
-    # using EventBridge", "Monitor interruptible Capacity Reservations with EventBridge".
+    # Versions of the EC2 user guide have two names for each of these events: "Monitor Capacity
+    # Blocks using EventBridge", "Monitor interruptible Capacity Reservations with EventBridge".
     "Capacity Block Expiration Warning": _block_expiration,
     "Capacity Block Reservation Expiration Warning": _block_expiration,
     "EC2 Capacity Reservation Instance Interruption Warning": _reservation_interruption,

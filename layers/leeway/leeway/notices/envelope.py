@@ -1,4 +1,4 @@
-"""The EventBridge envelope that every notice arrives in."""
+"""The EventBridge envelope, which is the same for all events."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC
@@ -10,7 +10,7 @@ from leeway.notices.model import INSTANCE_ID, InstanceId, Notice, NoticeKind
 
 
 def _as_list(value: Any) -> Any:
-    # Capacity reservation warnings put a bare string where every other event has a list.
+    # Events of capacity reservations have a string where all other events have a list.
     return [value] if isinstance(value, str) else value
 
 
@@ -19,7 +19,7 @@ InstanceIdText = Annotated[InstanceId, StringConstraints(pattern=f"^{INSTANCE_ID
 
 
 class Envelope(BaseModel):
-    """The fields that are the same for every event, whatever its source.
+    """The fields that all events have.
 
     Source: EventBridge user guide, "Events structure".
     """
@@ -37,7 +37,7 @@ class Envelope(BaseModel):
     replay: Annotated[str, Field(alias="replay-name")] = ""
 
     def notice(self, kind: NoticeKind, instances: Iterable[str], **announced: Any) -> Notice:
-        """Build the notice that this event is, with what only its kind announces."""
+        """Return the notice of this event; `announced` are fields that only its kind has."""
         return Notice(
             id=self.id,
             kind=kind,
@@ -51,10 +51,10 @@ class Envelope(BaseModel):
 
 
 class Detail(BaseModel):
-    """Base of every event's `detail`: unknown fields are AWS's to add."""
+    """The base of all event details. Unknown fields are ignored, because AWS may add fields."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 type Parsers = dict[str, Callable[[Envelope], Notice]]
-"""What a source module offers: for each detail-type, the parser of its events."""
+"""The parsers of a source: detail-type → parser."""

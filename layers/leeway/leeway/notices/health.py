@@ -1,4 +1,4 @@
-"""Notices from source `aws.health`: scheduled changes of EC2 instances."""
+"""Parses events of source `aws.health`: scheduled changes of EC2 instances."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SOURCE = "aws.health"
 
 
 def _parse_rfc1123(value: Any) -> datetime:
-    """Read `Thu, 03 Dec 2026 02:00:00 GMT`, the form in which Health writes its times."""
+    """Parse `Thu, 03 Dec 2026 02:00:00 GMT`, the time format of AWS Health."""
     if not isinstance(value, str):
         raise ValueError(f"expected an RFC 1123 time, got {value!r}")
     parsed = parsedate_to_datetime(value)
@@ -37,10 +37,11 @@ class _ScheduledChange(Detail):
     entities: Annotated[tuple[_Entity, ...], Field(alias="affectedEntities")] = ()
 
 
-# An end of support or of an attempt, which asks people to act in the next months. It lists all
-# that it is about, and at its time nothing happens to an instance: EC2 announces that by itself.
+# The suffix of planned lifecycle events, for example an end of support. They ask people to act
+# within months and list all affected resources, but at their time nothing happens to an instance:
+# EC2 sends an event of its own before that.
 # Source: AWS Health user guide, "Planned lifecycle events".
-_FOR_PEOPLE = "_PLANNED_LIFECYCLE_EVENT"
+_PLANNED_LIFECYCLE = "_PLANNED_LIFECYCLE_EVENT"
 
 _CLOSED = frozenset({"closed", "cancelled", "canceled"})
 _RESOLVED = "resolved"
@@ -49,17 +50,18 @@ _INSTANCE = re.compile(INSTANCE_ID)
 
 
 def _instance_of(text: str) -> str:
-    """Return the id in `i-…` or in an ARN that ends in `instance/i-…`."""
+    """Return the id of an instance from `i-…`, or from an ARN that ends in `instance/i-…`."""
     return text.rsplit("/", 1)[-1]
 
 
 def _scheduled_change(envelope: Envelope) -> Notice:
     detail = _ScheduledChange.model_validate(envelope.detail)
-    if detail.code.endswith(_FOR_PEOPLE):
+    if detail.code.endswith(_PLANNED_LIFECYCLE):
         return envelope.notice(NoticeKind.SCHEDULED_CHANGE, [], effective_at=detail.start)
-    named = [_instance_of(entity.value) for entity in detail.entities]
-    listed = [_instance_of(resource) for resource in envelope.resources]
-    instances = [name for name in dict.fromkeys([*named, *listed]) if _INSTANCE.fullmatch(name)]
+    in_detail = [_instance_of(entity.value) for entity in detail.entities]
+    in_resources = [_instance_of(resource) for resource in envelope.resources]
+    listed = dict.fromkeys([*in_detail, *in_resources])
+    instances = [name for name in listed if _INSTANCE.fullmatch(name)]
     closed = detail.status.lower() in _CLOSED
     resolved = {_instance_of(e.value) for e in detail.entities if e.status.lower() == _RESOLVED}
     over = [name for name in instances if closed or name in resolved]
@@ -75,9 +77,9 @@ def _scheduled_change(envelope: Envelope) -> Notice:
 PARSERS: Parsers = {"AWS Health Event": _scheduled_change}
 
 
-def narrowed(event: Mapping[str, Any], instance: str) -> dict[str, Any]:
-    """Return the same event about one of its instances alone, to be received again later: a list
-    of hundreds would not fit into a schedule, nor is each of them due again."""
+def narrow_event(event: Mapping[str, Any], instance: str) -> dict[str, Any]:
+    """Return the same event for one of its instances only, as the input of a schedule: a list of
+    hundreds of instances would not fit into a schedule."""
     detail = event["detail"]
     entities = [e for e in detail.get("affectedEntities", []) if _names(e, instance)]
     return {

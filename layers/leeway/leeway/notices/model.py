@@ -1,4 +1,4 @@
-"""The notice: what an EventBridge event says will happen to which instances, and when."""
+"""The notice: what happens to which instances, and when, according to an EventBridge event."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,14 +6,14 @@ from enum import StrEnum
 from typing import NewType
 
 InstanceId = NewType("InstanceId", str)
-"""An EC2 instance id, of the form of INSTANCE_ID."""
+"""The id of an EC2 instance; it matches INSTANCE_ID."""
 
 INSTANCE_ID = r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})"
-"""The form of an instance id. Source: EC2 user guide, "Resource IDs"."""
+"""The pattern of an instance id. Source: EC2 user guide, "Resource IDs"."""
 
 
 class NoticeKind(StrEnum):
-    """What is announced. The values are also the words of policies, taints and logs."""
+    """The kind of a notice. Policies, taints and logs contain these values."""
 
     SPOT_INTERRUPTION = "spot-interruption"
     REBALANCE = "rebalance"
@@ -27,7 +27,7 @@ class NoticeKind(StrEnum):
 
 
 class InterruptionAction(StrEnum):
-    """What EC2 does to an interrupted Spot instance when its warning has run out."""
+    """What EC2 does to an interrupted Spot instance two minutes after the warning."""
 
     TERMINATE = "terminate"
     STOP = "stop"
@@ -44,15 +44,19 @@ class LifecycleHook:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One EventBridge event about one or more instances.
+    """One EventBridge event about one or more instances. All times are aware and in UTC.
 
-    `time` is when AWS says it happened, not when it arrived. `effective_at` is when the
-    announced thing happens, where the event itself says so. All times are aware and in UTC.
-    `event` names what is announced where several notices tell of one thing: pages of a list,
-    later news. `over` are those of the instances for which it will not happen, or has happened.
-    `into_pool` says that a hook keeps an instance on its way into its group's warm pool.
-    `reservation` is the capacity reservation whose instances the notice is about, where it names
-    none. `replay` is the name of the replay that sent the event again out of an archive.
+    - `time`: when AWS created the event, not when it arrived.
+    - `effective_at`: when the announced change happens, None if the event does not say that.
+    - `action`: what EC2 does to an interrupted Spot instance.
+    - `hook`: the lifecycle action that waits. `into_pool`: its instance enters the warm pool.
+    - `state`: the new state of the instance.
+    - `event`: the id of the announced change. Several notices about one change have the same id:
+      the pages of a list, updates, cancellations.
+    - `over`: the instances for which the change is cancelled or completed.
+    - `reservation`: the capacity reservation whose instances the notice is about, if it names no
+      instance itself.
+    - `replay`: the name of the replay that sent the event again from an archive, else empty.
     """
 
     id: str
@@ -73,8 +77,8 @@ class Notice:
 
 
 class MalformedNotice(ValueError):
-    """The event is of a known type but lacks something, or is no event at all."""
+    """The event is not valid: it is not a JSON object, or a field is missing or wrong."""
 
 
 class UnknownNotice(ValueError):
-    """The event is well formed, but of a source or type that Leeway has no rule for."""
+    """The event is valid, but Leeway does not handle its source or detail-type."""

@@ -1,4 +1,4 @@
-"""From an EventBridge event to a notice, or to one line that says what is wrong with it."""
+"""Parses an EventBridge event into a notice, or raises an error of one line."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +21,9 @@ def parse_notice(event: Any) -> Notice:
     """Parse one EventBridge event.
 
     Raises:
-        MalformedNotice: it is no JSON object, or a field is missing or wrong; the message
+        MalformedNotice: the event is not a JSON object, or a field is missing or wrong; the message
             names the field and what was expected.
-        UnknownNotice: no parser for its source and detail-type.
+        UnknownNotice: Leeway does not handle the source and detail-type of the event.
     """
     if not isinstance(event, dict):
         raise MalformedNotice(f"expected a JSON object, got {type(event).__name__}")
@@ -34,7 +34,8 @@ def parse_notice(event: Any) -> Notice:
     parser = _PARSERS.get(envelope.source, {}).get(envelope.detail_type)
     if parser is None:
         raise UnknownNotice(
-            f"no notice has source {envelope.source!r} and detail-type {envelope.detail_type!r}"
+            f"source and detail-type: expected an event that Leeway handles, got "
+            f"{envelope.source!r} and {envelope.detail_type!r}"
         )
     try:
         return parser(envelope)
@@ -43,7 +44,7 @@ def parse_notice(event: Any) -> Notice:
 
 
 def _first_problem(error: ValidationError, below: str = "") -> str:
-    """Render the first of pydantic's findings as `field: what was expected`, and count the rest."""
+    """Return the first of pydantic's errors as `field: what was expected`, and count the others."""
     problems = error.errors(include_url=False, include_context=False)
     first = problems[0]
     path = ".".join(str(part) for part in ((below, *first["loc"]) if below else first["loc"]))

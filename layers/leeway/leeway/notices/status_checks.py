@@ -1,6 +1,6 @@
-"""Notices from source `leeway`: EC2's status checks of an instance fail, or pass again.
+"""Parses events of source `leeway`: the status checks of an instance fail, or pass again.
 
-EventBridge has no event for that. `reconcile` reads DescribeInstanceStatus and says so.
+AWS sends no event for that. `reconcile` calls DescribeInstanceStatus and creates the event.
 """
 
 from typing import Annotated, Literal

@@ -1,8 +1,8 @@
-"""Notices that never came, in the form in which they would have come.
+"""Creates events that EventBridge did not deliver, in the form of the real events.
 
-The shapes are those of `ec2`, `autoscaling`, `health` and `status_checks`, which parse them again:
-what is made up here is received like what EventBridge delivers. An id tells what it is about, so
-that saying it again changes nothing.
+`ec2`, `autoscaling`, `health` and `status_checks` parse them, and receive_notice receives them as
+it receives real events. The id of an event contains its subject, `about`, so that the same event
+has the same id when it is created again.
 """
 
 from collections.abc import Collection
@@ -18,8 +18,8 @@ type Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The account and region that events come from."""
+class EventOrigin:
+    """The account and region of the created events."""
 
     account: str
     region: str
@@ -27,7 +27,7 @@ class Place:
     def lifecycle_action(
         self, about: str, at: datetime, instance: str, hook: LifecycleHook, *, launching: bool
     ) -> Event:
-        """An instance waits for the answer to a lifecycle hook."""
+        """Return the event of an instance that waits for the answer to a lifecycle hook."""
         verb = "LAUNCHING" if launching else "TERMINATING"
         detail = {
             "AutoScalingGroupName": hook.group,
@@ -36,26 +36,26 @@ class Place:
             "LifecycleTransition": f"autoscaling:EC2_INSTANCE_{verb}",
         }
         action = "launch" if launching else "terminate"
-        said = f"EC2 Instance-{action} Lifecycle Action"
-        return self._event(autoscaling.SOURCE, said, about, at, detail)
+        detail_type = f"EC2 Instance-{action} Lifecycle Action"
+        return self._event(autoscaling.SOURCE, detail_type, about, at, detail)
 
     def interruption(
         self, about: str, at: datetime, instance: str, action: InterruptionAction
     ) -> Event:
-        """EC2 takes a Spot instance back, two minutes after `at`."""
+        """Return the event of a Spot instance that EC2 interrupts two minutes after `at`."""
         detail = {"instance-id": instance, "instance-action": action.value}
         return self._event(ec2.SOURCE, "EC2 Spot Instance Interruption Warning", about, at, detail)
 
     def rebalance(self, about: str, at: datetime, instance: str) -> Event:
-        """An instance had better be replaced."""
-        said = "EC2 Instance Rebalance Recommendation"
-        return self._event(ec2.SOURCE, said, about, at, {"instance-id": instance})
+        """Return a rebalance recommendation."""
+        detail_type = "EC2 Instance Rebalance Recommendation"
+        return self._event(ec2.SOURCE, detail_type, about, at, {"instance-id": instance})
 
     def state_change(self, about: str, at: datetime, instance: str, state: str) -> Event:
-        """An instance went into a state."""
-        said = "EC2 Instance State-change Notification"
+        """Return the event of an instance that has entered a state."""
+        detail_type = "EC2 Instance State-change Notification"
         detail = {"instance-id": instance, "state": state}
-        return self._event(ec2.SOURCE, said, about, at, detail)
+        return self._event(ec2.SOURCE, detail_type, about, at, detail)
 
     def scheduled_change(
         self,
@@ -67,7 +67,8 @@ class Place:
         *,
         called_off: bool = False,
     ) -> Event:
-        """EC2 will reboot, stop or retire an instance, or will not. `event` is its id for that."""
+        """Return the event of a scheduled reboot, stop or retirement of an instance, or of its
+        cancellation. `event` is EC2's id of the scheduled event."""
         detail = {
             "eventArn": event,
             "service": "EC2",
@@ -87,7 +88,8 @@ class Place:
         *,
         over: bool = False,
     ) -> Event:
-        """Status checks of an instance fail, or pass again; `checks` name those that fail."""
+        """Return the event of status checks that fail, or that pass again with `over`. `checks` are
+        the names of the failing checks."""
         status = "ok" if over else "impaired"
         detail = {"instance-id": instance, "status": status, "failed-checks": sorted(checks)}
         return self._event(status_checks.SOURCE, status_checks.IMPAIRED, about, at, detail)

@@ -1,1 +1,1 @@
-"""What users allow Leeway to do about each kind of notice, and the defaults."""
+"""The rules for each kind of notice: what users configure, and the defaults."""

@@ -1,4 +1,4 @@
-"""policy.ports"""
+"""The policies of clusters, as a Protocol."""
 
 from typing import Protocol
 
@@ -6,8 +6,12 @@ from leeway.policy.rules import ClusterPolicy
 
 
 class ClusterPolicies(Protocol):
-    """What users wrote about their clusters."""
+    """The policies that users wrote for their clusters."""
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
-        """Return the cluster's policy, at most a minute old; the defaults where there is none."""
+        """Return the policy of a cluster, at most a minute old; the defaults if there is none.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the policy cannot be read.
+        """
         ...

@@ -1,4 +1,4 @@
-"""What Leeway does about each kind of notice: the table of defaults."""
+"""Decides what Leeway does about each kind of notice; holds the default policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,19 @@ from enum import StrEnum
 
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InterruptionAction, Notice, NoticeKind
+from leeway.policy.reasons import (
+    INSTANCE_NOT_ENDING,
+    NO_INSTANCE_AFFECTED,
+    POLICY_ACTION,
+    POLICY_IGNORES,
+    TEST_NOTIFICATION,
+)
+from leeway.reasons import Reason
 
 
 class Action(StrEnum):
-    """What a notice leads to: nothing, a node that takes no new pods, a node that goes, or one that
-    comes."""
+    """What Leeway does for a notice: nothing, admit the new node, only cordon the node, or retire
+    it (cordon, replace, drain, finish)."""
 
     IGNORE = "ignore"
     ADMIT = "admit"
@@ -20,8 +28,8 @@ class Action(StrEnum):
 
 
 class Replacement(StrEnum):
-    """When the node's replacement is asked for: never, as the drain begins, or before it, so that
-    pods are evicted when it is Ready."""
+    """When a retirement requests the replacement: never, at the same time as the drain, or before
+    the drain, which then waits until the new node is Ready."""
 
     NONE = "none"
     WITH = "with"
@@ -29,7 +37,7 @@ class Replacement(StrEnum):
 
 
 class OnBlocked(StrEnum):
-    """What becomes of a pod that a budget still blocks at its latest moment."""
+    """What a drain does with a pod that a PodDisruptionBudget still blocks at its latest moment."""
 
     DELETE = "delete"
     WAIT = "wait"
@@ -46,13 +54,13 @@ class StatusCheck(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to do about one kind of notice.
+    """The policy for one kind of notice.
 
-    `within` is how long a retirement or an admission may take: from the notice on, or, where
-    nothing happens to the instance by itself, from the moment when its pods are first asked to go.
-    Where the notice says when the instance goes, the earlier of the two holds, and where it says so
-    weeks ahead, `lead` is how long before that the retirement begins. `tolerates` is how long EC2's
-    status `checks` may fail before they are a notice.
+    - `within`: how long a retirement or an admission may take. It counts from the notice; for
+      rebalance recommendations and failing status checks it counts from the begin of the drain. If
+      the notice announces an end, the earlier of the two is the deadline.
+    - `lead`: how long before an announced end the retirement begins; None begins it at once.
+    - `tolerates`: how long the status `checks` may fail before reconcile sends a notice.
     """
 
     action: Action
@@ -64,16 +72,16 @@ class Policy:
     checks: frozenset[StatusCheck] = frozenset()
 
 
-# EC2 takes an interrupted Spot instance back two minutes after the warning's `time`.
+# EC2 interrupts a Spot instance two minutes after the `time` of the warning.
 # Source: EC2 user guide, "Spot Instance interruption notices".
 SPOT_WARNING = timedelta(seconds=120)
 
-# What is kept back of the two minutes: clocks differ, and EC2 is sometimes early.
+# Subtracted from an announced end: clocks differ, and EC2 is sometimes early.
 SAFETY_MARGIN = timedelta(seconds=5)
 
-LAST_CHANCE = timedelta(seconds=15)
-"""What a retirement is given that is told of its end only when that should have been. The instance
-may go at any moment: its pods are asked at once, and have as long as it lasts."""
+PAST_END_TIME = timedelta(seconds=15)
+"""The time of a retirement whose announced end is already past. The instance may end at any moment,
+so the drain evicts all pods at once."""
 
 DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.SPOT_INTERRUPTION: Policy(
@@ -91,12 +99,12 @@ DEFAULTS: dict[NoticeKind, Policy] = {
     NoticeKind.STATE_CHANGE: Policy(
         Action.RETIRE, timedelta(seconds=60), Replacement.NONE, OnBlocked.DELETE
     ),
-    # EC2 stops or restarts the instance at the announced time, whatever runs on it.
+    # EC2 stops or reboots the instance at the announced time, even if pods still run on it.
     NoticeKind.SCHEDULED_CHANGE: Policy(
         Action.RETIRE, None, Replacement.BEFORE, OnBlocked.DELETE, timedelta(hours=4)
     ),
-    # As Karpenter: after two minutes, with the drain at once, and without the checks of attached
-    # volumes, which may be those of one pod. Source: karpenter-provider-aws, instancestatus.go.
+    # As Karpenter does: after two minutes, and without the check of attached volumes, which may
+    # belong to one pod. Source: karpenter-provider-aws, instancestatus.go.
     NoticeKind.IMPAIRED_STATUS: Policy(
         Action.RETIRE,
         timedelta(minutes=15),
@@ -113,23 +121,25 @@ DEFAULTS: dict[NoticeKind, Policy] = {
 VOLUNTARY = frozenset(
     {NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS}
 )
-"""Notices that leave the choice when the node goes, for a while at least. Pausing and the churn cap
-hold for these, and annotations that forbid disruption for rebalance recommendations."""
+"""Notices for which Leeway chooses when the node is disrupted. A pause of the cluster and the
+disruption budget apply to them; annotations that forbid disruption apply to rebalance
+recommendations."""
 
-LONGEST_TURN = timedelta(hours=24)
-"""How long a retirement waits for its turn, where nothing happens to the instance by itself."""
+BUDGET_TIMEOUT = timedelta(hours=24)
+"""How long a retirement waits until the disruption budget allows it, if the instance has no
+announced end. Then it is declined."""
 
-SUCCESSOR_WITHIN = timedelta(minutes=10)
-"""How long a successor is waited for before the pods are asked to go all the same."""
+SUCCESSOR_TIMEOUT = timedelta(minutes=10)
+"""How long a drain waits for the replacement node to be Ready before it begins anyway."""
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
-"""How long an offering is not launched that EC2 has none of, or takes an instance back from."""
+"""How long Leeway launches nothing from an offering that has no capacity or was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChurnCap:
-    """How many of a cluster's nodes may leave voluntarily in a while: `percent` of them, rounded
-    down, but `at_least` so many."""
+    """How many voluntary retirements may begin in a cluster `within` a time: `percent` of its
+    nodes, rounded down, and always `at_least` this many."""
 
     percent: int = 10
     at_least: int = 1
@@ -138,85 +148,86 @@ class ChurnCap:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy:
-    """What Leeway does in one cluster.
+    """The policy of one cluster.
 
-    `paused` stops what is voluntary; interruptions are still drained. `dry_run` decides and
-    reports, and acts on nothing. `takes` are the owners whose nodes Leeway retires although they
-    would do it themselves.
+    - `paused`: no voluntary retirement begins; interrupted instances are still drained.
+    - `dry_run`: Leeway decides and reports, and changes nothing.
+    - `churn`: the disruption budget.
+    - `retires_for`: owners that drain their own nodes, but whose nodes Leeway retires too.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
     paused: bool = False
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
-    takes: frozenset[OwnerKind] = frozenset()
+    retires_for: frozenset[OwnerKind] = frozenset()
 
-    def covers(self, owner: Owner) -> bool:
-        """Whether Leeway retires this owner's nodes. Fargate's it never touches."""
+    def retires_nodes_of(self, owner: Owner) -> bool:
+        """Return whether Leeway retires the nodes of this owner; never for Fargate."""
         if owner.kind is OwnerKind.FARGATE:
             return False
-        return not owner.retires_itself or owner.kind in self.takes
+        return not owner.retires_itself or owner.kind in self.retires_for
 
-    def heeds(self, kind: NoticeKind) -> bool:
-        """Whether anything is to come of notices of a kind."""
+    def acts_on(self, kind: NoticeKind) -> bool:
+        """Return whether the policy does not ignore notices of this kind."""
         return self.notices[kind].action is not Action.IGNORE
 
 
-# Notices by which AWS ends an instance at a moment that it names, whatever runs there.
+# Notices that announce when AWS stops or ends an instance.
 _ANNOUNCED = frozenset(
     {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.SCHEDULED_CHANGE}
 )
 
-# The states of an instance that is on its way out; `pending` and `running` are not.
-LEAVING_STATES = frozenset({"stopping", "stopped", "shutting-down", "terminated"})
+# The states of an instance that stops or ends, and those that follow.
+ENDING_STATES = frozenset({"stopping", "stopped", "shutting-down", "terminated"})
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What a policy comes to for one notice, and why in one sentence."""
+    """What a policy decides for one notice, and why."""
 
     action: Action
     deadline: datetime | None
     replacement: Replacement
     on_blocked: OnBlocked
-    reason: str
+    reason: Reason
 
 
 def rule(notice: Notice, policy: Policy, now: datetime | None = None) -> Ruling:
     """Apply a policy to a notice. The deadline is aware and in UTC.
 
-    `now` is when the notice arrived, None where it is only asked what would become of it.
+    `now` is when the notice arrived; None for a preview, which keeps a deadline in the past.
     """
     action, reason = _action(notice, policy)
     deadline = _deadline(notice, policy)
-    if now is not None and deadline is not None and _should_have_ended(notice, deadline, now):
-        deadline = now + LAST_CHANCE
+    if now is not None and deadline is not None and _is_past(notice, deadline, now):
+        deadline = now + PAST_END_TIME
     return Ruling(action, deadline, policy.replacement, policy.on_blocked, reason)
 
 
-def _should_have_ended(notice: Notice, deadline: datetime, now: datetime) -> bool:
-    """Whether the moment is past at which AWS announced to take the instance, which it has by then,
-    or is late with. Hibernation is different: it begins with its warning."""
+def _is_past(notice: Notice, deadline: datetime, now: datetime) -> bool:
+    """Return whether the announced end is past: AWS has ended the instance, or is late. Hibernation
+    is an exception, because it begins with its warning."""
     announced = notice.kind in _ANNOUNCED and notice.action is not InterruptionAction.HIBERNATE
     return announced and deadline + SAFETY_MARGIN <= now
 
 
-def _action(notice: Notice, policy: Policy) -> tuple[Action, str]:
+def _action(notice: Notice, policy: Policy) -> tuple[Action, Reason]:
     match notice.kind:
         case NoticeKind.SCHEDULED_CHANGE if not notice.instances:
-            return Action.IGNORE, "nothing is announced to happen to an instance"
+            return Action.IGNORE, NO_INSTANCE_AFFECTED()
         case NoticeKind.TEST_NOTIFICATION:
-            return Action.IGNORE, "a lifecycle hook's test notification asks for nothing"
-        case NoticeKind.STATE_CHANGE if notice.state not in LEAVING_STATES:
-            return Action.IGNORE, f"an instance that is {notice.state} is not on its way out"
+            return Action.IGNORE, TEST_NOTIFICATION()
+        case NoticeKind.STATE_CHANGE if notice.state not in ENDING_STATES:
+            return Action.IGNORE, INSTANCE_NOT_ENDING(state=notice.state)
         case _ if policy.action is Action.IGNORE:
-            return Action.IGNORE, f"the policy for {notice.kind} says ignore"
+            return Action.IGNORE, POLICY_IGNORES(kind=notice.kind)
         case _:
-            return policy.action, f"the policy for {notice.kind} says {policy.action}"
+            return policy.action, POLICY_ACTION(kind=notice.kind, action=policy.action)
 
 
 def begins_at(notice: Notice, policy: Policy) -> datetime | None:
-    """Return when a retirement for something announced ahead is to begin; None means at once."""
+    """Return when the retirement for an announced end begins; None means at once."""
     if notice.effective_at is None or policy.lead is None:
         return None
     return notice.effective_at - policy.lead
@@ -224,7 +235,7 @@ def begins_at(notice: Notice, policy: Policy) -> datetime | None:
 
 def _deadline(notice: Notice, policy: Policy) -> datetime | None:
     if notice.action is InterruptionAction.HIBERNATE:
-        # Hibernation begins with the warning: there are no two minutes.
+        # Hibernation begins with the warning: there is no time until the interruption.
         return notice.time
     latest = notice.time + policy.within if policy.within is not None else None
     if notice.effective_at is None:

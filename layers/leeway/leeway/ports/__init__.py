@@ -1,1 +1,1 @@
-"""The Protocols that the features call, and the values that AWS and Kubernetes return."""
+"""The Protocols of AWS, Kubernetes and the table that features call, and the values they return."""

@@ -1,4 +1,8 @@
-"""What Leeway asks of AWS, as Protocols; every method may raise the errors at the top."""
+"""The AWS services that Leeway calls, as Protocols.
+
+Every method may raise CloudUnavailable or CloudRefused, unless its docstring says that it raises
+nothing. Times are aware and in UTC.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from leeway.notices import LifecycleHook
 
-# Only shapes: a function that uses one port need not import what the others speak of.
+# For annotations only: a function that uses one port does not import the types of the others.
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
@@ -29,20 +33,24 @@ if TYPE_CHECKING:
 
 
 class CloudUnavailable(Exception):
-    """AWS could not be reached, throttled, or failed inside: worth another try."""
+    """AWS cannot be reached, throttles, or has an internal error: the same call may succeed later.
+
+    The call may have had its effect: repeat only calls that are safe to repeat."""
 
 
 class CloudRefused(Exception):
-    """AWS understood and said no: trying the same again will not help."""
+    """AWS rejected the call: a right is missing, or the request is not valid in the present state.
+    The same call fails again until somebody changes that."""
 
 
 class LifecycleActionOver(CloudRefused):
-    """The hook no longer waits: it was answered, or its time ran out."""
+    """The lifecycle action does not wait any more: it was answered, or it timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchError:
-    """Why EC2 launched nothing of a type in a zone, by its error code and its message."""
+    """Why EC2 launched no instance of a type in a zone. `code` and `message` are EC2's;
+    `instance_type` is empty if the error is not about one type."""
 
     instance_type: str
     zone: str
@@ -51,7 +59,7 @@ class LaunchError:
 
     @property
     def lacks_capacity(self) -> bool:
-        """Whether EC2 has none of the type in the zone now.
+        """Whether EC2 has no capacity for the type in the zone at the moment.
 
         Source: EC2 API reference, "Error codes"."""
         return self.code in {"InsufficientInstanceCapacity", "UnfulfillableCapacity"}
@@ -59,7 +67,7 @@ class LaunchError:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedInstance:
-    """An instance that a group launched for a caller, who waited for it."""
+    """An instance that `Groups.launch` launched."""
 
     instance: str
     instance_type: str
@@ -68,107 +76,127 @@ class LaunchedInstance:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What came of asking a group for instances in one zone."""
+    """The result of a launch in one zone: instances, errors, or both."""
 
     instances: tuple[LaunchedInstance, ...]
     errors: tuple[LaunchError, ...] = ()
 
 
 class Instances(Protocol):
-    """EC2's instances."""
+    """EC2 instances."""
 
     def describe(self, instance: str) -> InstanceFacts | None:
-        """Read an instance; None where EC2 knows none, or its tags name no one cluster."""
+        """Read an instance.
+
+        None if EC2 has no such instance, or if its tags do not name exactly one cluster.
+        """
         ...
 
     def terminate(self, instance: str) -> None:
-        """Terminate; an instance that is gone already is no error."""
+        """Terminate an instance. An instance that does not exist any more is not an error.
+
+        Raises:
+            CloudRefused: also if the instance is protected from termination.
+        """
         ...
 
 
 class GroupInstances(Instances, Protocol):
-    """EC2's instances, and those of a group."""
+    """EC2 instances, also those of a group."""
 
     def launched_in(self, group: str, since: datetime) -> Sequence[InstanceFacts]:
-        """List the instances of a group that were launched since, and that start or run."""
+        """List the instances of a group that are pending or running and were launched at or after
+        `since`, to the second. `since` may be an hour ago at most."""
         ...
 
 
 class Sweep(Protocol):
-    """All at once of what notices tell one by one."""
+    """Reads the state of many instances in few calls, for what notices report one by one."""
 
     def instances(self, clusters: Collection[str]) -> Sequence[ObservedInstance]:
-        """List the instances whose tags name one of the clusters, completely; those that were
-        terminated within the last hour are among them."""
+        """List all instances whose tags name one of the clusters. The list is complete, and
+        includes instances that were terminated within about an hour."""
         ...
 
     def interruptions(self) -> Sequence[ObservedInterruption]:
-        """List the Spot instances that EC2 is about to take back. Among them are some that it has
-        taken back before: those do not run any more."""
+        """List the Spot instances that EC2 interrupts. The list includes instances that EC2 has
+        interrupted before: they do not run any more."""
         ...
 
     def changes(self) -> Sequence[ObservedChange]:
-        """List what EC2 has scheduled for instances; among it what is over, for about a week."""
+        """List the changes that EC2 has scheduled for instances. Completed and cancelled changes
+        stay in the list for about a week, with `over` set."""
         ...
 
     def impairments(self) -> Sequence[ObservedImpairment]:
-        """List the running instances of which some status check fails."""
+        """List the running instances for which at least one status check fails."""
         ...
 
     def named(self, private_dns_names: Collection[str]) -> Sequence[ObservedInstance]:
-        """List the instances of any cluster that have one of these private DNS names. Names are
-        unique in a VPC only."""
+        """List the instances of all clusters that have one of these private DNS names. A name is
+        unique within its VPC only, so several instances can have the same one."""
         ...
 
     def states(self, instances: Collection[str]) -> Mapping[str, str]:
-        """Read the states of these very instances now. One that EC2 does not know, asked for by its
-        id, is terminated; one of which it says neither is left out."""
+        """Read the present states of these instances: instance id → state name, as `running`.
+
+        An instance that EC2 does not know by its id is `terminated`. An instance about which EC2
+        gives no clear answer is left out.
+        """
         ...
 
 
 class CurrentInstances(Protocol):
-    """EC2's instances as they are at this moment."""
+    """The present state of EC2 instances."""
 
     def current_instance(self, instance: str) -> CurrentInstance | None:
-        """Read an instance's state, latest start and Spot request; None where EC2 knows none."""
+        """Read the state, the latest start and the Spot request of an instance; None if EC2 has no
+        such instance."""
         ...
 
     def in_reservation(self, reservation: str) -> Sequence[str]:
-        """List the instances that run in a capacity reservation."""
+        """List the ids of the instances that are pending or running in a capacity reservation."""
         ...
 
 
 class ScheduledChanges(Protocol):
-    """What EC2 has scheduled for instances."""
+    """The changes that EC2 has scheduled for an instance."""
 
     def changes_of(self, instance: str) -> Sequence[ObservedChange]:
-        """Read what it has scheduled for a running instance; among it what is over."""
+        """Read the changes of a running instance. Completed and cancelled changes have `over`
+        set."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Instances that wait for the answer to a lifecycle hook, and what could not be read, in words:
-    a group that is throttled must not hide the others."""
+    """Instances that wait for the answer to a lifecycle hook.
+
+    `unread` has one text for each group that could not be read: an error in one group must not hide
+    the others."""
 
     seen: tuple[ObservedHook, ...]
     unread: tuple[str, ...] = ()
 
 
 class WaitingActions(Protocol):
-    """Lifecycle actions that wait for an answer."""
+    """The lifecycle actions that wait for an answer."""
 
     def of_groups(self, groups: Collection[str]) -> Waiting:
-        """Look for the instances of these groups that wait, once for each hook that may be meant.
-        Raises nothing that AWS says."""
+        """List the instances of these groups that wait, once for each hook of their transition:
+        Auto Scaling does not say for which hook an instance waits.
+
+        Raises neither CloudUnavailable nor CloudRefused: errors are in `unread`.
+        """
         ...
 
 
 class InstanceTypes(Protocol):
-    """What EC2 knows about types of instances."""
+    """EC2 instance types."""
 
     def accelerators(self, instance_type: str) -> tuple[str, ...]:
-        """Return who made a type's accelerators, as EC2 calls them; nothing where it has none."""
+        """Return the manufacturers of the accelerators of a type, as EC2 names them (`NVIDIA`,
+        `AWS`), each once; empty if the type has no accelerator."""
         ...
 
 
@@ -176,48 +204,57 @@ class Groups(Protocol):
     """EC2 Auto Scaling groups."""
 
     def facts(self, instance: str) -> GroupFacts | None:
-        """Read the instance's group as it is now; None where the instance is in no group."""
+        """Read the group of an instance as it is now; None if the instance is in no group."""
         ...
 
     def rules(self, group: str) -> GroupRules:
-        """Read what holds for every instance of a group.
+        """Read what is the same for all instances of a group.
 
         Raises:
-            CloudRefused: there is no such group.
+            CloudRefused: also if there is no such group.
         """
         ...
 
     def missing(self, group: str) -> int:
-        """Read how much of its desired capacity a group has still to start, in its own units."""
+        """Return the desired capacity of a group minus the capacity of its pending and in-service
+        instances, in the units of the group, at least 0.
+
+        Raises:
+            CloudRefused: also if there is no such group.
+        """
         ...
 
     def launch(self, group: str, zone: str, units: int, token: str) -> Launched:
-        """Have the group launch so much of its capacity in one of its zones, at once, and want that
-        much more; once for each token, for eight hours.
+        """Launch instances in one zone of a group, and raise its desired capacity by `units`. Waits
+        until EC2 has launched them or failed. A repeated call with the same `token` returns the
+        first result, for eight hours.
 
         Raises:
-            CloudUnavailable: it may have launched; the same token tells.
-            CloudRefused: the group does not take that, or is at its maximum.
+            CloudUnavailable: the launch may have happened; repeat the call with the same token.
+            CloudRefused: LaunchInstances does not support the group, or the group is at its
+                maximum.
         """
         ...
 
     def terminate_in_group(self, instance: str, decrement: bool = False) -> None:
-        """Terminate by the group's hooks: without a decrement it launches a successor at once."""
+        """Terminate an instance through its group, which runs its terminate hooks. With `decrement`
+        the desired capacity is lowered; without it the group launches a replacement at once."""
         ...
 
     def detach(self, instance: str, group: str) -> None:
-        """Take the instance out without decrementing, so that the group launches a successor."""
+        """Detach an instance without lowering the desired capacity: the group launches a
+        replacement, and nobody but Leeway terminates the instance."""
         ...
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
-        """Read a hook's settings; None where the group has no such hook."""
+        """Read the settings of a hook; None if the group has no such hook, or does not exist."""
         ...
 
     def heartbeat(self, instance: str, hook: LifecycleHook) -> None:
-        """Keep a lifecycle action waiting for another HeartbeatTimeout.
+        """Keep a lifecycle action waiting for another HeartbeatTimeout, from now on.
 
         Raises:
-            LifecycleActionOver: it waits no more.
+            LifecycleActionOver: the action does not wait any more.
         """
         ...
 
@@ -225,14 +262,15 @@ class Groups(Protocol):
         """Answer a lifecycle action that waits.
 
         Raises:
-            LifecycleActionOver: it waits no more.
+            LifecycleActionOver: the action does not wait any more.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEndpoint:
-    """Where a cluster's API server is: `certificate_authority` is base64 of a PEM."""
+    """The API server of a cluster. `url` begins with `https://`; `certificate_authority` is a PEM
+    in base64."""
 
     name: str
     url: str
@@ -240,27 +278,27 @@ class ClusterEndpoint:
 
 
 class Clusters(Protocol):
-    """EKS's clusters."""
+    """EKS clusters."""
 
     def endpoint(self, name: str) -> ClusterEndpoint:
-        """Read where the cluster's API server is.
+        """Read the API server of a cluster.
 
         Raises:
-            CloudRefused: there is no such cluster, or it has no endpoint yet.
+            CloudRefused: also if there is no such cluster, or it has no endpoint yet.
         """
         ...
 
 
 class LeewayEvents(Protocol):
-    """The event bus that Leeway's own events go to."""
+    """The event bus for Leeway's own events."""
 
-    def announce(self, detail_type: str, detail: str) -> None:
-        """Put one event of source `leeway` with this JSON detail."""
+    def publish(self, detail_type: str, detail: str) -> None:
+        """Put one event with source `leeway`. `detail` is a JSON object, as text."""
         ...
 
 
 class HookResult(StrEnum):
-    """What a lifecycle action is completed with."""
+    """The answer to a lifecycle action."""
 
     CONTINUE = "CONTINUE"
     ABANDON = "ABANDON"
@@ -268,8 +306,8 @@ class HookResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """A hook as its group has it: its HeartbeatTimeout in seconds, and whether it notifies a target
-    of its own (SNS, SQS, Lambda), whose business its actions are then."""
+    """The settings of a lifecycle hook: `timeout` is its HeartbeatTimeout in seconds. `has_target`
+    says that it notifies a target of its own (SNS, SQS, Lambda), which answers its actions."""
 
     timeout: int
     has_target: bool = False

@@ -1,4 +1,7 @@
-"""ports.functions"""
+"""The Lambda functions and schedules that Leeway starts, as Protocols.
+
+Every method may raise CloudUnavailable or CloudRefused.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -6,36 +9,39 @@ from typing import Any, Protocol
 
 
 class Schedules(Protocol):
-    """Events that are received again later, once."""
+    """One-time schedules that send an event to receive_notice."""
 
     def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
-        """Have an event received again at this time; a schedule of this name is set anew."""
+        """Send `event` at the time `at`. Replaces a schedule of the same name.
+
+        `name` has at most 64 letters, digits, `-`, `_` or `.`.
+        """
         ...
 
     def remove(self, name: str) -> None:
-        """Have it received no more; that there is no such schedule is no error."""
+        """Remove a schedule. A schedule that does not exist is not an error."""
         ...
 
 
 class RetireNode(Protocol):
-    """The function `retire_node`."""
+    """The function retire_node."""
 
     def start(self, instance: str, cluster: str, attempt: int) -> None:
-        """Start this attempt's execution; one that has been started already stays the one."""
+        """Start the execution of this attempt, asynchronously. A repeated start does nothing."""
         ...
 
 
 class CleanUp(Protocol):
-    """The function `reconcile`, for one instance that is gone."""
+    """The function reconcile, for one instance that is terminated."""
 
     def start(self, instance: str, cluster: str) -> None:
-        """Have cleaned up what the instance leaves; doing it twice does no harm."""
+        """Start the clean-up after an instance, asynchronously. A repeated start is safe."""
         ...
 
 
 class AdmitNode(Protocol):
-    """The function `admit_node`."""
+    """The function admit_node."""
 
     def start(self, instance: str, cluster: str, attempt: int) -> None:
-        """Start this attempt's execution; one that has been started already stays the one."""
+        """Start the execution of this attempt, asynchronously. A repeated start does nothing."""
         ...

@@ -1,33 +1,36 @@
-"""What Leeway needs of a cluster's API server, as a Protocol."""
+"""The API server of a cluster, as Protocols.
+
+Every method may raise ClusterUnavailable or ClusterRefused, unless its docstring says otherwise.
+"""
 
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from leeway.ports.kubernetes_objects import Attachment, Node, Pod, Response
 
-if TYPE_CHECKING:
-    # Only the names: reading manifests' models costs whoever drains a tenth of a second.
-    pass
-
 
 class ClusterUnavailable(Exception):
-    """The API server can't be reached, throttles, fails, or does not accept us: try again."""
+    """The API server cannot be reached, throttles, fails, or does not accept Leeway's credentials:
+    the same request may succeed later."""
 
 
 class ClusterRefused(Exception):
-    """The API server understood and will not do it; the message says which right is missing."""
+    """The API server rejected the request, and rejects it again until somebody changes something;
+    the message says which right is missing."""
 
 
 class ClusterForbidden(ClusterRefused):
-    """The API server refuses it to us: no role of ours grants it."""
+    """The API server answered 403: no role that is bound to Leeway grants the right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a retirement puts on its node, besides the cordon. Times are RFC 3339."""
+    """The taint and annotations that a retirement puts on its node, besides the cordon.
+
+    `kind` is the kind of the notice; `deadline` is RFC 3339, None if it is not known yet."""
 
     kind: str
     attempt: int
@@ -36,7 +39,10 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A Kubernetes Event about a node. `name` makes a repeated one the same one."""
+    """A Kubernetes Event about a node.
+
+    Two Events of the same `name` are one Event. `reason` is a reason code; `message` is one or more
+    sentences, and is cut after 1,024 characters."""
 
     name: str
     node: str
@@ -47,105 +53,131 @@ class NodeEvent:
 
 
 class PodFeed(Protocol):
-    """The pods of one node, kept up to date for as long as it is open."""
+    """The pods of one node, kept up to date by a watch while the feed is open."""
 
     def pods(self, seconds: float = math.inf) -> list[Pod]:
-        """Return the node's pods as they are known now: all of them, and no others. If that takes a
-        list, it takes so many seconds at most.
+        """Return all pods of the node as the watch knows them now.
+
+        If there is no watch yet, or it was interrupted, the pods are listed; the list takes
+        `seconds` at most.
 
         Raises:
-            ClusterUnavailable: what is known is not up to date; ask again.
-            ClusterRefused: somebody has to give a right first.
+            ClusterUnavailable: the pods that are known are not up to date; call again.
+            ClusterRefused: a right is missing.
         """
         ...
 
     def refresh(self, seconds: float = math.inf) -> list[Pod]:
-        """Return the node's pods from a list that is made now, in so many seconds at most."""
+        """List the pods of the node now, in `seconds` at most, and return them."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Wait so long at most: until something has changed, or somebody has called `wake`."""
+        """Wait until a pod changes or `wake` is called, for `seconds` at most. Raises nothing."""
         ...
 
     def wake(self) -> None:
-        """End a wait, from any thread."""
+        """End a `wait`. Thread-safe; raises nothing."""
         ...
 
 
 class Cluster(Protocol):
-    """One cluster. Every method may raise ClusterUnavailable or ClusterRefused."""
+    """The API server of one cluster."""
 
     def node_of(self, instance: str, names: tuple[str, ...]) -> Node | None:
-        """Find an instance's node: by these names, else among all nodes by provider id.
+        """Find the node of an instance: by these names, then among all nodes. None if there is
+        none.
 
-        A node counts only if its provider id ends in the instance's id.
+        A node matches only if its provider id ends in the id of the instance.
+
+        Raises:
+            ClusterUnavailable: also if several nodes match and not exactly one of them is Ready.
         """
         ...
 
     def node(self, name: str) -> Node | None:
-        """Read a node by name."""
+        """Read a node by name; None if it does not exist."""
         ...
 
     def cordon(self, node: str, marks: Marks | None) -> None:
-        """Make a node unschedulable and, with marks, taint and annotate it; keep other taints."""
-        ...
+        """Make a node unschedulable. With `marks`, also taint, label and annotate it. Other taints,
+        labels and annotations stay.
 
-    def release(self, node: str, attempt: int | None = None) -> bool:
-        """Undo exactly what Leeway put on a node; False where there is nothing to undo.
-
-        A node that was cordoned before Leeway came stays cordoned, and one that load balancers were
-        told to leave out stays left out. With an attempt, marks of a later one stay.
+        Raises:
+            ClusterRefused: also if the node does not exist.
         """
         ...
 
-    def leave_load_balancers(self, node: str) -> bool:
-        """Have load balancers outside the cluster leave out a node that is marked as retiring.
+    def release(self, node: str, attempt: int | None = None) -> bool:
+        """Remove what Leeway put on a node, and nothing else; False if there is nothing to remove.
 
-        False, and nothing done, where it would be one of more than half of the Ready nodes.
+        A node that was cordoned before Leeway cordoned it stays cordoned; so does a label of
+        somebody else that excludes it from load balancers. With `attempt`, marks of a later attempt
+        stay.
+        """
+        ...
+
+    def exclude_from_load_balancers(self, node: str) -> bool:
+        """Label a node that is marked as retiring, so that external load balancers exclude it.
+
+        False, without a change, if more than half of the Ready nodes would be excluded then.
         """
         ...
 
     def label(self, node: str, labels: Mapping[str, str]) -> None:
-        """Put labels on a node; it keeps its other ones."""
+        """Add labels to a node; its other labels stay.
+
+        Raises:
+            ClusterRefused: also if the node does not exist.
+        """
         ...
 
     def nodes(self) -> list[Node]:
-        """List all nodes, completely and not from a cache."""
+        """List all nodes: completely, and not from a cache."""
         ...
 
     def ready_nodes(self) -> int:
-        """Count the nodes that are Ready. Much cheaper than `nodes`."""
+        """Count the Ready nodes. Much cheaper than `nodes`."""
         ...
 
     def attachments_on(self, node: str) -> list[Attachment]:
-        """List the volumes that are attached to a node."""
+        """List the volumes that are attached to a node or being detached from it."""
         ...
 
     def pods_on(self, node: str, selector: str = "") -> list[Pod]:
-        """List a node's pods, completely and not from a cache; with a label selector, those."""
+        """List the pods of a node that the label selector matches, or all pods if it is empty:
+        completely, and not from a cache."""
         ...
 
-    def follow(self, node: str, selector: str = "") -> AbstractContextManager[PodFeed]:
-        """Keep up with a node's pods; with a label selector, with those."""
+    def watch_pods(self, node: str, selector: str = "") -> AbstractContextManager[PodFeed]:
+        """Watch the pods of a node that the label selector matches, or all pods if it is empty. The
+        watch runs while the context manager is open."""
         ...
 
     def budgets_of(self, pod: Pod) -> tuple[str, ...]:
-        """Return the names of the PodDisruptionBudgets that guard a pod."""
+        """Return the names of the PodDisruptionBudgets whose selectors match a pod."""
         ...
 
     def eviction_is_granted(self, pod: Pod) -> bool:
-        """Whether a budget's status names this pod as disrupted: its slot is spent, and the pod was
-        not deleted. False where that is not known."""
+        """Return whether the status of a budget lists this pod in `disruptedPods`: an eviction was
+        granted, and the pod is not deleted yet. False if that cannot be read."""
         ...
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        """Ask for an eviction; an answer of any status is returned, not raised."""
+        """Create an Eviction for exactly this pod, by its UID.
+
+        `grace` is in seconds, None for the grace period of the pod. The response is returned with
+        any status; a lost connection is status 0. Raises nothing.
+        """
         ...
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        """Delete a pod past its budgets; an answer of any status is returned, not raised."""
+        """Delete exactly this pod, by its UID. PodDisruptionBudgets do not apply.
+
+        `grace` is in seconds, None for the grace period of the pod. The response is returned with
+        any status; a lost connection is status 0. Raises nothing.
+        """
         ...
 
-    def note(self, event: NodeEvent) -> None:
-        """Write a Kubernetes Event; one that is there already is no error."""
+    def write_event(self, event: NodeEvent) -> None:
+        """Write a Kubernetes Event. An Event that exists already is not an error."""
         ...

@@ -1,33 +1,43 @@
-"""Kubernetes objects as Leeway reads them: nodes, pods, volume attachments, answers."""
+"""Kubernetes objects as Leeway reads them: nodes, pods, volume attachments, responses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+"""The annotation of a pod or a node that forbids voluntary disruption. Source: Karpenter
+documentation, "Disruption"."""
 
 CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The owner that would bring a pod back. `exists` is None where nobody looked, or could see it:
-    then, and where it was not looked for, `said` is why."""
+    """The owner of a pod, which creates the pod again.
+
+    `exists` is None if Leeway did not look it up or could not read it. `problem` says why it could
+    not be read, or why it cannot exist."""
 
     kind: str
     name: str
     exists: bool | None = None
-    said: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
     """One pod on the node.
 
-    `grace` is its terminationGracePeriodSeconds, `claims` are the `namespace/name` of the volume
-    claims that it uses, `deletion` is its deletionTimestamp: when its grace ends. Until
-    `protected_until` it asks not to be disrupted by what could as well wait. `kept_by` are the
-    finalizers of one that has ended, and would be gone but for them. `bound_to_zone` says by what
-    its spec keeps it in the zone where it runs, empty where nothing does. `created` is by the API
-    server's own clock.
+    - `grace`: its terminationGracePeriodSeconds.
+    - `controller`: the controller that creates it again, None for a bare pod.
+    - `mirror`: it is the mirror pod of a static pod. `empty_dir`: it has an emptyDir volume.
+    - `claims`: `namespace/name` of its PersistentVolumeClaims.
+    - `deletion`: its deletionTimestamp, which is the end of its grace period.
+    - `cordon_toleration`: the toleration that lets it run on a cordoned node, None if it has none.
+    - `protected_until`: until when an annotation forbids voluntary disruption.
+    - `kept_by`: its finalizers, if it has ended and only they keep the object.
+    - `bound_to_zone`: the part of its spec that binds it to its zone, empty if there is none.
+    - `created`: its creationTimestamp, by the clock of the API server.
     """
 
     namespace: str
@@ -50,29 +60,29 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as people write it."""
+        """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def workload(self) -> str:
-        """What the pod is one of: its controller, or itself where it has none."""
+        """`namespace/kind/name` of its controller, or its own `namespace/name` without one."""
         if self.controller is None:
             return f"{self.namespace}/{self.name}"
         return f"{self.namespace}/{self.controller.kind}/{self.controller.name}"
 
     @property
     def critical(self) -> bool:
-        """Whether what it does is needed by the other pods to the end: DNS, CNI and the like."""
+        """Whether other pods need it until they end, as DNS and CNI pods."""
         return self.priority_class in CRITICAL_CLASSES
 
 
 RETIRING = "leeway.sh/retiring"
-"""The taint of a node on its way out, and the label by which such nodes can be listed."""
+"""The taint and the label of a retiring node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods off a node that do not tolerate it."""
+    """A taint of a node."""
 
     key: str
     value: str
@@ -81,10 +91,13 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One Node object. `ready` is its Ready condition, `version` its resource version.
+    """One Node object.
 
-    `devices` are the allocatable extended resources, as `nvidia.com/gpu`, each with its count; one
-    that is present with a count of zero is not usable yet.
+    - `provider_id`: ends in the id of the instance, as in `aws:///eu-west-1a/i-0abc1234`.
+    - `ready`: its Ready condition is True.
+    - `devices`: allocatable extended resources → count, as `nvidia.com/gpu`. A count of 0 says that
+      the device is not usable yet.
+    - `version`: its resourceVersion.
     """
 
     name: str
@@ -100,18 +113,18 @@ class Node:
 
     @property
     def marked(self) -> bool:
-        """Whether a retirement has cordoned it."""
+        """Whether a retirement has marked it."""
         return RETIRING in self.labels
 
     def runs_on(self, instance: str) -> bool:
-        """Whether this is an instance's node: names alone do not tell."""
+        """Return whether this is the node of an instance. Names are not enough to decide that."""
         return self.provider_id.rsplit("/", 1)[-1] == instance
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A volume that is attached to a node, or on its way from it. `claim` is the
-    `namespace/name` of the claim that it is bound to, empty where there is none."""
+    """A volume that is attached to a node or being detached from it. `volume` is the name of the
+    PersistentVolume; `claim` is `namespace/name` of its claim, empty if there is none."""
 
     volume: str
     claim: str
@@ -119,9 +132,10 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer of the API server. `status` 0 says that none came: the connection was lost.
+    """A response of the API server.
 
-    `causes` are (reason, message) of `details.causes`; `retry_after` is in seconds.
+    `status` is the HTTP status, 0 if the connection was lost before a response. `causes` are the
+    (reason, message) pairs of `details.causes`; `retry_after` is in seconds.
     """
 
     status: int

@@ -1,11 +1,14 @@
-"""What Leeway keeps in its table, as Protocols; `ports` has the errors that they may raise."""
+"""The items that Leeway keeps in its table besides records, as Protocols.
+
+Every method may raise CloudUnavailable or CloudRefused.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-# Only shapes: a function that uses one port need not import what the others speak of.
+# For annotations only: a function that uses one port does not import the types of the others.
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """An instance type in a zone of a region, as spot or on-demand."""
+    """An instance type in a zone of a region. `capacity_type` is `spot` or `on-demand`."""
 
     region: str
     instance_type: str
@@ -23,44 +26,47 @@ class Offering:
 
 
 class RecordChanged(Exception):
-    """Somebody else wrote the record since it was read."""
+    """A conditional write failed: another writer has changed the item since it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedValue:
-    """Something that somebody read, as JSON, and when."""
+    """A cached value: `body` is its JSON, `read_at` is when it was read from its source."""
 
     body: str
     read_at: datetime
 
 
 class Claims(Protocol):
-    """What one of many does for all, or for now."""
+    """Claims that expire: of many functions, one does the work."""
 
     def claim(self, what: str, now: datetime, until: datetime) -> bool:
-        """Say that one does it; False where another one has said so until later than now."""
+        """Claim `what` until the time `until`; False if another claim has not expired at `now`.
+
+        The check and the write are one conditional write: of concurrent calls, one succeeds.
+        """
         ...
 
 
 class CacheStore(Claims, Protocol):
-    """What the table remembers by name, so that many functions need not all ask for it."""
+    """A cache in the table that all functions share."""
 
-    def recall(self, what: str) -> CachedValue | None:
-        """Read what is remembered; None where nothing is. It may be a second old."""
+    def get(self, what: str) -> CachedValue | None:
+        """Read a cached value; None if there is none. The read is eventually consistent."""
         ...
 
-    def remember(self, what: str, recalled: CachedValue) -> None:
-        """Write down what was read."""
+    def put(self, what: str, value: CachedValue) -> None:
+        """Write a cached value."""
         ...
 
 
 class UnavailableOfferings(Protocol):
-    """Offerings that EC2 has not enough of for the moment."""
+    """Offerings that EC2 has no capacity for at the moment."""
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
-        """Note that an offering is not to be launched until then."""
+        """Mark an offering as unavailable until the time `until`."""
         ...
 
     def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
-        """Read which offerings of a region are not to be launched at this time."""
+        """Read the offerings of a region that are unavailable at the time `at`."""
         ...

@@ -1,1 +1,1 @@
-"""What events did not tell is found once a minute, and made good."""
+"""Reconcile: finds lost events once a minute and does what they would have led to."""

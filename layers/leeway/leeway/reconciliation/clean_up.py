@@ -1,8 +1,8 @@
-"""Use case: what an instance that is gone leaves in its cluster: attached volumes, a Node object.
+"""Use case: clean up after a terminated instance: detach its volumes and delete its Node object.
 
-Kubernetes waits six minutes before it takes a volume from a node that fell silent, since the node
-might still write to it. Somebody who knows that the machine is gone can vouch for that, and volumes
-are freed at once. Nobody but EC2 knows, and it is asked here, whoever says so before.
+Kubernetes waits six minutes before it detaches the volumes of a node that does not respond, since
+the node may still write to them. The out-of-service taint, which says that the machine is off, ends
+the wait. Only EC2 knows that a machine is off, so its state is always read before.
 """
 
 from collections import defaultdict
@@ -15,77 +15,86 @@ from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
 from leeway.ports.aws import Sweep
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.reconciliation.lost_events import GONE
+from leeway.reasons import Reason
+from leeway.reconciliation.lost_state_changes import GONE
 from leeway.reconciliation.ports import ClusterLeftovers
+from leeway.reconciliation.reasons import (
+    INSTANCE_EXISTS,
+    INSTANCE_STATE_UNKNOWN,
+    NODE_ABSENT,
+    NODE_CHANGED,
+    NODE_CLEANED_UP,
+    NODE_REUSED,
+    VOLUMES_ATTACHED,
+)
 
-DETACHING = timedelta(seconds=25)
-"""How long the volumes of one instance are waited for; where it takes longer, the next tick looks
-again."""
+VOLUME_TIMEOUT = timedelta(seconds=25)
+"""How long a clean-up waits for the volumes of one instance; the next run checks them again."""
 
-LOOK_EVERY = 1.0
+POLL_VOLUMES_EVERY = 1.0
 """Seconds."""
 
 TERMINATED = "terminated"
 
-_CHANGED = "its node is gone, or was changed since it was read: the next minute's run looks again"
-
 
 class CleanUpResult(StrEnum):
-    """What came of cleaning up."""
+    """How a clean-up ended."""
 
     CLEANED = "cleaned"
-    NOTHING = "nothing"
-    WAITING = "waiting"
-    LEFT = "left"
-    LATER = "later"
+    NOTHING_TO_DO = "nothing-to-do"
+    VOLUMES_ATTACHED = "volumes-attached"
+    KEPT = "kept"
+    DEFERRED = "deferred"
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
-    """What was done about the remains of one instance, and why. `freed` are the volumes that were
-    still attached."""
+class CleanUpOutcome:
+    """The clean-up after one instance. `detached` are the volumes that were still attached."""
 
     result: CleanUpResult
     instance: str
     cluster: str
     node: str
-    reason: str
-    freed: tuple[str, ...] = ()
+    reason: Reason
+    detached: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedLeftovers:
-    """What was seen of one of many instances by calls for all of them, after its node was read.
+    """The state of one terminated instance and of its node, read after the Node object.
 
-    `state` is what EC2 says of the instance, empty where it says nothing; `attached` is False where
-    no volume is attached to its node; `heir` is the instance that has the node's name now.
+    - `state`: EC2's state of the instance, empty if EC2 returned none.
+    - `has_volumes`: False if no volume is attached to the node.
+    - `reused_by`: another instance that has the name of the node now, empty if there is none.
     """
 
     state: str
-    attached: bool
-    heir: str
+    has_volumes: bool
+    reused_by: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Remains:
-    """What is there of one instance."""
-
+class _Leftovers:
     facts: InstanceFacts
     node: Node
 
-    def became(self, result: CleanUpResult, reason: str, volumes: list[Attachment]) -> Cleaned:
-        """Render what was done."""
-        freed = tuple(one.claim or one.volume for one in volumes)
+    def outcome(
+        self, result: CleanUpResult, reason: Reason, volumes: Collection[Attachment] = ()
+    ) -> CleanUpOutcome:
+        detached = tuple(one.claim or one.volume for one in volumes)
         instance, cluster = self.facts.instance, self.facts.cluster
-        return Cleaned(result, instance, cluster, self.node.name, reason, freed)
+        return CleanUpOutcome(result, instance, cluster, self.node.name, reason, detached)
 
-    def left_to(self, heir: str) -> Cleaned:
-        """Render that another instance has the node."""
-        return self.became(CleanUpResult.LEFT, f"instance {heir} has its name and its node now", [])
+    def changed(self, volumes: Collection[Attachment] = ()) -> CleanUpOutcome:
+        reason = NODE_CHANGED(node=self.node.name)
+        return self.outcome(CleanUpResult.NOTHING_TO_DO, reason, volumes)
+
+    def reused(self, by: str) -> CleanUpOutcome:
+        return self.outcome(CleanUpResult.KEPT, NODE_REUSED(instance=by, node=self.node.name))
 
 
-class Cleaning:
-    """Cleans up. `open_cluster` opens a cluster's API."""
+class NodeCleanUp:
+    """Cleans up. `open_cluster` returns a client for the API server of a cluster."""
 
     def __init__(
         self, sweep: Sweep, open_cluster: Callable[[str], ClusterLeftovers], clock: Clock
@@ -94,126 +103,133 @@ class Cleaning:
         self._open_cluster = open_cluster
         self._clock = clock
 
-    def clean(
+    def clean_up(
         self,
         facts: InstanceFacts,
         node: Node | None = None,
-        patience: timedelta = DETACHING,
-        seen: ObservedLeftovers | None = None,
-    ) -> Cleaned:
-        """Clean up after an instance that Leeway knows, if EC2 says now that it is terminated, or
-        does not know its id any more, and no other instance has its name. Cleaning up again changes
-        nothing.
+        volume_timeout: timedelta = VOLUME_TIMEOUT,
+        observed: ObservedLeftovers | None = None,
+    ) -> CleanUpOutcome:
+        """Clean up after an instance if EC2 reports it as terminated, or does not know its id any
+        more, and no other instance has its name. A repeated call changes nothing.
 
-        `node` is its node where that is known; else it is looked for by the instance's names only,
-        since all nodes of a large cluster are too many to list for each of a storm's instances.
-        `patience` is how long its volumes are waited for, before its node is removed. `seen` is
-        what EC2 and the cluster have just said, where they were asked about many at once.
+        - `node`: the node of the instance; None reads it by the names of the instance only, since a
+          list of all nodes for each instance of a storm is too much.
+        - `volume_timeout`: how long to wait for its volumes before the node is deleted.
+        - `observed`: the state of the leftovers, if it was read for many instances together.
 
         Raises:
-            ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known, or
-                not all could be done; what is left can be cleaned up by another call.
+            ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: a read failed, or
+                the clean-up is incomplete; another call continues it.
         """
         cluster = self._open_cluster(facts.cluster)
         node = node or _named(cluster, facts)
         if node is None:
-            why = "it has no node of its name"
-            return Cleaned(CleanUpResult.NOTHING, facts.instance, facts.cluster, "", why)
-        if seen is None:
-            seen = self._look_at(facts, node)
-        if seen.state != TERMINATED:
-            # One that is stopped comes back, and its volumes with it.
-            said = f"that the instance is {seen.state}" if seen.state else "nothing of the instance"
-            return Cleaned(
-                CleanUpResult.LEFT, facts.instance, facts.cluster, "", f"EC2 says {said}"
+            return _without_node(
+                CleanUpResult.NOTHING_TO_DO, facts, NODE_ABSENT(instance=facts.instance)
             )
-        until = self._clock.now() + patience
-        return self._clean(cluster, _Remains(facts, node), until, seen)
+        if observed is None:
+            observed = self._observe_one(facts, node)
+        if not observed.state:
+            reason = INSTANCE_STATE_UNKNOWN(instance=facts.instance)
+            return _without_node(CleanUpResult.KEPT, facts, reason)
+        if observed.state != TERMINATED:
+            # A stopped instance may start again, with its volumes.
+            reason = INSTANCE_EXISTS(instance=facts.instance, state=observed.state)
+            return _without_node(CleanUpResult.KEPT, facts, reason)
+        until = self._clock.now() + volume_timeout
+        return self._delete(cluster, _Leftovers(facts, node), until, observed)
 
-    def look(
-        self, left: Mapping[str, tuple[InstanceFacts, Node]], cluster: ClusterLeftovers
+    def observe(
+        self, leftovers: Mapping[str, tuple[InstanceFacts, Node]], cluster: ClusterLeftovers
     ) -> dict[str, ObservedLeftovers]:
-        """Ask EC2 and a cluster about instances and their nodes, by calls for all of them.
+        """Read the state of many instances and their nodes, with one call for all of each kind.
 
         Raises:
-            ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: nothing is known.
+            ClusterUnavailable, ClusterRefused, CloudUnavailable, CloudRefused: a read failed.
         """
-        states, heirs = self._sweep.states(left), self._heirs(left.values())
-        attached = cluster.nodes_with_volumes()
+        states, reused_by = self._sweep.states(leftovers), self._reused_by(leftovers.values())
+        with_volumes = cluster.nodes_with_volumes()
         return {
             instance: ObservedLeftovers(
-                states.get(instance, ""), node.name in attached, heirs[instance]
+                states.get(instance, ""), node.name in with_volumes, reused_by[instance]
             )
-            for instance, (_, node) in left.items()
+            for instance, (_, node) in leftovers.items()
         }
 
-    def _look_at(self, facts: InstanceFacts, node: Node) -> ObservedLeftovers:
+    def _observe_one(self, facts: InstanceFacts, node: Node) -> ObservedLeftovers:
         state = self._sweep.states([facts.instance]).get(facts.instance, "")
-        heir = self._heirs([(facts, node)])[facts.instance] if state == TERMINATED else ""
-        return ObservedLeftovers(state, attached=True, heir=heir)
+        reused_by = self._reused_by([(facts, node)])[facts.instance] if state == TERMINATED else ""
+        return ObservedLeftovers(state, has_volumes=True, reused_by=reused_by)
 
-    def _clean(
-        self, cluster: ClusterLeftovers, remains: _Remains, until: datetime, seen: ObservedLeftovers
-    ) -> Cleaned:
-        node = remains.node
-        if seen.heir:
-            return remains.left_to(seen.heir)
-        volumes = cluster.attachments_on(node.name) if seen.attached else []
+    def _delete(
+        self,
+        cluster: ClusterLeftovers,
+        leftovers: _Leftovers,
+        until: datetime,
+        observed: ObservedLeftovers,
+    ) -> CleanUpOutcome:
+        facts, node = leftovers.facts, leftovers.node
+        if observed.reused_by:
+            return leftovers.reused(observed.reused_by)
+        volumes = cluster.attachments_on(node.name) if observed.has_volumes else []
         if volumes:
             if not cluster.mark_out_of_service(node):
-                return remains.became(CleanUpResult.NOTHING, _CHANGED, [])
-            if left := self._wait_for_volumes(cluster, node.name, until):
-                why = f"{len(left)} volumes are still attached to the node"
-                return remains.became(
-                    CleanUpResult.WAITING, why, [v for v in volumes if v not in left]
-                )
-            # The taint and the volumes have changed the Node, and an heir may have come meanwhile:
-            # first the object is read, then the heir is looked for.
-            now = cluster.node(node.name)
-            if now is None or now.uid != node.uid:
-                return remains.became(CleanUpResult.NOTHING, _CHANGED, volumes)
-            node = now
-            if heir := self._heirs([(remains.facts, node)])[remains.facts.instance]:
-                return remains.left_to(heir)
-        # The Node goes last: without it, nobody knows that its volumes may be taken by force.
+                return leftovers.changed()
+            if attached := self._wait_for_volumes(cluster, node.name, until):
+                reason = VOLUMES_ATTACHED(count=len(attached), node=node.name)
+                detached = [one for one in volumes if one not in attached]
+                return leftovers.outcome(CleanUpResult.VOLUMES_ATTACHED, reason, detached)
+            # The taint and the volumes have changed the Node, and another instance may have reused
+            # it: read the Node first, then look for the instance.
+            current = cluster.node(node.name)
+            if current is None or current.uid != node.uid:
+                return leftovers.changed(volumes)
+            node = current
+            if reused_by := self._reused_by([(facts, node)])[facts.instance]:
+                return leftovers.reused(reused_by)
+        # The Node is deleted last: it holds the taint by which its volumes are detached.
         if not cluster.delete_node(node):
-            return remains.became(CleanUpResult.NOTHING, _CHANGED, volumes)
-        return remains.became(
-            CleanUpResult.CLEANED, "EC2 says that the instance is terminated", volumes
-        )
+            return leftovers.changed(volumes)
+        reason = NODE_CLEANED_UP(instance=facts.instance)
+        return leftovers.outcome(CleanUpResult.CLEANED, reason, volumes)
 
-    def _heirs(self, left: Collection[tuple[InstanceFacts, Node]]) -> dict[str, str]:
-        """Return the instance that has the node's name now, by the one that is gone; empty where
+    def _reused_by(self, leftovers: Collection[tuple[InstanceFacts, Node]]) -> dict[str, str]:
+        """Return, by terminated instance, the instance that has the name of its node now; empty if
         there is none.
 
-        An instance that gets the address of one that is gone finds its Node object, and goes on
-        with it, provider id and UID included. Its kubelet may be silent for a while: neither that
-        nor the object tells that it is gone. Without the object a kubelet that has registered does
-        not do so again, and its machine has no node. Whatever an heir that comes later writes
-        changes the version of the Node that was read before.
+        An instance that gets the address of a terminated one finds the Node object and uses it,
+        with the old provider id and UID. Its kubelet may not respond for a while, so neither the
+        object nor its Ready condition shows that the old instance is gone. Without the object the
+        kubelet would not register again. An instance that reuses the Node later changes the version
+        of the Node that was read before.
         """
-        living: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for one in self._sweep.named({node.name for _, node in left}):
+        running: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in self._sweep.named({node.name for _, node in leftovers}):
             if one.state not in GONE:
                 key = (one.facts.private_dns_name, one.facts.cluster)
-                living[key].append(one.facts.instance)
+                running[key].append(one.facts.instance)
         return {
             facts.instance: next(
-                (one for one in living[node.name, facts.cluster] if one != facts.instance), ""
+                (one for one in running[node.name, facts.cluster] if one != facts.instance), ""
             )
-            for facts, node in left
+            for facts, node in leftovers
         }
 
     def _wait_for_volumes(
         self, cluster: ClusterLeftovers, node: str, until: datetime
     ) -> list[Attachment]:
-        while (left := cluster.attachments_on(node)) and self._clock.now() < until:
-            self._clock.sleep(LOOK_EVERY)
-        return left
+        while (attached := cluster.attachments_on(node)) and self._clock.now() < until:
+            self._clock.sleep(POLL_VOLUMES_EVERY)
+        return attached
+
+
+def _without_node(result: CleanUpResult, facts: InstanceFacts, reason: Reason) -> CleanUpOutcome:
+    return CleanUpOutcome(result, facts.instance, facts.cluster, "", reason)
 
 
 def _named(cluster: ClusterLeftovers, facts: InstanceFacts) -> Node | None:
-    """Find an instance's node by the names that it may have."""
+    """Read the node of an instance by the names that it may have."""
     for name in (facts.private_dns_name, facts.instance):
         node = cluster.node(name) if name else None
         if node is not None and node.runs_on(facts.instance):

@@ -1,4 +1,4 @@
-"""Use case: collect what no event told of one cluster, from what is there and what is on record."""
+"""Use case: search a cluster for lost events, by the state of AWS and the stored records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import partial
 
 from leeway.admission.record import Admission
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.instances.observed import (
     ObservedChange,
     ObservedHook,
@@ -18,50 +18,49 @@ from leeway.instances.observed import (
 from leeway.interruption.ports import InstanceState
 from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import NoticeKind
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import Sweep, Waiting, WaitingActions
-from leeway.reconciliation.lost_events import (
-    STOPS_OR_ENDS,
-    Lost,
-    Omission,
-    about_arrival,
-    about_called_off,
-    about_change,
-    about_change_over,
-    about_detached,
-    about_eks_hook,
-    about_hook,
-    about_impairment,
-    about_interruption,
-    about_recovery,
-    about_retirement,
-    about_return,
-    about_start,
-    about_state,
-    is_detached_too_long,
+from leeway.reasons import Reason
+from leeway.reconciliation.findings import CheckContext, Finding, LostEvent
+from leeway.reconciliation.lost_hooks import check_eks_hook, check_hook
+from leeway.reconciliation.lost_interruptions import check_interruption
+from leeway.reconciliation.lost_scheduled_changes import (
+    check_cancelled_change,
+    check_completed_change,
+    check_scheduled_change,
 )
-from leeway.reconciliation.ports import Unfinished
+from leeway.reconciliation.lost_starts import (
+    check_detached_instance,
+    check_overdue_admission,
+    check_overdue_retirement,
+    check_start,
+    may_be_left_running,
+)
+from leeway.reconciliation.lost_state_changes import STOPS_OR_ENDS, check_restart, check_state
+from leeway.reconciliation.lost_status_checks import check_impairment, check_recovery
+from leeway.reconciliation.ports import Records
+from leeway.reconciliation.reasons import AWS_NOT_READ, RECORD_INVALID, RECORDS_NOT_READ
 from leeway.retirement.record import Retirement
 
-HANDS = 8
-"""Instances of a cluster that are seen to at the same time: when a storm's notices got lost, each
-of hundreds takes some calls, and has two minutes."""
+INSTANCE_CONCURRENCY = 8
+"""Instances of a cluster that are handled at the same time. If the notices of a storm are lost,
+each of hundreds of instances takes some calls, and has two minutes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """What was found, and what could not be looked at, in words."""
+class SearchResult:
+    """The findings of a search, and the problems of its reads."""
 
-    found: tuple[Omission, ...]
-    problems: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """What AWS shows of a region, all at once. `changes` and `impairments` are None where they
-    could not be read."""
+class ObservedRegion:
+    """The state of a region, read with one call of each kind. `changes` and `impairments` are None
+    if they could not be read."""
 
     instances: Sequence[ObservedInstance]
     interruptions: Sequence[ObservedInterruption] = ()
@@ -70,228 +69,256 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """One cluster: its policy, the instances whose owners it covers, and what is under way, by
-    instance."""
+class _Cluster:
+    """One cluster in a search: its policy, the observed instances whose owners the policy covers,
+    and the open records, by instance."""
 
     policy: ClusterPolicy
-    cared: Mapping[str, ObservedInstance]
-    known: Mapping[str, InstanceState]
+    covered: Mapping[str, ObservedInstance]
+    open_states: Mapping[str, InstanceState]
+
+    def retirements(self) -> Iterator[Retirement]:
+        """Yield the open retirements."""
+        for state in self.open_states.values():
+            if state.retirement is not None:
+                yield state.retirement
+
+    def running(self, instance: str) -> ObservedInstance | None:
+        """Return a covered instance that runs."""
+        found = self.covered.get(instance)
+        return found if found is not None and found.state == "running" else None
 
 
-type Look = Callable[[], Omission | None]
+type Check = Callable[[], Finding | None]
 
 
-class Finding:
-    """Searches clusters for what no event told."""
+class LostEventSearch:
+    """Searches clusters for lost events."""
 
     def __init__(
         self,
-        records: Unfinished,
+        records: Records,
         waiting: WaitingActions,
         sweep: Sweep,
-        place: Place,
+        origin: EventOrigin,
         clock: Clock,
     ) -> None:
         self._records = records
         self._waiting = waiting
         self._sweep = sweep
-        self._place = place
+        self._origin = origin
         self._clock = clock
 
-    def search(self, cluster: str, policy: ClusterPolicy, region: Region) -> Search:
-        """Look at all instances of a cluster.
+    def search(self, cluster: str, policy: ClusterPolicy, region: ObservedRegion) -> SearchResult:
+        """Check all instances and open records of a cluster.
 
         Raises:
-            CloudUnavailable, CloudRefused: its records could not be read, without which nothing
-                can be said.
+            CloudUnavailable, CloudRefused: the open records could not be read, which every check
+                needs.
         """
-        ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
-        cared = {name: one for name, one in ours.items() if policy.covers(one.facts.owner)}
-        under_way = self._records.unfinished(cluster)
-        case = _Case(policy, cared, _by_instance(under_way.records))
-        looks: list[Look] = []
-        for record in under_way.records:
-            there = ours.get(record.instance)
-            looks.append(partial(about_start, record, self._clock.now()))
-            state = there.state if there else None
-            looks.append(partial(self._record, record, state, policy.dry_run))
-            # A rehearsal would rehearse it once a minute. Whoever attaches it to a group keeps it.
-            grouped = there is not None and bool(there.group)
-            if isinstance(record, Retirement) and not policy.dry_run and not grouped:
-                looks.append(partial(self._detached, record))
-        problems = [f"records: {wrong}" for wrong in under_way.unread]
-        try:
-            hooks = self._waiting.of_groups({one.group for one in cared.values() if one.group})
-        except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            hooks = Waiting((), (described(error),))
-        problems += [f"lifecycle hooks: {wrong}" for wrong in hooks.unread]
-        looks += [partial(self._hook, case, one) for one in hooks.seen if one.instance in cared]
-        looks += self._at_interruptions(case, region.interruptions)
-        looks += self._at_changes(case, region.changes)
-        looks += self._at_impairments(case, region.impairments)
-        looks += self._at_instances(case)
-        return _collected(looks, problems)
+        here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
+        covered = {
+            name: one for name, one in here.items() if policy.retires_nodes_of(one.facts.owner)
+        }
+        stored = self._records.open_records(cluster)
+        view = _Cluster(policy, covered, _by_instance(stored.records))
+        hooks, problems = self._hooks(covered.values())
+        problems += [RECORD_INVALID(error=error) for error in stored.unreadable]
+        checks: list[Check] = [
+            *self._record_checks(stored.records, here, policy),
+            *(partial(self._hook, view, one) for one in hooks if one.instance in covered),
+            *self._interruption_checks(view, region.interruptions),
+            *self._change_checks(view, region.changes),
+            *self._impairment_checks(view, region.impairments),
+            *self._state_checks(view),
+        ]
+        return _run(checks, problems)
 
-    def returned(
+    def search_marked(
         self,
-        seen: Iterable[ObservedInstance],
+        instances: Iterable[ObservedInstance],
         policy: ClusterPolicy,
         changes: Sequence[ObservedChange] | None,
-    ) -> Search:
-        """Look at instances whose nodes are marked as retiring, for some that are to stay.
-        `changes` are None where they could not be read."""
-        return _collected([partial(self._return, one, policy, changes) for one in seen], [])
+    ) -> SearchResult:
+        """Check instances whose nodes are marked as retiring: some may stay. `changes` are None if
+        they could not be read."""
+        return _run([partial(self._marked, one, policy, changes) for one in instances], [])
 
-    def _at_interruptions(
-        self, case: _Case, seen: Iterable[ObservedInterruption]
-    ) -> Iterator[Look]:
-        if case.policy.heeds(NoticeKind.SPOT_INTERRUPTION):
-            for one in seen:
-                there = case.cared.get(one.instance)
-                if there is not None and there.state == "running":
-                    yield partial(self._interruption, case, one, there.launched_at)
+    def _hooks(
+        self, covered: Iterable[ObservedInstance]
+    ) -> tuple[tuple[ObservedHook, ...], list[Reason]]:
+        try:
+            waiting = self._waiting.of_groups({one.group for one in covered if one.group})
+        except Exception as error:  # noqa: BLE001 (reported; the other checks go on)
+            waiting = Waiting((), (describe_error(error),))
+        problems = [AWS_NOT_READ(what="lifecycle hooks", error=error) for error in waiting.unread]
+        return waiting.seen, problems
 
-    def _at_changes(self, case: _Case, seen: Sequence[ObservedChange] | None) -> Iterator[Look]:
-        if seen is None:
-            return  # nobody knows, and nothing is called off
-        if case.policy.heeds(NoticeKind.SCHEDULED_CHANGE):
-            yield from (
-                partial(self._change, case, one)
-                for one in seen
-                if one.instance in case.cared and not one.over
-            )
-        for known in case.known.values():
-            if known.retirement is not None:
-                yield partial(self._called_off, case, known.retirement, seen)
+    def _record_checks(
+        self,
+        records: Iterable[Retirement | Admission],
+        here: Mapping[str, ObservedInstance],
+        policy: ClusterPolicy,
+    ) -> Iterator[Check]:
+        for record in records:
+            found = here.get(record.instance)
+            yield partial(check_start, record, self._clock.now())
+            yield partial(self._overdue, record, found.state if found else None, policy.dry_run)
+            # Not under a dry run, which would repeat it every minute, and not for an instance that
+            # was attached to a group again.
+            attached = found is not None and bool(found.group)
+            if isinstance(record, Retirement) and not policy.dry_run and not attached:
+                yield partial(self._detached, record)
 
-    def _at_impairments(
-        self, case: _Case, seen: Sequence[ObservedImpairment] | None
-    ) -> Iterator[Look]:
-        if seen is None:
-            return  # nobody knows, and nothing is undone
-        if case.policy.heeds(NoticeKind.IMPAIRED_STATUS):
-            for one in seen:
-                there = case.cared.get(one.instance)
-                if there is not None and there.state == "running":
-                    yield partial(self._impairment, case, one)
-        for known in case.known.values():
-            if known.retirement is not None:
-                yield partial(self._recovery, case, known.retirement, seen)
+    def _interruption_checks(
+        self, view: _Cluster, interruptions: Iterable[ObservedInterruption]
+    ) -> Iterator[Check]:
+        if view.policy.acts_on(NoticeKind.SPOT_INTERRUPTION):
+            for one in interruptions:
+                if (instance := view.running(one.instance)) is not None:
+                    yield partial(self._interruption, view, one, instance.launched_at)
 
-    def _at_instances(self, case: _Case) -> Iterator[Look]:
-        heeds_states = case.policy.heeds(NoticeKind.STATE_CHANGE)
-        for one in case.cared.values():
-            if heeds_states and one.state in STOPS_OR_ENDS:
-                yield partial(self._state, case, one)
+    def _change_checks(
+        self, view: _Cluster, changes: Sequence[ObservedChange] | None
+    ) -> Iterator[Check]:
+        if changes is None:
+            return  # without the list of changes, nothing is cancelled
+        if view.policy.acts_on(NoticeKind.SCHEDULED_CHANGE):
+            for one in changes:
+                if one.instance in view.covered and not one.over:
+                    yield partial(self._change, view, one)
+        for retirement in view.retirements():
+            yield partial(self._cancelled_change, view, retirement, changes)
 
-    def _record(
+    def _impairment_checks(
+        self, view: _Cluster, impairments: Sequence[ObservedImpairment] | None
+    ) -> Iterator[Check]:
+        if impairments is None:
+            return  # without the list of failed checks, nothing is undone
+        if view.policy.acts_on(NoticeKind.IMPAIRED_STATUS):
+            for one in impairments:
+                if view.running(one.instance) is not None:
+                    yield partial(self._impairment, view, one)
+        for retirement in view.retirements():
+            yield partial(self._recovery, view, retirement, impairments)
+
+    def _state_checks(self, view: _Cluster) -> Iterator[Check]:
+        if view.policy.acts_on(NoticeKind.STATE_CHANGE):
+            for one in view.covered.values():
+                if one.state in STOPS_OR_ENDS:
+                    yield partial(self._state, view, one)
+
+    def _context(self, dry_run: bool) -> CheckContext:
+        return CheckContext(self._origin, self._clock.now(), dry_run)
+
+    def _overdue(
         self, record: Retirement | Admission, state: str | None, dry_run: bool
-    ) -> Omission | None:
+    ) -> Finding | None:
+        context = self._context(dry_run)
         if isinstance(record, Admission):
-            return about_arrival(record, state, self._place, self._clock.now())
-        return about_retirement(record, state, self._place, self._clock.now(), dry_run)
+            return check_overdue_admission(record, state, context)
+        return check_overdue_retirement(record, state, context)
 
-    def _hook(self, case: _Case, seen: ObservedHook) -> Omission | None:
-        on_record = self._known(case, seen.instance)
-        retirement, arrival = on_record.retirement, on_record.arrival
-        now, dry_run = self._clock.now(), case.policy.dry_run
-        if seen.hook.name in EKS_HOOKS:
-            omission: Omission | None = about_eks_hook(seen, retirement, self._place, now, dry_run)
+    def _hook(self, view: _Cluster, hook: ObservedHook) -> Finding | None:
+        state, context = self._state_of(view, hook.instance), self._context(view.policy.dry_run)
+        if hook.hook.name in EKS_HOOKS:
+            finding: Finding | None = check_eks_hook(hook, state.retirement, context)
         else:
-            omission = about_hook(seen, retirement, arrival, self._place, now, dry_run)
-        kind = NoticeKind.LAUNCH_HOOK if seen.launching else NoticeKind.TERMINATE_HOOK
-        # A rehearsal leaves launches to whoever admits them now, and is told of each only once.
-        heeded = case.policy.heeds(kind) and not (case.policy.dry_run and seen.launching)
-        return omission if heeded or not isinstance(omission, Lost) else None
+            finding = check_hook(hook, state.retirement, state.admission, context)
+        kind = NoticeKind.LAUNCH_HOOK if hook.launching else NoticeKind.TERMINATE_HOOK
+        # Under a dry run another component answers launch hooks, and each is reported only once.
+        acts = view.policy.acts_on(kind) and not (view.policy.dry_run and hook.launching)
+        return finding if acts or not isinstance(finding, LostEvent) else None
 
     def _interruption(
-        self, case: _Case, seen: ObservedInterruption, launched_at: datetime
-    ) -> Omission | None:
-        retirement = self._known(case, seen.instance).retirement
-        now, dry_run = self._clock.now(), case.policy.dry_run
-        return about_interruption(seen, launched_at, retirement, self._place, now, dry_run)
+        self, view: _Cluster, interruption: ObservedInterruption, launched_at: datetime
+    ) -> Finding | None:
+        retirement = self._state_of(view, interruption.instance).retirement
+        context = self._context(view.policy.dry_run)
+        return check_interruption(interruption, launched_at, retirement, context)
 
-    def _change(self, case: _Case, seen: ObservedChange) -> Omission | None:
-        retirement = self._known(case, seen.instance).retirement
-        policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
-        now, dry_run = self._clock.now(), case.policy.dry_run
-        return about_change(seen, retirement, policy, self._place, now, dry_run)
+    def _change(self, view: _Cluster, change: ObservedChange) -> Finding | None:
+        retirement = self._state_of(view, change.instance).retirement
+        policy = view.policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return check_scheduled_change(
+            change, retirement, policy, self._context(view.policy.dry_run)
+        )
 
-    def _called_off(
-        self, case: _Case, retirement: Retirement, seen: Sequence[ObservedChange]
-    ) -> Omission | None:
-        policy = case.policy.notices[NoticeKind.SCHEDULED_CHANGE]
-        return about_called_off(retirement, seen, policy, self._place, self._clock.now())
+    def _cancelled_change(
+        self, view: _Cluster, retirement: Retirement, changes: Sequence[ObservedChange]
+    ) -> Finding | None:
+        policy = view.policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return check_cancelled_change(
+            retirement, changes, policy, self._context(view.policy.dry_run)
+        )
 
-    def _impairment(self, case: _Case, seen: ObservedImpairment) -> Omission | None:
-        policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
-        now, dry_run = self._clock.now(), case.policy.dry_run
-        if about_impairment(seen, None, policy, self._place, now) is None:
-            return None  # it is tolerated, and its record need not be read
-        retirement = self._known(case, seen.instance).retirement
-        return about_impairment(seen, retirement, policy, self._place, now, dry_run)
+    def _impairment(self, view: _Cluster, impairment: ObservedImpairment) -> Finding | None:
+        policy = view.policy.notices[NoticeKind.IMPAIRED_STATUS]
+        context = self._context(view.policy.dry_run)
+        if check_impairment(impairment, None, policy, context) is None:
+            return None  # tolerated: its record need not be read
+        retirement = self._state_of(view, impairment.instance).retirement
+        return check_impairment(impairment, retirement, policy, context)
 
     def _recovery(
-        self, case: _Case, retirement: Retirement, seen: Sequence[ObservedImpairment]
-    ) -> Omission | None:
-        policy = case.policy.notices[NoticeKind.IMPAIRED_STATUS]
-        return about_recovery(retirement, seen, policy, self._place, self._clock.now())
+        self, view: _Cluster, retirement: Retirement, impairments: Sequence[ObservedImpairment]
+    ) -> Finding | None:
+        policy = view.policy.notices[NoticeKind.IMPAIRED_STATUS]
+        return check_recovery(retirement, impairments, policy, self._context(view.policy.dry_run))
 
-    def _state(self, case: _Case, seen: ObservedInstance) -> Omission | None:
-        retirement = self._known(case, seen.facts.instance).retirement
-        now, dry_run = self._clock.now(), case.policy.dry_run
-        return about_state(seen, retirement, self._place, now, dry_run)
+    def _state(self, view: _Cluster, instance: ObservedInstance) -> Finding | None:
+        retirement = self._state_of(view, instance.facts.instance).retirement
+        return check_state(instance, retirement, self._context(view.policy.dry_run))
 
-    def _return(
+    def _marked(
         self,
-        seen: ObservedInstance,
+        instance: ObservedInstance,
         policy: ClusterPolicy,
         changes: Sequence[ObservedChange] | None,
-    ) -> Omission | None:
-        retirement = self._records.known(seen.facts.instance).retirement
-        now = self._clock.now()
-        omission = about_return(seen, retirement, self._place, now)
-        if omission is not None or changes is None:
-            return omission
-        here = policy.notices[NoticeKind.SCHEDULED_CHANGE]
-        return about_change_over(seen, retirement, changes, here, self._place, now)
+    ) -> Finding | None:
+        retirement = self._records.known(instance.facts.instance).retirement
+        context = self._context(policy.dry_run)
+        finding = check_restart(instance, retirement, context)
+        if finding is not None or changes is None:
+            return finding
+        change_policy = policy.notices[NoticeKind.SCHEDULED_CHANGE]
+        return check_completed_change(instance, retirement, changes, change_policy, context)
 
-    def _detached(self, record: Retirement) -> Omission | None:
-        """The list of instances is older than the record, and tags decide what is in it: EC2 is
-        asked for the instance's state by its id."""
-        now = self._clock.now()
-        if not is_detached_too_long(record, now):
+    def _detached(self, record: Retirement) -> Finding | None:
+        """Read the state of the instance by its id: the list of instances depends on tags, and is
+        older than the record."""
+        context = self._context(dry_run=False)
+        if not may_be_left_running(record, context.now):
             return None
         state = self._sweep.states([record.instance]).get(record.instance)
-        return about_detached(record, state, self._place, now)
+        return check_detached_instance(record, state, context)
 
-    def _known(self, case: _Case, instance: str) -> InstanceState:
-        """Return what is on record of an instance; what is not under way takes a read."""
-        return case.known.get(instance) or self._records.known(instance)
+    def _state_of(self, view: _Cluster, instance: str) -> InstanceState:
+        """Return the records of an instance; closed ones are read from the table."""
+        return view.open_states.get(instance) or self._records.known(instance)
 
 
-def _collected(looks: Sequence[Look], problems: list[str]) -> Search:
-    """Take all looks; one that fails is a problem, and the others go on."""
+def _run(checks: Sequence[Check], problems: Sequence[Reason]) -> SearchResult:
+    """Run all checks; a check that fails is a problem, and the others go on."""
 
-    def take(look: Look) -> Omission | str | None:
+    def run(check: Check) -> Finding | Reason | None:
         try:
-            return look()
-        except Exception as error:  # noqa: BLE001 (it is said, and the rest is looked at)
-            return f"records: {described(error)}"
+            return check()
+        except Exception as error:  # noqa: BLE001 (reported; the other checks go on)
+            return RECORDS_NOT_READ(error=describe_error(error))
 
-    seen = in_parallel(take, looks, HANDS)
-    problems += [one for one in seen if isinstance(one, str)]
-    found = [one for one in seen if one is not None and not isinstance(one, str)]
-    return Search(tuple(found), tuple(problems))
+    results = in_parallel(run, checks, INSTANCE_CONCURRENCY)
+    failed = [one for one in results if isinstance(one, Reason)]
+    findings = [one for one in results if one is not None and not isinstance(one, Reason)]
+    return SearchResult(tuple(findings), (*problems, *failed))
 
 
-def _by_instance(unfinished: Sequence[Retirement | Admission]) -> dict[str, InstanceState]:
-    """Collect what is under way, by instance. One whose admission is under way may have a
-    retirement that has ended: it is left out, and read when it matters."""
-    retirements = {r.instance: r for r in unfinished if isinstance(r, Retirement)}
-    arrivals = {a.instance: a for a in unfinished if isinstance(a, Admission)}
-    both = retirements.keys() & arrivals.keys()
-    return {name: InstanceState(retirements[name], None, arrivals[name]) for name in both} | {
-        name: InstanceState(record) for name, record in retirements.items() if name not in both
+def _by_instance(records: Sequence[Retirement | Admission]) -> dict[str, InstanceState]:
+    """Group open records by instance. An instance with an open admission only is left out: it may
+    have a closed retirement, which is read when a check needs it."""
+    retirements = {r.instance: r for r in records if isinstance(r, Retirement)}
+    admissions = {a.instance: a for a in records if isinstance(a, Admission)}
+    return {
+        name: InstanceState(record, None, admissions.get(name))
+        for name, record in retirements.items()
     }

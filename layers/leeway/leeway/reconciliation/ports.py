@@ -1,4 +1,4 @@
-"""reconciliation.ports"""
+"""What reconcile calls, as Protocols."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,49 +12,49 @@ from leeway.retirement.record import Retirement
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
-    """The records of a cluster's work that is under way, and what is wrong with those that can't be
-    made sense of: another version of Leeway may have written them."""
+class OpenRecords:
+    """The open records of a cluster. `unreadable` names the records that cannot be parsed, with the
+    error: another version of Leeway may have written them."""
 
     records: tuple[Retirement | Admission, ...]
-    unread: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
-class Unfinished(Protocol):
-    """The table's records of work that is under way."""
+class Records(Protocol):
+    """The retirement and admission records in the table."""
 
-    def unfinished(self, cluster: str) -> UnderWay:
-        """Read all records of a cluster that are not finished. They may be a second old."""
+    def open_records(self, cluster: str) -> OpenRecords:
+        """Read the records of a cluster that are open. The result may be a second old."""
         ...
 
     def known(self, instance: str) -> InstanceState:
-        """Read everything about an instance, consistently and in one call."""
+        """Read all records of an instance with one consistent read."""
         ...
 
 
-class Index(Protocol):
-    """The table's index: instance → cluster, owner and the rest of its facts."""
+class InstanceIndex(Protocol):
+    """The index of instances: the cluster, the owner and other facts of each instance."""
 
     def of_cluster(self, cluster: str) -> Mapping[str, InstanceFacts]:
-        """Read what is known of a cluster's instances, by id. It may be a second old."""
+        """Read the facts of a cluster's instances, by id. The result may be a second old."""
         ...
 
     def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
-        """Write the facts of some instances, and forget others."""
+        """Write the facts of some instances, and delete those of others."""
         ...
 
 
 class ClusterLeftovers(Protocol):
-    """What instances that are gone leave behind in a cluster."""
+    """The objects that terminated instances leave in a cluster."""
 
     def nodes_with_volumes(self) -> frozenset[str]:
-        """List the names of the nodes that some volume is attached to, all at once."""
+        """List the names of all nodes with an attached volume."""
         ...
 
     def unready(self) -> list[Node]:
-        """List the nodes that are not Ready, completely and not from a cache.
+        """List all nodes that are not Ready, without a cache.
 
-        Much cheaper than all of them, where most are Ready.
+        Much cheaper than the list of all nodes, since most are Ready.
         """
         ...
 
@@ -71,13 +71,13 @@ class ClusterLeftovers(Protocol):
         ...
 
     def mark_out_of_service(self, node: Node) -> bool:
-        """Vouch that a node's machine is gone, so that its volumes are freed at once.
+        """Add the out-of-service taint, after which Kubernetes detaches the volumes at once.
 
-        To be called only when EC2 says so: pods that still ran would lose their disks. False where
-        the Node object is gone, or was changed since it was read.
+        Call it only if EC2 reports the instance as terminated: a pod that still runs would lose its
+        disks. False if the Node object was deleted or changed since it was read.
         """
         ...
 
     def delete_node(self, node: Node) -> bool:
-        """Remove a Node object; False where it is gone, or was changed since it was read."""
+        """Delete a Node object; False if it was deleted or changed since it was read."""
         ...

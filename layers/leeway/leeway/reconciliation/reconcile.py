@@ -1,11 +1,11 @@
-"""Use case: once a minute, what events did not tell is found and made good, and the index kept.
+"""Use case: once a minute, find lost events, do what they would have led to, and update the index.
 
-Everything is derived from what is, so that a run that is missed, late or doubled does no harm. Each
-cluster, and each part of the work on it, fails for itself.
+Everything follows from the current state, so a run that is missed, late or repeated does no harm.
+An error in one cluster, or in one part of the work on it, does not stop the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leeway.clock import Clock
-from leeway.failures import described
+from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
-from leeway.interruption.receive_notice import NoticeResult as Became
+from leeway.interruption.outcome import NoticeResult
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices import INSTANCE_ID
-from leeway.notices.synthetic import Place
+from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import ClusterPolicy
@@ -34,89 +34,76 @@ from leeway.ports.aws import (
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
-from leeway.reconciliation.clean_up import Cleaned, Cleaning, CleanUpResult
-from leeway.reconciliation.find_lost_events import HANDS, Finding, Region, Search
-from leeway.reconciliation.lost_events import GONE, Lost, LostAnswer, LostStart, Omission
-from leeway.reconciliation.ports import ClusterLeftovers, Index, Unfinished
+from leeway.reasons import Reason
+from leeway.reconciliation.clean_up import CleanUpOutcome, CleanUpResult, NodeCleanUp
+from leeway.reconciliation.find_lost_events import (
+    INSTANCE_CONCURRENCY,
+    LostEventSearch,
+    ObservedRegion,
+    SearchResult,
+)
+from leeway.reconciliation.findings import Finding, LostAnswer, LostEvent, LostStart
+from leeway.reconciliation.lost_state_changes import GONE
+from leeway.reconciliation.ports import ClusterLeftovers, InstanceIndex, Records
+from leeway.reconciliation.reasons import (
+    AWS_NOT_READ,
+    CLEAN_UP_DEFERRED,
+    CLEAN_UP_FAILED,
+    CLUSTER_NOT_RECONCILED,
+    EVENT_HANDLED,
+    FINDING_NOT_HANDLED,
+    HOOK_NOT_WAITING,
+    INDEX_NOT_UPDATED,
+    LOST_ANSWER_REPEATED,
+    LOST_START_REPEATED,
+    NODES_NOT_READ,
+    RECORDS_NOT_READ,
+)
+from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.typed_json import adapter_of
 
-AT_ONCE = 32
-"""Clusters that are looked at at the same time: an API server that does not answer has a thread for
-itself, and keeps no other cluster waiting."""
+CLUSTER_CONCURRENCY = 32
+"""Clusters that are reconciled at the same time. An API server that does not answer holds one
+thread and does not delay the other clusters."""
 
-ENOUGH = timedelta(seconds=40)
-"""How long a run goes on cleaning up after instances: the next minute's run does the rest."""
+CLEAN_UP_FOR = timedelta(seconds=40)
+"""How long a run starts clean-ups; the next run continues them."""
 
-_TROUBLE = (CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused)
+_API_ERRORS = (CloudUnavailable, CloudRefused, ClusterUnavailable, ClusterRefused)
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What one run is for: all clusters or, where an instance is named, what that one leaves."""
+class ReconcileRequest:
+    """The input of the function: empty for all clusters, or one instance to clean up after."""
 
     instance: Annotated[str, Field(pattern=f"^({INSTANCE_ID})?$")] = ""
     cluster: str = ""
 
 
-def parse_round(event: Any) -> Round:
-    """Read what the function was started with.
+def parse_request(event: Any) -> ReconcileRequest:
+    """Parse the input of the function.
 
     Raises:
-        ValueError: it is no round; the message names the field and what was expected.
+        ValueError: it is not a request; the message names the field and what was expected.
     """
-    return adapter_of(Round).validate_python(event)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Something that no event told: why that is so, and what was done about it."""
-
-    instance: str
-    reason: str
-    done: str
-
-
-@dataclass(slots=True)
-class ClusterReport:
-    """One cluster after a run. `instances` is how many it has, None where they were not looked at;
-    `written` and `removed` count items of the index."""
-
-    cluster: str
-    instances: int | None = None
-    written: int = 0
-    removed: int = 0
-    found: list[Found] = field(default_factory=list)
-    cleaned: list[Cleaned] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
-        """Do a part of the work; None where it could not be done, which is noted.
-
-        Whatever fails: what nobody foresaw in one part must not take the others with it, nor the
-        other clusters.
-        """
-        try:
-            return work()
-        except Exception as error:  # noqa: BLE001 (it is said, counted, and makes an alarm)
-            self.problems.append(f"{what}: {described(error)}")
-            return None
+    return adapter_of(ReconcileRequest).validate_python(event)
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What reconciling takes. `clusters` are those under Leeway's care. `hasty_sweep` gives up soon
-    where EC2 throttles."""
+    """The dependencies of reconcile. `clusters` are the names of Leeway's clusters. `hasty_sweep`
+    gives up soon if EC2 throttles."""
 
     clusters: frozenset[str]
-    place: Place
+    origin: EventOrigin
     sweep: Sweep
     hasty_sweep: Sweep
     waiting: WaitingActions
     groups: Groups
-    index: Index
-    records: Unfinished
+    index: InstanceIndex
+    records: Records
     policies: ClusterPolicies
-    reception: ReceiveNotice
+    receive_notice: ReceiveNotice
     retire_node: RetireNode
     admit_node: AdmitNode
     open_cluster: Callable[[str], ClusterLeftovers]
@@ -124,197 +111,212 @@ class Dependencies:
 
 
 class Reconciliation:
-    """Reconciles clusters with what events told of them."""
+    """Reconciles clusters."""
 
-    def __init__(self, world: Dependencies) -> None:
-        self._world = world
-        self._cleaning = Cleaning(world.sweep, world.open_cluster, world.clock)
-        self._cleaning_at_once = Cleaning(world.hasty_sweep, world.open_cluster, world.clock)
-        self._finding = Finding(world.records, world.waiting, world.sweep, world.place, world.clock)
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+        self._clean_up = NodeCleanUp(deps.sweep, deps.open_cluster, deps.clock)
+        self._hasty_clean_up = NodeCleanUp(deps.hasty_sweep, deps.open_cluster, deps.clock)
+        self._search = LostEventSearch(
+            deps.records, deps.waiting, deps.sweep, deps.origin, deps.clock
+        )
 
-    def run(self, wanted: Round) -> tuple[ClusterReport, ...]:
-        """Look at everything once, or clean up after one instance.
+    def run(self, request: ReconcileRequest) -> tuple[ClusterReport, ...]:
+        """Reconcile all clusters, or clean up after one instance.
 
         Raises:
-            CloudUnavailable, CloudRefused: nothing could be looked at.
+            CloudUnavailable, CloudRefused: EC2's instances could not be listed.
         """
-        if wanted.instance:
-            return (self._clean_up_after(wanted),)
-        names = sorted(self._world.clusters)
+        if request.instance:
+            return (self._clean_up_one(request),)
+        names = sorted(self._deps.clusters)
         if not names:
             return ()
-        region, unseen = self._see(names)
-        reports = in_parallel(partial(self._reconcile, region), names, AT_ONCE)
+        region, problems = self._observe_region(names)
+        reports = in_parallel(partial(self._run_one, region), names, CLUSTER_CONCURRENCY)
         for report in reports:
-            report.problems.extend(unseen)
+            report.problems.extend(problems)
         return tuple(reports)
 
-    def _see(self, names: Sequence[str]) -> tuple[Region, list[str]]:
-        """Look at what AWS shows all at once, and say what could not be looked at."""
-        sweep, report = self._world.sweep, ClusterReport("")
+    def _observe_region(self, names: Sequence[str]) -> tuple[ObservedRegion, list[Reason]]:
+        """Read the state of the region, and the problems of these reads."""
+        sweep, report = self._deps.sweep, ClusterReport("")
         instances = sweep.instances(names)
-        interruptions = report.guard("Spot requests", lambda: list(sweep.interruptions()))
-        changes = report.guard("scheduled events", lambda: list(sweep.changes()))
-        impairments = report.guard("status checks", lambda: list(sweep.impairments()))
-        return Region(instances, interruptions or (), changes, impairments), report.problems
 
-    def _clean_up_after(self, wanted: Round) -> ClusterReport:
-        """Clean up after an instance that is on record as one of a cluster under Leeway's care.
+        def read[T](what: str, list_all: Callable[[], Sequence[T]]) -> Sequence[T] | None:
+            return report.guard(AWS_NOT_READ, lambda: list(list_all()), what=what)
 
-        In a storm there is one of these for each of hundreds, and the next minute's run asks EC2
-        about all of them at once: what is throttled here, or fails in any other known way, is left
-        to that, which tells of what it cannot do either.
+        interruptions = read("Spot requests", sweep.interruptions)
+        changes = read("scheduled events", sweep.changes)
+        impairments = read("status checks", sweep.impairments)
+        region = ObservedRegion(instances, interruptions or (), changes, impairments)
+        return region, report.problems
+
+    def _clean_up_one(self, request: ReconcileRequest) -> ClusterReport:
+        """Clean up after an instance that has a record in one of Leeway's clusters.
+
+        In a storm this runs once for each of hundreds of instances, and the next run for all
+        clusters reads all of them with one call. An expected error (throttling, a refusal) is
+        therefore left to that run, which also reports what it cannot do.
         """
-        report = ClusterReport(wanted.cluster)
+        report = ClusterReport(request.cluster)
         try:
-            known = self._world.records.known(wanted.instance)
+            known = self._deps.records.known(request.instance)
             facts = known.facts or (known.retirement.facts if known.retirement else None)
-            report.cluster = facts.cluster if facts else wanted.cluster
-            if facts is not None and facts.cluster in self._world.clusters:
-                report.cleaned.append(self._cleaning_at_once.clean(facts))
-        except _TROUBLE as error:
-            why = f"the next minute's run cleans up: {described(error)}"
-            later = Cleaned(CleanUpResult.LATER, wanted.instance, report.cluster, "", why)
-            report.cleaned.append(later)
+            report.cluster = facts.cluster if facts else request.cluster
+            if facts is not None and facts.cluster in self._deps.clusters:
+                report.clean_ups.append(self._hasty_clean_up.clean_up(facts))
+        except _API_ERRORS as error:
+            reason = CLEAN_UP_DEFERRED(instance=request.instance, error=describe_error(error))
+            deferred = CleanUpOutcome(
+                CleanUpResult.DEFERRED, request.instance, report.cluster, "", reason
+            )
+            report.clean_ups.append(deferred)
         return report
 
-    def _reconcile(self, region: Region, cluster: str) -> ClusterReport:
+    def _run_one(self, region: ObservedRegion, cluster: str) -> ClusterReport:
         report = ClusterReport(cluster)
-        report.guard("the cluster", partial(self._look_after, report, region))
+        report.guard(CLUSTER_NOT_RECONCILED, partial(self._reconcile, report, region))
         return report
 
-    def _look_after(self, report: ClusterReport, region: Region) -> None:
+    def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
         cluster = report.cluster
-        policy = self._world.policies.policy_of(cluster)
-        ours = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
-        report.instances = len(ours)
-        search = report.guard("records", lambda: self._finding.search(cluster, policy, region))
-        self._make_good(report, search or Search((), ()), policy.dry_run)
-        index = report.guard("index", lambda: self._world.index.of_cluster(cluster))
+        policy = self._deps.policies.policy_of(cluster)
+        here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
+        report.instances = len(here)
+        search = partial(self._search.search, cluster, policy, region)
+        found = report.guard(RECORDS_NOT_READ, search)
+        self._handle(report, found or SearchResult(), policy.dry_run)
+        index = report.guard(INDEX_NOT_UPDATED, lambda: self._deps.index.of_cluster(cluster))
         if index is None:
             return
-        remains = None
+        with_node = None
         if not policy.dry_run:
-            remains = report.guard("nodes", lambda: self._clean_up(report, policy, ours, index))
-        if remains is not None:
-            free = partial(self._free_who_stays, report, policy, ours, region.changes)
-            report.guard("marked nodes", free)
-        report.guard("index", lambda: self._keep_index(report, ours, index, remains))
+            clean_up = partial(self._clean_up_all, report, policy, here, index)
+            with_node = report.guard(NODES_NOT_READ, clean_up)
+        if with_node is not None:
+            release = partial(self._release_marked, report, policy, here, region.changes)
+            report.guard(NODES_NOT_READ, release)
+        update = partial(self._update_index, report, here, index, with_node)
+        report.guard(INDEX_NOT_UPDATED, update)
 
-    def _make_good(self, report: ClusterReport, search: Search, dry_run: bool) -> None:
+    def _handle(self, report: ClusterReport, search: SearchResult, dry_run: bool) -> None:
         report.problems.extend(search.problems)
-        found = [o for o in search.found if not (dry_run and isinstance(o, LostAnswer))]
-        done = in_parallel(partial(self._act_guarded, report), found, HANDS)
-        for omission, what in zip(found, done, strict=True):
-            if what is not None:
-                report.found.append(Found(omission.instance, omission.reason, what))
+        findings = [f for f in search.findings if not (dry_run and isinstance(f, LostAnswer))]
+        handle = partial(self._handle_guarded, report)
+        done = in_parallel(handle, findings, INSTANCE_CONCURRENCY)
+        for finding, reason in zip(findings, done, strict=True):
+            if reason is not None:
+                report.findings.append(HandledFinding(finding.instance, finding.reason, reason))
 
-    def _act_guarded(self, report: ClusterReport, omission: Omission) -> str | None:
-        what = f"{omission.instance}: {omission.reason}"
-        return report.guard(what, partial(self._act, omission))
+    def _handle_guarded(self, report: ClusterReport, finding: Finding) -> Reason | None:
+        handle = partial(self._handle_one, finding)
+        return report.guard(FINDING_NOT_HANDLED, handle, finding=finding.reason)
 
-    def _act(self, omission: Omission) -> str | None:
-        """Do what the event would have led to; what that was, in words. None where it had led to it
-        already."""
-        world = self._world
-        match omission:
-            case Lost():
-                receipt = world.reception.receive(omission.event, omission.begun)
-                if all(one.result is Became.KNOWN for one in receipt.instances):
-                    return None  # somebody said so after all
-                return "; ".join(f"{one.result}: {one.reason}" for one in receipt.instances)
+    def _handle_one(self, finding: Finding) -> Reason | None:
+        """Do the work that the event would have led to. None if the event was not lost."""
+        deps = self._deps
+        match finding:
+            case LostEvent():
+                outcome = deps.receive_notice.receive(finding.event, finding.begun)
+                if all(one.result is NoticeResult.KNOWN for one in outcome.instances):
+                    return None  # the event arrived in the meantime
+                outcomes = "; ".join(f"{one.result}: {one.reason}" for one in outcome.instances)
+                return EVENT_HANDLED(outcomes=outcomes)
             case LostStart():
-                start = world.admit_node.start if omission.admission else world.retire_node.start
-                start(omission.instance, omission.cluster, omission.attempt)
-                return f"started attempt {omission.attempt} again"
+                function = deps.admit_node if finding.is_admission else deps.retire_node
+                function.start(finding.instance, finding.cluster, finding.attempt)
+                return LOST_START_REPEATED(attempt=finding.attempt)
             case LostAnswer():
                 try:
-                    world.groups.complete(omission.instance, omission.hook, omission.result)
+                    deps.groups.complete(finding.instance, finding.hook, finding.result)
                 except LifecycleActionOver:
-                    return f"{omission.hook.name} waits no more"
-                return f"answered {omission.hook.name} with {omission.result}"
+                    return HOOK_NOT_WAITING(hook=finding.hook.name)
+                return LOST_ANSWER_REPEATED(hook=finding.hook.name, result=finding.result)
 
-    def _clean_up(
+    def _clean_up_all(
         self,
         report: ClusterReport,
         policy: ClusterPolicy,
-        ours: Mapping[str, ObservedInstance],
+        here: Mapping[str, ObservedInstance],
         index: Mapping[str, InstanceFacts],
     ) -> frozenset[str]:
-        """Clean up what instances left that are gone; the instances whose Node is still there.
+        """Clean up after terminated instances; returns the instances whose Node still exists.
 
-        Only instances that were once seen as this cluster's count: a node of another account, or
-        none of EC2's, is not in the list either, and it is not gone.
+        Only instances that were observed in this cluster count: a node of another account or
+        provider is not in EC2's list either, and it is not gone.
         """
-        until = self._world.clock.now() + ENOUGH
-        left: dict[str, tuple[InstanceFacts, Node]] = {}
-        remaining: set[str] = set()
-        several: set[str] = set()  # more Nodes than one name them: the next tick sees to the rest
-        cluster = self._world.open_cluster(report.cluster)
+        until = self._deps.clock.now() + CLEAN_UP_FOR
+        leftovers: dict[str, tuple[InstanceFacts, Node]] = {}
+        with_node: set[str] = set()
+        duplicated: set[str] = set()  # several Nodes name them: the next run handles the others
+        cluster = self._deps.open_cluster(report.cluster)
         for node in cluster.unready():
             instance = node.provider_id.rsplit("/", 1)[-1]
-            there = ours.get(instance)
-            facts = there.facts if there else index.get(instance)
-            if facts is None or (there is not None and there.state not in GONE):
+            observed = here.get(instance)
+            facts = observed.facts if observed else index.get(instance)
+            if facts is None or (observed is not None and observed.state not in GONE):
                 continue
-            if instance in remaining:
-                several.add(instance)
-            remaining.add(instance)
-            if policy.covers(facts.owner):
-                left[instance] = facts, node
-        if not left:
-            return frozenset(remaining)
-        # All at once: a call for each of a storm's instances would empty EC2's bucket, and a list
-        # of all attachments for each would have the API server do little else.
-        seen = self._cleaning.look(left, cluster)
+            if instance in with_node:
+                duplicated.add(instance)
+            with_node.add(instance)
+            if policy.retires_nodes_of(facts.owner):
+                leftovers[instance] = facts, node
+        if not leftovers:
+            return frozenset(with_node)
+        # Read together: single calls for the instances of a storm would use up EC2's request
+        # limit, and lists of all attachments would overload the API server.
+        states = self._clean_up.observe(leftovers, cluster)
 
-        def clean(instance: str) -> Cleaned | None:
-            if self._world.clock.now() >= until:
+        def clean_up(instance: str) -> CleanUpOutcome | None:
+            if self._deps.clock.now() >= until:
                 return None
-            facts, node = left[instance]
-            # Volumes of many nodes would take longer than a tick: the next one sees whether they
-            # went.
-            work = partial(self._cleaning.clean, facts, node, timedelta(0), seen[instance])
-            return report.guard(f"{instance}: what it leaves", work)
+            facts, node = leftovers[instance]
+            # Without a wait for volumes, which would take too long for many nodes: the next run
+            # checks them.
+            work = partial(self._clean_up.clean_up, facts, node, timedelta(0), states[instance])
+            return report.guard(CLEAN_UP_FAILED, work, instance=instance)
 
-        done = in_parallel(clean, list(left), HANDS)
-        report.cleaned.extend(cleaned for cleaned in done if cleaned is not None)
-        done_with = {one.instance for one in report.cleaned if one.result is CleanUpResult.CLEANED}
-        return frozenset(remaining) - (done_with - several)
+        outcomes = in_parallel(clean_up, list(leftovers), INSTANCE_CONCURRENCY)
+        report.clean_ups.extend(outcome for outcome in outcomes if outcome is not None)
+        cleaned = {one.instance for one in report.clean_ups if one.result is CleanUpResult.CLEANED}
+        return frozenset(with_node) - (cleaned - duplicated)
 
-    def _free_who_stays(
+    def _release_marked(
         self,
         report: ClusterReport,
         policy: ClusterPolicy,
-        ours: Mapping[str, ObservedInstance],
+        here: Mapping[str, ObservedInstance],
         changes: Sequence[ObservedChange] | None,
     ) -> None:
-        """Look among the nodes that are marked as retiring for some whose instance is to stay."""
-        marked = set(self._world.open_cluster(report.cluster).retiring())
-        seen = [
+        """Release the nodes that are marked as retiring and whose instances stay."""
+        marked = set(self._deps.open_cluster(report.cluster).retiring())
+        instances = [
             one
-            for name, one in ours.items()
+            for name, one in here.items()
             if one.state == "running" and {one.facts.private_dns_name, name} & marked
         ]
-        self._make_good(report, self._finding.returned(seen, policy, changes), dry_run=False)
+        found = self._search.search_marked(instances, policy, changes)
+        self._handle(report, found, dry_run=False)
 
-    def _keep_index(
+    def _update_index(
         self,
         report: ClusterReport,
-        ours: Mapping[str, ObservedInstance],
+        here: Mapping[str, ObservedInstance],
         index: Mapping[str, InstanceFacts],
-        remaining: frozenset[str] | None,
+        with_node: frozenset[str] | None,
     ) -> None:
-        """Write what differs. What EC2 lists no more is forgotten when its Node is gone too, and
-        not while nobody knows whether it is. Of what is gone EC2 tells no names any more, by which
-        its Node is found."""
+        """Write the facts that differ. An instance that EC2 does not list is removed when its Node
+        is gone, too; not if the nodes could not be read (`with_node` is None). The facts of a
+        terminated instance are kept: EC2 no longer returns its names, by which its Node is found.
+        """
         written = [
             one.facts
-            for name, one in ours.items()
+            for name, one in here.items()
             if index.get(name) != one.facts and not (name in index and one.state in GONE)
         ]
-        gone = []
-        if remaining is not None:
-            gone = [name for name in index if name not in ours and name not in remaining]
-        self._world.index.update(written, gone)
-        report.written, report.removed = len(written), len(gone)
+        removed = []
+        if with_node is not None:
+            removed = [name for name in index if name not in here and name not in with_node]
+        self._deps.index.update(written, removed)
+        report.index_written, report.index_removed = len(written), len(removed)

@@ -1,50 +1,60 @@
-"""Logs and counts what reconcile finds."""
+"""Logs and counts the results of reconcile."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
-from leeway.reconciliation.reconcile import ClusterReport
+from leeway.reconciliation.report import ClusterReport
 from leeway.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationTelemetry(Telemetry):
-    """Logs and counts what reconcile finds."""
+    """Logs and counts the results of reconcile."""
 
-    def reconciled(self, reports: Iterable[ClusterReport], *, of_all: bool) -> None:
-        """Log what a run found, a line for each finding and each problem, and count them. Only one
-        `of_all` clusters counts what was found: where there is no count, none has come to its end.
-        """
-        problems = found_in_all = 0
+    def reconciled(self, reports: Iterable[ClusterReport], *, all_clusters: bool) -> None:
+        """Log a line for each finding, clean-up and problem of a run, and count them. Only a run of
+        `all_clusters` counts findings: without this metric, no such run has ended."""
+        problems = findings = 0
         for report in reports:
-            here = {"cluster": report.cluster}
-            for found in report.found:
-                said = {**here, "instance": found.instance, "done": found.done}
-                self.logger.warning(found.reason, extra=said)
-            for cleaned in report.cleaned:
-                self.logger.info(
-                    cleaned.reason,
-                    extra={
-                        **here,
-                        "instance": cleaned.instance,
-                        "result": cleaned.result,
-                        "node": cleaned.node,
-                        "freed": list(cleaned.freed),
-                    },
-                )
-            for problem in report.problems:
-                self.logger.error(problem, extra=here)
+            self._log(report)
             problems += len(report.problems)
-            found_in_all += len(report.found)
+            findings += len(report.findings)
             if report.instances is not None:
                 self.metrics.add_dimension("Cluster", report.cluster)
                 self.metrics.add_metric("Instances", MetricUnit.Count, report.instances)
                 self.metrics.flush_metrics()
-        # By no cluster, so that one alarm sees all of them. CloudWatch charges for each metric of
-        # each cluster, and the lines above name the clusters.
-        if of_all:
-            self.metrics.add_metric("NoticesFound", MetricUnit.Count, found_in_all)
+        # Without a cluster dimension: one alarm covers all clusters, CloudWatch charges for each
+        # metric of each cluster, and the log lines name the cluster.
+        if all_clusters:
+            self.metrics.add_metric("NoticesFound", MetricUnit.Count, findings)
         self.metrics.add_metric("ReconcileProblems", MetricUnit.Count, problems)
         self.metrics.flush_metrics()
+
+    def _log(self, report: ClusterReport) -> None:
+        cluster = {"cluster": report.cluster}
+        for finding in report.findings:
+            self.logger.warning(
+                finding.reason.message,
+                extra={
+                    **cluster,
+                    "code": finding.reason.code,
+                    "instance": finding.instance,
+                    "done": finding.done.message,
+                },
+            )
+        for outcome in report.clean_ups:
+            self.logger.info(
+                outcome.reason.message,
+                extra={
+                    **cluster,
+                    "code": outcome.reason.code,
+                    "instance": outcome.instance,
+                    "result": outcome.result,
+                    "node": outcome.node,
+                    "detached": list(outcome.detached),
+                },
+            )
+        for problem in report.problems:
+            self.logger.error(problem.message, extra={**cluster, "code": problem.code})

@@ -1,1 +1,1 @@
-"""Replaces a retiring instance: decision, request, launch and tracking of the successor."""
+"""Replaces a retiring instance: decides, requests the successor, waits until it is Ready."""

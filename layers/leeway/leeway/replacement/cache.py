@@ -1,9 +1,7 @@
-"""Use case: what many retirements need alike is read once for all of them.
+"""Caches the rules of Auto Scaling groups in the table, for all executions of a storm.
 
-In a storm every retirement has a function of its own, so what one of them read is kept in the
-table. EC2 Auto Scaling counts an account's calls against shared buckets: those that look would take
-the tokens of those that act. And an API server that lists all nodes for each that goes does little
-else.
+In a storm every retirement runs in its own execution. EC2 Auto Scaling counts all calls of an
+account against shared buckets: without the cache, reads would use up the tokens of writes.
 """
 
 from functools import partial
@@ -15,33 +13,33 @@ from leeway.ports.aws import CloudRefused, Groups, HookSettings
 
 
 class GroupCache:
-    """Knows groups' rules, as they were at most FRESH_FOR ago."""
+    """Reads groups' rules, which are at most FRESH_FOR old."""
 
-    def __init__(self, groups: Groups, recollection: SharedCache) -> None:
+    def __init__(self, groups: Groups, cache: SharedCache) -> None:
         self._groups = groups
-        self._recollection = recollection
+        self._cache = cache
 
     def rules_of(self, group: str) -> GroupRules:
         """Return the group's rules.
 
         Raises:
-            CloudUnavailable, CloudRefused: Auto Scaling did not tell; refused, too, where there is
-                no such group.
+            CloudUnavailable: Auto Scaling did not answer.
+            CloudRefused: Auto Scaling refused to answer, or there is no such group.
         """
         read = partial(self._groups.rules, group)
-        return self._recollection.recall(f"group/{group}", GroupRules, read)
+        return self._cache.get_or_read(f"group/{group}", GroupRules, read)
 
     def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
-        """Return a hook's settings; None where the group has no such hook.
+        """Return a hook's settings; None if the group has no such hook.
 
         Raises:
-            CloudUnavailable, CloudRefused: Auto Scaling did not tell.
+            CloudUnavailable, CloudRefused: Auto Scaling did not answer, or refused to.
         """
         try:
             rules = self.rules_of(hook.group)
         except CloudRefused:
             return self._groups.hook_settings(hook)
         timeout = rules.timeouts.get(hook.name)
-        if timeout is None:  # what is not there is only believed of a fresh answer
+        if timeout is None:  # the hook may be newer than the cached rules
             return self._groups.hook_settings(hook)
         return HookSettings(timeout, hook.name in rules.with_target)

@@ -1,191 +1,188 @@
-"""How a retiring instance's group is to replace it: one decision, with its reason."""
+"""The decision how a retiring instance is replaced, with its reason."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import VOLUNTARY, Replacement
+from leeway.reasons import Reason
+from leeway.replacement.reasons import (
+    CAPACITY_REBALANCING,
+    DETACHES,
+    GROUP_AT_MAXIMUM,
+    GROUP_DECIDES,
+    GROUP_TERMINATES_ALREADY,
+    IN_ANY_ZONE,
+    INSTANCE_REFRESH,
+    LAUNCH_SUSPENDED,
+    LAUNCH_UNSUPPORTED,
+    LAUNCHES_SUCCESSOR,
+    LEFT_GROUP,
+    NO_GROUP,
+    NO_REPLACEMENT,
+    NOT_DETACHABLE,
+    NOT_IN_SERVICE,
+    OWNER_LAUNCHES,
+    OWNER_REPLACES,
+    REMOVED_FROM_GROUP,
+    SCALE_IN_PROTECTION,
+    SUCCESSOR_REQUESTED,
+    TERMINATE_SUSPENDED,
+    TERMINATES_IN_GROUP,
+)
 from leeway.retirement.replacement_intent import Method
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """A way to replace, and why. `before` says that pods are to be evicted only when the successor
-    is Ready."""
+class ReplacementDecision:
+    """How an instance is replaced, and why. `before` says that its pods are evicted only when the
+    successor is Ready."""
 
     method: Method
-    reason: str
+    reason: Reason
     before: bool = False
 
 
 def decide_replacement(
     kind: NoticeKind,
-    wanted: Replacement,
+    replacement: Replacement,
     owner: Owner,
     group: GroupFacts | None,
-    asked: Method | None = None,
-    taken: bool = False,
-    refused: str = "",
-) -> Decision:
+    requested: Method | None = None,
+    leeway_retires: bool = False,
+    refused: Reason | None = None,
+) -> ReplacementDecision:
     """Decide how a retiring instance is replaced.
 
-    `group` is a fresh read, or recalled; None says that the instance is in no group now. `asked`
-    is how far an earlier attempt or attempt got: what it intended, and may have done. `taken`
-    says that the policy has Leeway retire this owner's instances although it would do it itself.
-    `refused` says why the group launched no successor by name just now, where it was asked to.
+    `group` is read now or from the cache; None says that the instance is in no group now.
+    `requested` is the method that an earlier attempt recorded, and may have requested.
+    `leeway_retires` says that by the policy Leeway retires this owner's instances, although the
+    owner would do so itself. `refused` is why the group has just refused LaunchInstances.
 
     Sources: EC2 Auto Scaling user guide, "Launch instances synchronously", "Detach EC2 instances",
     "Lifecycle hooks", "Capacity Rebalancing", "Use instance scale-in protection".
     """
-    if settled := decide_without_group(kind, wanted, owner, taken):
-        return settled
+    if decision := decide_without_group(kind, replacement, owner, leeway_retires):
+        return decision
+    before = _waits(kind, replacement)
     if group is None:
-        return _outside_any_group(owner, asked is not None, _waits(kind, wanted))
-    if asked is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
-        return Decision(
-            Method.LAUNCH,
-            f"group {group.name} was asked for its successor before",
-            before=_waits(kind, wanted),
-        )
-    if asked is Method.TERMINATE_IN_GROUP and group.lifecycle_state.startswith("Terminating"):
-        ends = f"group {group.name} ends the instance already, as it was asked to"
-        return Decision(Method.LEFT_TO_OWNER, ends, before=_waits(kind, wanted))
-    if owns := groups_own_business(kind, group):
-        return Decision(Method.LEFT_TO_OWNER, owns)
+        return _outside_any_group(owner, requested is not None, before)
+    if requested is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
+        reason = SUCCESSOR_REQUESTED(group=group.name)
+        return ReplacementDecision(Method.LAUNCH, reason, before)
+    if requested is Method.TERMINATE_IN_GROUP and group.lifecycle_state.startswith("Terminating"):
+        reason = GROUP_TERMINATES_ALREADY(group=group.name)
+        return ReplacementDecision(Method.LEFT_TO_OWNER, reason, before)
+    if replaces := why_group_replaces(kind, group):
+        return ReplacementDecision(Method.LEFT_TO_OWNER, replaces)
     if "Launch" in group.suspended:
-        return Decision(
-            Method.NOTHING, f"group {group.name} has its Launch process suspended: none would come"
-        )
+        return ReplacementDecision(Method.NOTHING, LAUNCH_SUSPENDED(group=group.name))
     if kind not in VOLUNTARY:
-        return _by_the_group(kind, wanted, owner, group)
-    if not (refused := refused or _why_not_by_name(group)):
-        return _by_name(kind, wanted, group)
-    otherwise = _by_the_group(kind, wanted, owner, group)
-    return replace(otherwise, reason=f"no successor by name: {refused}; {otherwise.reason}")
+        return _without_launch_instances(owner, group, before)
+    if not (refused := refused or _why_no_launch_instances(group)):
+        return _with_launch_instances(group, before)
+    otherwise = _without_launch_instances(owner, group, before)
+    reason = otherwise.reason.and_then(refused)
+    return ReplacementDecision(otherwise.method, reason, otherwise.before)
 
 
-def _why_not_by_name(group: GroupFacts) -> str:
-    """Say why the group can't launch one more for this instance alone; empty where it can."""
-    if group.not_by_name:
-        return f"group {group.name} {group.not_by_name}"
+def _why_no_launch_instances(group: GroupFacts) -> Reason | None:
+    """Return why LaunchInstances cannot replace this instance; None if it can."""
+    if group.launch_unsupported:
+        return LAUNCH_UNSUPPORTED(group=group.name, detail=group.launch_unsupported)
     if group.desired + group.units > group.maximum:
-        return f"group {group.name} is at its maximum of {group.maximum}"
+        return GROUP_AT_MAXIMUM(group=group.name, maximum=group.maximum)
     if "Terminate" in group.suspended:
-        return f"group {group.name} has its Terminate process suspended"
-    return ""
-
-
-def decide_without_group(
-    kind: NoticeKind, wanted: Replacement, owner: Owner, taken: bool
-) -> Decision | None:
-    """Decide what does not depend on the instance's group; None where it does."""
-    if wanted is Replacement.NONE:
-        return Decision(Method.NOTHING, _why_nothing(kind))
-    return _owner_replaces(owner, taken)
-
-
-_NOT_RECOMMENDED = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
-
-
-def groups_own_business(kind: NoticeKind, group: GroupFacts) -> str | None:
-    """Say why the group needs no telling, or None where it does. Capacity Rebalancing follows
-    rebalance recommendations, which neither a scheduled change nor a failed status check is."""
-    if group.lifecycle_state != "InService":
-        return f"group {group.name} has the instance {group.lifecycle_state}: already its business"
-    if group.capacity_rebalance and kind not in _NOT_RECOMMENDED:
-        return f"group {group.name} has Capacity Rebalancing on and replaces the instance itself"
-    if group.refreshing:
-        return f"group {group.name} is in an instance refresh and replaces the instance itself"
+        return TERMINATE_SUSPENDED(group=group.name)
     return None
 
 
-def _by_name(kind: NoticeKind, wanted: Replacement, group: GroupFacts) -> Decision:
-    return Decision(
-        Method.LAUNCH,
-        f"group {group.name} launches its successor by name, {group.desired + group.units} of at "
-        f"most {group.maximum}, and ends the instance when its pods have gone{_cautions(group)}",
-        before=_waits(kind, wanted),
+def decide_without_group(
+    kind: NoticeKind, replacement: Replacement, owner: Owner, leeway_retires: bool
+) -> ReplacementDecision | None:
+    """Return the decision if it does not depend on the instance's group; None if it does."""
+    if replacement is Replacement.NONE:
+        by_hook = kind is NoticeKind.TERMINATE_HOOK
+        reason = GROUP_DECIDES() if by_hook else NO_REPLACEMENT(kind=kind)
+        return ReplacementDecision(Method.NOTHING, reason)
+    return _owner_replaces(owner, leeway_retires)
+
+
+_NOT_RECOMMENDED = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+"""Notices that are no rebalance recommendation, after which Capacity Rebalancing does nothing."""
+
+
+def why_group_replaces(kind: NoticeKind, group: GroupFacts) -> Reason | None:
+    """Return why the group replaces the instance without a request; None if it does not."""
+    if group.lifecycle_state != "InService":
+        return NOT_IN_SERVICE(group=group.name, state=group.lifecycle_state)
+    if group.capacity_rebalance and kind not in _NOT_RECOMMENDED:
+        return CAPACITY_REBALANCING(group=group.name)
+    if group.refreshing:
+        return INSTANCE_REFRESH(group=group.name)
+    return None
+
+
+def _with_launch_instances(group: GroupFacts, before: bool) -> ReplacementDecision:
+    reason = LAUNCHES_SUCCESSOR(
+        group=group.name, capacity=group.desired + group.units, maximum=group.maximum
     )
+    return ReplacementDecision(Method.LAUNCH, _with_cautions(reason, group), before)
 
 
-def _by_the_group(
-    kind: NoticeKind, wanted: Replacement, owner: Owner, group: GroupFacts
-) -> Decision:
-    """The group launches another one by itself when the instance leaves it, and is as large as
-    before whatever happens."""
-    if not group.holds:
-        return _without_hook(kind, wanted, owner, group)
-    return Decision(
-        Method.TERMINATE_IN_GROUP,
-        f"group {group.name} has the terminate hook {group.terminate_hooks[0]}: it keeps the "
-        f"instance while its successor starts{_anywhere(group)}{_cautions(group)}",
-        before=_waits(kind, wanted),
-    )
+def _without_launch_instances(owner: Owner, group: GroupFacts, before: bool) -> ReplacementDecision:
+    """Return a method by which the group launches a successor because the instance leaves it. The
+    group's desired capacity does not change."""
+    if not group.terminate_hook_waits:
+        return _without_hook(owner, group, before)
+    reason = TERMINATES_IN_GROUP(group=group.name, hook=group.terminate_hooks[0])
+    reason = _with_cautions(_with_zones(reason, group), group)
+    return ReplacementDecision(Method.TERMINATE_IN_GROUP, reason, before)
 
 
-def _without_hook(
-    kind: NoticeKind, wanted: Replacement, owner: Owner, group: GroupFacts
-) -> Decision:
-    why = "has no terminate hook"
+def _without_hook(owner: Owner, group: GroupFacts, before: bool) -> ReplacementDecision:
+    why = "it has no terminate hook"
     if group.terminate_hooks:
-        why = "has its Terminate process suspended"
-    elif group.others_hooks:
-        why = f"keeps no instance for its pods: its hook {group.others_hooks[0]} calls others"
+        why = "its Terminate process is suspended"
+    elif group.foreign_terminate_hooks:
+        why = f"its terminate hook {group.foreign_terminate_hooks[0]} notifies another target"
     if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
-        return Decision(
-            Method.NOTHING,
-            f"group {group.name} {why}, and EKS does not let instances leave its groups",
-        )
-    return Decision(
-        Method.DETACH,
-        f"group {group.name} {why}: detached, the instance can be drained while the group "
-        f"launches its successor{_anywhere(group)}{_cautions(group)}",
-        before=_waits(kind, wanted),
-    )
+        reason = NOT_DETACHABLE(group=group.name, why=why)
+        return ReplacementDecision(Method.NOTHING, reason)
+    reason = _with_zones(DETACHES(group=group.name, why=why), group)
+    return ReplacementDecision(Method.DETACH, _with_cautions(reason, group), before)
 
 
-def _waits(kind: NoticeKind, wanted: Replacement) -> bool:
-    """Whether there is time to wait for the successor: EC2 waits for nobody in an interruption."""
-    return wanted is Replacement.BEFORE and kind in VOLUNTARY
+def _waits(kind: NoticeKind, replacement: Replacement) -> bool:
+    """Whether the drain waits for the successor. In an interruption there is no time to."""
+    return replacement is Replacement.BEFORE and kind in VOLUNTARY
 
 
-def _anywhere(group: GroupFacts) -> str:
+def _with_zones(reason: Reason, group: GroupFacts) -> Reason:
     zones = len(group.zones)
-    return f"; the successor may come in any of {zones} zones" if zones > 1 else ""
+    return reason.and_then(IN_ANY_ZONE(zones=zones)) if zones > 1 else reason
 
 
-def _cautions(group: GroupFacts) -> str:
-    """Say what may surprise somebody who looks at the group."""
-    if not group.protected:
-        return ""
-    return "; its protection from scale-in does not hold for an instance that is named"
+def _with_cautions(reason: Reason, group: GroupFacts) -> Reason:
+    """Add what an operator of the group may not expect."""
+    return reason.and_then(SCALE_IN_PROTECTION()) if group.protected else reason
 
 
-def _why_nothing(kind: NoticeKind) -> str:
-    if kind is NoticeKind.TERMINATE_HOOK:
-        return "the group ends this instance itself; whether it wants a successor is its decision"
-    return f"the policy for {kind} asks for no replacement"
-
-
-def _owner_replaces(owner: Owner, taken: bool) -> Decision | None:
+def _owner_replaces(owner: Owner, leeway_retires: bool) -> ReplacementDecision | None:
     if not owner.retires_itself:
         return None
-    if not taken:
-        reason = f"{owner.kind} {owner.name} replaces its own nodes"
-    elif owner.kind is OwnerKind.MANAGED_NODE_GROUP:
+    name = f"{owner.kind} {owner.name}".strip()
+    if not leeway_retires:
+        return ReplacementDecision(Method.LEFT_TO_OWNER, OWNER_REPLACES(owner=name))
+    if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
         return None
-    else:
-        reason = f"{owner.kind} {owner.name} launches what the evicted pods need"
-    return Decision(Method.LEFT_TO_OWNER, reason)
+    return ReplacementDecision(Method.LEFT_TO_OWNER, OWNER_LAUNCHES(owner=name))
 
 
-def _outside_any_group(owner: Owner, asked_already: bool, waits: bool) -> Decision:
-    if asked_already:
-        reason = "it left its group before: its successor is asked"
-        return Decision(Method.NOTHING, reason, before=waits)
+def _outside_any_group(owner: Owner, requested: bool, before: bool) -> ReplacementDecision:
+    if requested:
+        return ReplacementDecision(Method.NOTHING, LEFT_GROUP(), before)
     if owner.kind in {OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP}:
-        return Decision(
-            Method.NOTHING, f"group {owner.name} has the instance no more and replaces it itself"
-        )
-    return Decision(Method.NOTHING, "the instance belongs to no group that could replace it")
+        return ReplacementDecision(Method.NOTHING, REMOVED_FROM_GROUP(group=owner.name))
+    return ReplacementDecision(Method.NOTHING, NO_GROUP())

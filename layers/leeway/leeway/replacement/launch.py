@@ -1,7 +1,8 @@
-"""How a retirement has its group launch a successor by name, and be as large as before at its end.
+"""Launches successors with LaunchInstances, and restores the group's capacity afterwards.
 
-LaunchInstances makes the group want more, and the drained instance's end with a decrement makes it
-want as much less. Both name what they are about, so that others may change the group meanwhile.
+LaunchInstances raises the group's desired capacity. The termination of the drained instance with a
+decrement lowers it by the same amount. Both calls are relative, so that others may change the group
+at the same time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from leeway.instances.groups import GroupFacts
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, Groups, LaunchError
 from leeway.ports.table import Offering, UnavailableOfferings
-from leeway.replacement.zones import Wanted, order_zones
+from leeway.replacement.zones import SuccessorNeeds, order_zones
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Successor, ZoneChoice
 from leeway.retirement.step_context import StepContext
@@ -20,7 +21,7 @@ from leeway.selection.offers.unavailable import Unavailable
 
 
 class SuccessorLaunch:
-    """Launches successors by name, and makes up for them."""
+    """Launches successors and restores the capacity of their groups."""
 
     def __init__(
         self, context: StepContext, groups: Groups, offerings: UnavailableOfferings, region: str
@@ -30,11 +31,11 @@ class SuccessorLaunch:
         self._offerings = offerings
         self._region = region
 
-    def zones_for(self, record: Retirement, group: GroupFacts) -> tuple[ZoneChoice, ...]:
-        """Decide in which of the group's zones a successor is asked for. What can't be read is not
-        known to be in the way."""
+    def choose_zones(self, record: Retirement, group: GroupFacts) -> tuple[ZoneChoice, ...]:
+        """Decide in which of the group's zones a successor is launched. If the table or the cluster
+        cannot be read, the decision is made without it."""
         facts = record.facts
-        wanted = Wanted(
+        needs = SuccessorNeeds(
             facts.zone,
             group.types or (facts.instance_type,),
             facts.capacity_type,
@@ -43,10 +44,10 @@ class SuccessorLaunch:
         unavailable: frozenset[Unavailable] = frozenset()
         with suppress(*API_ERRORS):
             unavailable = self._offerings.now(self._region, self._context.clock.now())
-        return order_zones(group.zones, wanted, unavailable)
+        return order_zones(group.zones, needs, unavailable)
 
     def _bound_pods(self, record: Retirement) -> Iterator[tuple[str, str]]:
-        """Yield the pods that have to stay in the zone where they run, each with the reason."""
+        """Yield the pods that can only run in the zone where they run, each with the cause."""
         with suppress(*API_ERRORS):
             cluster, node = self._context.node_of(record, by_name=True)
             if node is None:
@@ -59,81 +60,87 @@ class SuccessorLaunch:
                     yield pod.key, pod.bound_to_zone
 
     def launch(self, record: Retirement) -> tuple[Successor, ...]:
-        """Have the group launch the successor, unless it has: in the first zone that has room.
+        """Launch the successor, if that is not recorded yet, in the first zone with capacity.
 
-        The tokens are the same for each attempt, so that it is launched once, whoever dies on the
-        way: the record says in which order the zones are asked.
+        The client tokens are the same in every attempt, and the record has the order of the zones.
+        So the successor is launched once, also if the function crashes in between.
 
         Raises:
-            CloudUnavailable: it may have been launched; asking again tells.
-            CloudRefused: no zone has room, or the group does not take that.
+            CloudUnavailable: the launch may have succeeded; a retry with the same token tells.
+            CloudRefused: no zone has capacity, or the group refuses LaunchInstances.
         """
-        intent = record.replaced
+        intent = record.replacement_intent
         if intent is None:
             return ()
         if intent.successors or not intent.zones:
             return intent.successors
-        said: list[str] = []
+        failures: list[str] = []
         for choice in intent.zones:
             token = f"{record.instance}-{intent.attempt}-{choice.zone}"
             answer = self._groups.launch(intent.group, choice.zone, intent.units, token)
-            self._mark(record, answer.errors)
+            self._mark_unavailable(record, answer.errors)
             if answer.instances:
                 return tuple(
                     Successor(one.instance, one.instance_type, one.zone, choice.why)
                     for one in answer.instances
                 )
-            said += [f"{one.code} for {one.instance_type} in {one.zone}" for one in answer.errors]
-        raise CloudRefused(f"group {intent.group} launched none: {', '.join(said)}")
+            failures += [
+                f"{error.code} for {error.instance_type} in {error.zone}" for error in answer.errors
+            ]
+        raise CloudRefused(f"group {intent.group} launched no instance: {', '.join(failures)}")
 
-    def _mark(self, record: Retirement, errors: Iterable[LaunchError]) -> None:
-        """Note which offerings EC2 has none of; whoever can't note that goes on."""
+    def _mark_unavailable(self, record: Retirement, errors: Iterable[LaunchError]) -> None:
+        """Record the offerings for which EC2 has no capacity. A failed write is ignored."""
         until = self._context.clock.now() + UNAVAILABLE_FOR
         for error in errors:
             if not error.lacks_capacity:
                 continue
-            sold_as = record.facts.capacity_type
-            offering = Offering(self._region, error.instance_type, error.zone, sold_as)
+            capacity_type = record.facts.capacity_type
+            offering = Offering(self._region, error.instance_type, error.zone, capacity_type)
             with suppress(*API_ERRORS):
                 self._offerings.mark(offering, error.code, until)
 
-    def end(self, record: Retirement, stays: bool = False, again: bool = False) -> bool:
-        """Have a group that launched a successor be as large as before: it ends this instance with
-        a decrement or, where that is gone or `stays`, its successor.
+    def restore_capacity(
+        self, record: Retirement, stays: bool = False, repeated: bool = False
+    ) -> bool:
+        """Restore the desired capacity of a group that launched a successor.
 
-        Without a decrement, so that the group replaces it, where none was launched or somebody has
-        lowered the group meanwhile and its successor went by that. `again` says that the group may
-        have been asked to end the instance before. Returns whether a hook keeps that now, of which
-        is still to be told.
+        The group terminates this instance with a decrement. If the instance is gone or `stays`, the
+        group terminates the successor with a decrement instead. There is no decrement, so that the
+        group launches a replacement, if no successor was launched, or if another client has lowered
+        the desired capacity and the successor is gone.
+
+        `repeated` says that an earlier try may have terminated the instance. Returns whether a
+        lifecycle hook keeps the instance now, whose notice is still to come.
         """
-        intent, groups = record.replaced, self._groups
+        intent, groups = record.replacement_intent, self._groups
         if intent is None:
             return False
         group = groups.facts(record.instance)
-        serves = group is not None and group.lifecycle_state == "InService"
-        if group is not None and serves and not stays:
-            successors = self._launched(record)
-            lowered = group.desired < intent.desired and not any(self._serving(successors))
+        in_service = group is not None and group.lifecycle_state == "InService"
+        if group is not None and in_service and not stays:
+            successors = self._find_successors(record)
+            lowered = group.desired < intent.desired and not any(self._in_group(successors))
             launched = bool(successors) or not intent.zones
             groups.terminate_in_group(
                 record.instance, decrement=launched and group.may_shrink and not lowered
             )
-            return group.holds
-        if again and not serves:
-            return group is not None and group.holds
-        for successor, its_group in self._serving(self._launched(record)):
-            if serves or its_group.desired >= intent.desired:
+            return group.terminate_hook_waits
+        if repeated and not in_service:
+            return group is not None and group.terminate_hook_waits
+        for successor, its_group in self._in_group(self._find_successors(record)):
+            if in_service or its_group.desired >= intent.desired:
                 groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
         return False
 
-    def _launched(self, record: Retirement) -> tuple[Successor, ...]:
-        """Return what was launched. Where that was not noted, asking again tells."""
+    def _find_successors(self, record: Retirement) -> tuple[Successor, ...]:
+        """Return the successors. If they are not recorded, a launch with the same token tells."""
         with suppress(CloudRefused):
             return self.launch(record)
         return ()
 
-    def _serving(self, successors: Iterable[Successor]) -> Iterator[tuple[Successor, GroupFacts]]:
+    def _in_group(self, successors: Iterable[Successor]) -> Iterator[tuple[Successor, GroupFacts]]:
         for successor in successors:
             group = self._groups.facts(successor.instance)
-            if group is not None and group.serves:
+            if group is not None and group.stays_in_group:
                 yield successor, group

@@ -1,4 +1,4 @@
-"""How a retirement gets its instance replaced: asks, and waits for the successor."""
+"""The durable steps of a retirement that request a replacement and wait for it."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,283 +12,356 @@ from leeway.instances.groups import GroupFacts, in_service
 from leeway.instances.owners import OwnerKind
 from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook
-from leeway.policy.rules import SUCCESSOR_WITHIN, VOLUNTARY, Replacement
+from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups
+from leeway.reasons import Reason
 from leeway.replacement.cache import GroupCache
-from leeway.replacement.decide import Decision, decide_replacement, decide_without_group
+from leeway.replacement.decide import (
+    ReplacementDecision,
+    decide_replacement,
+    decide_without_group,
+)
 from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.reasons import (
+    LAUNCH_REFUSED,
+    NO_ZONE_WITH_CAPACITY,
+    NODE_NOT_MARKED,
+    REPLACEMENT_REFUSED,
+    SUCCESSOR_LAUNCHED,
+    SUCCESSOR_READY,
+    SUCCESSOR_TIMEOUT_PASSED,
+    SUPERSEDED,
+)
 from leeway.replacement.track import SuccessorStatus, SuccessorTracker
-from leeway.retirement.disruption_budget import begun
+from leeway.retirement.disruption_budget import start_drain
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.node_marks import marks_of
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor, ZoneChoice
 from leeway.retirement.step_context import StepContext
 
-LOOK_EVERY = 10
-"""Seconds between two looks for the successor, in which the execution is suspended."""
+CHECK_SUCCESSOR_EVERY = 10
+"""Seconds between two checks of the successor, in which the execution is suspended."""
 
-LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // LOOK_EVERY
+SUCCESSOR_CHECKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // CHECK_SUCCESSOR_EVERY
 
 _ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
 
-_CLOUD_TROUBLE = (CloudUnavailable, CloudRefused)
+_CLOUD_ERRORS = (CloudUnavailable, CloudRefused)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacementResult:
-    """Where a retirement stands with its replacement.
+    """The result of a replacement step.
 
-    `rest` is how many seconds to wait before looking for the successor again, 0 where it is not
-    waited for, or no longer. `held` are the lifecycle hooks that are kept waiting meanwhile.
+    `settled` says that the request succeeded, or that none is needed. There is no record if a newer
+    attempt has superseded this one. `pause` is how many seconds to wait before the next check of
+    the successor, 0 if the retirement does not wait for it (any longer). `held` are the lifecycle
+    hooks that are held open meanwhile.
     """
 
     settled: bool
     record: Retirement | None
+    reason: Reason
     method: Method = Method.NOTHING
-    reason: str = ""
     successors: tuple[Successor, ...] = ()
-    rest: int = 0
+    pause: int = 0
     held: tuple[HeldHook, ...] = ()
 
 
 class ReplacementStep:
-    """Gets instances replaced."""
+    """Requests replacements and waits for them."""
 
     def __init__(
         self,
         context: StepContext,
         groups: Groups,
         instances: GroupInstances,
-        known_groups: GroupCache,
-        launching: SuccessorLaunch,
+        group_cache: GroupCache,
+        launch: SuccessorLaunch,
         actions: LifecycleActions,
     ) -> None:
         self._context = context
         self._groups = groups
-        self._known_groups = known_groups
-        self._launching = launching
+        self._group_cache = group_cache
+        self._launch = launch
         self._actions = actions
-        self._awaiting = SuccessorTracker(context, groups, instances)
+        self._tracker = SuccessorTracker(context, groups, instances)
 
-    def succeed(self, order: AttemptId, record: Retirement, steps: Steps) -> ReplacementResult:
-        """Ask for the successor and, where there is time, wait until it is Ready: after that the
-        pods may be asked to go."""
-        replaced = steps.run("replace", ReplacementResult, partial(self.ask, order, record))
+    def run(self, attempt_id: AttemptId, record: Retirement, steps: Steps) -> ReplacementResult:
+        """Request the replacement and, if there is time, wait until the successor is Ready: after
+        that the drain may begin."""
+        work = partial(self.request, attempt_id, record)
+        result = steps.run("request-replacement", ReplacementResult, work)
         if record.kind not in VOLUNTARY:
-            return replaced
-        look = 0
-        while replaced.record is not None and replaced.rest:
-            look += 1
-            steps.wait(f"wait-for-successor-{look}", replaced.rest)
-            work = partial(self._look, order, replaced, look)
-            replaced = steps.run(f"successor-{look}", ReplacementResult, work)
-        if replaced.record is None:
-            return replaced
-        return steps.run("begin", ReplacementResult, partial(self._begin, order, replaced))
+            return result
+        check = 0
+        while result.record is not None and result.pause:
+            check += 1
+            steps.wait(f"wait-for-successor-{check}", result.pause)
+            work = partial(self._check_successor, attempt_id, result, check)
+            result = steps.run(f"check-successor-{check}", ReplacementResult, work)
+        if result.record is None:
+            return result
+        work = partial(self._begin_drain, attempt_id, result)
+        return steps.run("begin-drain", ReplacementResult, work)
 
-    def ask(self, order: AttemptId, record: Retirement) -> ReplacementResult:
-        """Ask for the successor; again where that failed or may have."""
+    def request(self, attempt_id: AttemptId, record: Retirement) -> ReplacementResult:
+        """Request the replacement; also after a request that failed or may have."""
         try:
-            return self._context.retry(partial(self._ask, order, record))
-        except _CLOUD_TROUBLE as error:
-            early = record.kind in VOLUNTARY and record.begun_at is None
-            waits = early and record.replacement is Replacement.BEFORE
-            return ReplacementResult(
-                False, record, reason=str(error), rest=LOOK_EVERY if waits else 0
-            )
+            return self._context.retry(partial(self._decide_and_request, attempt_id, record))
+        except _CLOUD_ERRORS as error:
+            before_drain = record.kind in VOLUNTARY and record.drain_began_at is None
+            waits = before_drain and record.replacement is Replacement.BEFORE
+            pause = CHECK_SUCCESSOR_EVERY if waits else 0
+            reason = REPLACEMENT_REFUSED(error=error)
+            return ReplacementResult(False, record, reason, pause=pause)
 
-    def _ask(
-        self, order: AttemptId, record: Retirement, afresh: bool = False, refused: str = ""
+    def _decide_and_request(
+        self,
+        attempt_id: AttemptId,
+        record: Retirement,
+        fresh: bool = False,
+        refused: Reason | None = None,
     ) -> ReplacementResult:
-        """Write down what is going to be asked, then ask. What an attempt before this one wrote
-        shows as a changed record; whether it still got to ask, as the instance's state."""
-        decide = partial(self._with_replacement, order, afresh, refused)
-        written = self._context.write(order, record, decide)
+        """Record the intended request, then make it. The record shows the intent of an earlier
+        attempt, and the instance's state shows whether that attempt made the request."""
+        decide = partial(self._with_intent_decided, attempt_id, fresh, refused)
+        written = self._context.write(attempt_id, record, decide)
         if written is None:
-            return ReplacementResult(settled=False, record=None)
+            return _superseded()
         running, (decision, group) = written
         if group is not None and decision.method in _ACTING:
             try:
-                carried_out = self._carry_out(order, running, decision, group)
+                requested = self._carry_out(attempt_id, running, decision, group)
             except CloudRefused as error:
-                by_name = decision.method is Method.LAUNCH
-                if not group.recalled and not by_name:
-                    raise
-                # The group, or the instance in it, is not what it was taken for. Or it was, and is
-                # detached by now: the answer to an attempt before got lost.
-                if decision.method is not Method.DETACH:
-                    unasked = self._context.write(order, running, _not_asked)
-                    if unasked is None:
-                        return ReplacementResult(settled=False, record=None)
-                    running = unasked[0]
-                return self._ask(order, running, True, str(error) if by_name else "")
-            if carried_out is None:
-                return ReplacementResult(settled=False, record=None)
-            running = carried_out
+                return self._decide_again(attempt_id, running, decision, group, error)
+            if requested is None:
+                return _superseded()
+            running = requested
         method, reason = decision.method, decision.reason
-        intent = running.replaced
-        if intent is not None and _still_holds(intent, group):
+        intent = running.replacement_intent
+        if intent is not None and _is_carried_out(intent, group):
             method, reason = intent.method, intent.reason
-            reason = "; ".join([reason, *map(str, intent.successors)])
-        return ReplacementResult(
-            True, running, method, reason, rest=LOOK_EVERY if decision.before else 0
-        )
+            launched = (
+                SUCCESSOR_LAUNCHED(
+                    instance=one.instance, instance_type=one.instance_type, zone=one.zone
+                ).and_then(one.why)
+                for one in intent.successors
+            )
+            reason = reason.and_then(*launched)
+        pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
+        return ReplacementResult(True, running, reason, method, pause=pause)
 
-    def _with_replacement(
-        self, order: AttemptId, afresh: bool, refused: str, record: Retirement
-    ) -> tuple[Retirement, tuple[Decision, GroupFacts | None]]:
-        """Decide how the instance is replaced."""
-        since = record.running_at or self._context.clock.now()
-        running = record.model_copy(update={"phase": Phase.RUNNING, "running_at": since})
-        known = record.replaced
-        begun = record.begun_at is not None
-        wanted = record.replacement
-        if begun and wanted is Replacement.BEFORE:
-            wanted = Replacement.WITH
-        owner = record.facts.owner
-        taken = True  # a notice about another owner's instance is not received unless it is
-        settled = decide_without_group(record.kind, wanted, owner, taken)
-        if settled is not None and known is None:
-            return running, (settled, None)
-        group = self._groups.facts(order.instance) if afresh else self._group_of(record)
-        asked = known.method if known else None
-        decide = partial(decide_replacement, record.kind, wanted, owner, group, asked, taken)
+    def _decide_again(
+        self,
+        attempt_id: AttemptId,
+        running: Retirement,
+        decision: ReplacementDecision,
+        group: GroupFacts,
+        error: CloudRefused,
+    ) -> ReplacementResult:
+        """Decide with fresh facts after a refusal.
+
+        The cached facts of the group or of the instance are outdated. Or they are right and the
+        instance is detached by now, because the answer to an earlier request was lost.
+        """
+        with_launch_instances = decision.method is Method.LAUNCH
+        if not group.from_cache and not with_launch_instances:
+            raise error
+        if decision.method is not Method.DETACH:
+            without_intent = self._context.write(attempt_id, running, _without_intent)
+            if without_intent is None:
+                return _superseded()
+            running = without_intent[0]
+        refused = LAUNCH_REFUSED(error=error) if with_launch_instances else None
+        return self._decide_and_request(attempt_id, running, fresh=True, refused=refused)
+
+    def _with_intent_decided(
+        self,
+        attempt_id: AttemptId,
+        fresh: bool,
+        refused: Reason | None,
+        record: Retirement,
+    ) -> tuple[Retirement, tuple[ReplacementDecision, GroupFacts | None]]:
+        """Decide how the instance is replaced, and add the intent to the record."""
+        now = self._context.clock.now()
+        running = record.model_copy(
+            update={
+                "phase": Phase.RUNNING,
+                "replacement_began_at": record.replacement_began_at or now,
+            }
+        )
+        known, owner, when = record.replacement_intent, record.facts.owner, record.replacement
+        if record.drain_began_at is not None and when is Replacement.BEFORE:
+            when = Replacement.WITH
+        # receive_notice starts a retirement of another owner's instance only if the policy says so.
+        decided = decide_without_group(record.kind, when, owner, leeway_retires=True)
+        if decided is not None and known is None:
+            return running, (decided, None)
+        group = self._groups.facts(attempt_id.instance) if fresh else self._group_of(record)
+        requested = known.method if known else None
+        decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
         decision = decide(refused)
         zones: tuple[ZoneChoice, ...] = ()
-        asks_anew = known is None or known.method != decision.method
-        if group is not None and decision.method is Method.LAUNCH and asks_anew:
-            zones = self._launching.zones_for(record, group)
+        is_new = known is None or known.method != decision.method
+        if group is not None and decision.method is Method.LAUNCH and is_new:
+            zones = self._launch.choose_zones(record, group)
             if not zones:
-                lacks = f"no zone of group {group.name} has capacity, as EC2 said some minutes ago"
-                decision = decide(lacks)
+                decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name))
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
-        owed = decision.method is Method.LAUNCH
+        intent = self._intent(record, decision, group, zones)
+        return running.model_copy(update={"replacement_intent": intent}), (decision, group)
+
+    def _intent(
+        self,
+        record: Retirement,
+        decision: ReplacementDecision,
+        group: GroupFacts,
+        zones: tuple[ZoneChoice, ...],
+    ) -> ReplacementIntent:
+        """Return the intent to record; the recorded one if an earlier attempt decided the same."""
+        known, to_restore = record.replacement_intent, decision.method is Method.LAUNCH
         if known is not None and known.method == decision.method:
-            intent = known.model_copy(update={"owed": owed})
-            return running.model_copy(update={"replaced": intent}), (decision, group)
-        intent = ReplacementIntent(
+            return known.model_copy(update={"to_restore": to_restore})
+        return ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
-            asked_at=self._context.clock.now(),
+            requested_at=self._context.clock.now(),
             group=group.name,
             zones=zones,
             attempt=record.attempt,
             units=group.units,
             desired=group.desired + group.units,
-            owed=owed,
+            to_restore=to_restore,
         )
-        return running.model_copy(update={"replaced": intent}), (decision, group)
 
     def _group_of(self, record: Retirement) -> GroupFacts | None:
-        """Read the instance's group, as it is now. Of an instance that EC2 takes, and of which
-        nobody has heard anything else, its group's rules of some seconds ago will do."""
+        """Read the instance's group. For an instance that EC2 takes back and that has no other
+        request or hook, the cached rules of its group are sufficient."""
         owner = record.facts.owner
-        untouched = record.replaced is None and not record.hooks
+        untouched = record.replacement_intent is None and not record.hooks
         grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
-        if record.ec2_takes_it and untouched and grouped:
-            # Refused where the group is gone, or is not to be read: the instance itself tells.
+        if record.ec2_terminates and untouched and grouped:
+            # Refused if the group is gone or may not be read: then read the instance itself.
             with suppress(CloudRefused):
-                return in_service(self._known_groups.rules_of(owner.name))
+                return in_service(self._group_cache.rules_of(owner.name))
         return self._groups.facts(record.instance)
 
     def _carry_out(
-        self, order: AttemptId, record: Retirement, decision: Decision, group: GroupFacts
+        self,
+        attempt_id: AttemptId,
+        record: Retirement,
+        decision: ReplacementDecision,
+        group: GroupFacts,
     ) -> Retirement | None:
-        """Ask; returns the record, with the successor where that is known, None where a newer
-        attempt has taken over."""
-        instance = order.instance
+        """Make the request; return the record, with the successor if it is known, or None if a
+        newer attempt has superseded this one."""
+        instance = attempt_id.instance
         match decision.method:
             case Method.TERMINATE_IN_GROUP:
                 self._groups.terminate_in_group(instance)
             case Method.DETACH:
                 self._groups.detach(instance, group.name)
             case Method.LAUNCH:
-                # Without a hook to keep it, the instance is ended when it is drained.
-                ends = record.kind not in VOLUNTARY and group.holds
-                again = record.replaced is not None and record.replaced.ending
-                launched = {"successors": self._launching.launch(record), "ending": ends}
-                noted = self._context.write(order, record, partial(_with_intent, launched))
-                if noted is None:
+                # No hook keeps the instance otherwise: it is terminated after the drain.
+                ends = record.kind not in VOLUNTARY and group.terminate_hook_waits
+                intent = record.replacement_intent
+                repeated = intent is not None and intent.ending
+                launched = {"successors": self._launch.launch(record), "ending": ends}
+                update = partial(_with_intent, launched)
+                written = self._context.write(attempt_id, record, update)
+                if written is None:
                     return None
-                record = noted[0]
+                record = written[0]
                 if ends:
-                    with suppress(CloudRefused):  # asked again at the end, which says so
-                        self._launching.end(record, again=again)
+                    # The finish step repeats this, and reports a refusal.
+                    with suppress(CloudRefused):
+                        self._launch.restore_capacity(record, repeated=repeated)
         return record
 
-    def _look(self, order: AttemptId, replaced: ReplacementResult, look: int) -> ReplacementResult:
-        """Look whether the successor is Ready; ask again where asking failed."""
-        record = self._context.read(order)
+    def _check_successor(
+        self, attempt_id: AttemptId, result: ReplacementResult, check: int
+    ) -> ReplacementResult:
+        """Check whether the successor is Ready; repeat a request that failed."""
+        record = self._context.read(attempt_id)
         if record is None:
-            return replace(replaced, record=None)
+            return replace(result, record=None)
         now = self._context.clock.now()
-        held = self._actions.keep(order.instance, held_for(record, replaced.held, now))
-        if not replaced.settled:
-            again = replace(self.ask(order, record), held=held)
-            return replace(again, rest=0) if look >= LOOKS else again
-        replaced = replace(replaced, record=record, held=held)
+        held = held_for(record, result.held, now)
+        held = self._actions.send_heartbeats(attempt_id.instance, held)
+        last = check >= SUCCESSOR_CHECKS
+        if not result.settled:
+            repeated = replace(self.request(attempt_id, record), held=held)
+            return replace(repeated, pause=0) if last else repeated
+        result = replace(result, record=record, held=held)
         try:
-            looked = self._context.retry(partial(self._awaiting.look, record))
+            status = self._context.retry(partial(self._tracker.track, record))
         except API_ERRORS:
-            looked = SuccessorStatus()
-        if looked.ready:
-            names = ", ".join(one.instance for one in looked.ready)
-            reason = f"{replaced.reason}; its successor {names} is Ready"
-            return replace(replaced, successors=looked.ready, reason=reason, rest=0)
-        if looked.failed:
-            failed = {"successors": (), "zones": ()}
-            written = self._context.write(order, record, partial(_with_intent, failed))
-            reason = f"{replaced.reason}; {looked.failed}: its group launches another one"
-            replaced = replace(replaced, record=written[0] if written else None, reason=reason)
-        if look < LOOKS:
-            return replaced
-        minutes = SUCCESSOR_WITHIN.total_seconds() / 60
-        reason = f"{replaced.reason}; no successor was Ready in {minutes:g} minutes"
-        return replace(replaced, reason=reason, rest=0)
+            status = SuccessorStatus()
+        if status.ready:
+            instances = ", ".join(one.instance for one in status.ready)
+            reason = result.reason.and_then(SUCCESSOR_READY(instances=instances))
+            return replace(result, successors=status.ready, reason=reason, pause=0)
+        if status.failed:
+            update = partial(_with_intent, {"successors": (), "zones": ()})
+            written = self._context.write(attempt_id, record, update)
+            reason = result.reason.and_then(status.failed)
+            result = replace(result, record=written[0] if written else None, reason=reason)
+        if not last:
+            return result
+        minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
+        reason = result.reason.and_then(SUCCESSOR_TIMEOUT_PASSED(minutes=minutes))
+        return replace(result, reason=reason, pause=0)
 
-    def _begin(self, order: AttemptId, replaced: ReplacementResult) -> ReplacementResult:
-        """Note that the pods are asked to go from now on."""
-        if replaced.record is None:
-            return replaced
-        begin = partial(self._begun, replaced.successors)
-        written = self._context.write(order, replaced.record, begin)
+    def _begin_drain(self, attempt_id: AttemptId, result: ReplacementResult) -> ReplacementResult:
+        """Record that the drain begins now, and write its deadline to the node."""
+        if result.record is None:
+            return result
+        begin = partial(self._begun, result.successors)
+        written = self._context.write(attempt_id, result.record, begin)
         if written is None:
-            return replace(replaced, record=None)
+            return replace(result, record=None)
         record, _ = written
         try:
-            self._context.retry(partial(self._mark, record))
+            self._context.retry(partial(self._update_marks, record))
         except API_ERRORS as error:
-            return replace(replaced, settled=False, record=record, reason=str(error), rest=0)
-        return replace(replaced, record=record)
+            reason = NODE_NOT_MARKED(error=error).and_then(result.reason)
+            return replace(result, settled=False, record=record, reason=reason, pause=0)
+        return replace(result, record=record)
 
     def _begun(
         self, successors: tuple[Successor, ...], record: Retirement
     ) -> tuple[Retirement, None]:
-        if record.begun_at is not None:
+        if record.drain_began_at is not None:
             return record, None
-        on = begun(record, self._context.clock.now())
-        return _with_intent({"successors": successors}, on) if successors else (on, None)
+        begun = start_drain(record, self._context.clock.now())
+        return _with_intent({"successors": successors}, begun) if successors else (begun, None)
 
-    def _mark(self, record: Retirement) -> None:
+    def _update_marks(self, record: Retirement) -> None:
         cluster, node = self._context.node_of(record)
         if node is not None:
             cluster.cordon(node.name, marks_of(record))
 
 
-def _not_asked(record: Retirement) -> tuple[Retirement, None]:
-    return record.model_copy(update={"replaced": None}), None
+def _superseded() -> ReplacementResult:
+    return ReplacementResult(settled=False, record=None, reason=SUPERSEDED())
+
+
+def _without_intent(record: Retirement) -> tuple[Retirement, None]:
+    return record.model_copy(update={"replacement_intent": None}), None
 
 
 def _with_intent(fields: dict[str, Any], record: Retirement) -> tuple[Retirement, None]:
-    intent = record.replaced.model_copy(update=fields) if record.replaced else None
-    return record.model_copy(update={"replaced": intent}), None
+    intent = record.replacement_intent
+    changed = intent.model_copy(update=fields) if intent else None
+    return record.model_copy(update={"replacement_intent": changed}), None
 
 
-def _still_holds(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
-    """Whether what was once intended is what happened: an instance that is to be detached has left
-    its group or is leaving it. One that is still in service was not detached."""
+def _is_carried_out(intent: ReplacementIntent, group: GroupFacts | None) -> bool:
+    """Whether the recorded intent was carried out. An instance that was detached has left its group
+    or is leaving it; an instance that is still in service was not detached."""
     if group is None or intent.method is not Method.DETACH:
         return True
     return group.lifecycle_state in {"Detaching", "Detached"}

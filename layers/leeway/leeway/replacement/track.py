@@ -1,37 +1,43 @@
-"""How a retirement looks for its successor: whether its node is Ready, and whether it failed."""
+"""Tracks a successor: whether its node is Ready, and whether it failed."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
-from leeway.policy.rules import SUCCESSOR_WITHIN
+from leeway.policy.rules import SUCCESSOR_TIMEOUT
 from leeway.ports.aws import GroupInstances, Groups
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
+from leeway.reasons import Reason
+from leeway.replacement.reasons import (
+    LAUNCHED_BY_GROUP,
+    SUCCESSOR_LEFT_GROUP,
+    SUCCESSOR_NOT_JOINED,
+)
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent, Successor
 from leeway.retirement.step_context import StepContext
 
-JOINS_WITHIN = SUCCESSOR_WITHIN / 2
-"""How long a successor may take until it has a node: after that its group replaces it."""
+JOIN_TIMEOUT = SUCCESSOR_TIMEOUT / 2
+"""How long a successor may take until it has a node; after that its group replaces it."""
 
-SHOWS_WITHIN = timedelta(seconds=30)
-"""After which Auto Scaling shows an instance that it has launched."""
+VISIBLE_AFTER = timedelta(seconds=30)
+"""How long Auto Scaling may take to list an instance that it launched."""
 
-LONGEST_LOOK = timedelta(hours=1)
-"""How long ago an instance may have been launched that is looked for by its group."""
+LOOK_BACK = timedelta(hours=1)
+"""How long ago an instance that counts as a group's own replacement may have been launched."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessorStatus:
-    """What is seen of a successor: `ready` where pods can go there, `failed` says why it never will
-    be. Neither: it is to be waited for."""
+    """The status of a successor: `ready` if pods can run on it, `failed` is why it never will be
+    Ready. If both are empty, the retirement waits."""
 
     ready: tuple[Successor, ...] = ()
-    failed: str = ""
+    failed: Reason | None = None
 
 
 class SuccessorTracker:
-    """Looks for successors. An instance's name does not change: EC2 is asked once."""
+    """Tracks successors. EC2 is called once for each instance: its DNS name does not change."""
 
     def __init__(self, context: StepContext, groups: Groups, instances: GroupInstances) -> None:
         self._context = context
@@ -39,17 +45,18 @@ class SuccessorTracker:
         self._instances = instances
         self._names: dict[str, str] = {}
 
-    def look(self, record: Retirement) -> SuccessorStatus:
-        """Look for the successor that was launched by name, else for what its group launched."""
-        intent = record.replaced
+    def track(self, record: Retirement) -> SuccessorStatus:
+        """Return the status of the successor that was launched with LaunchInstances, or of the
+        instances that the group launched itself."""
+        intent = record.replacement_intent
         if intent is None:
             return SuccessorStatus()
         cluster = self._context.open_cluster(record.facts.cluster)
         if intent.successors:
-            return self._named(intent, cluster)
-        return self._launched_since(intent, cluster)
+            return self._launched_with_api(intent, cluster)
+        return self._launched_by_group(intent, cluster)
 
-    def _named(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
+    def _launched_with_api(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
         for successor in intent.successors:
             node = self._node_of(successor.instance, cluster)
             if node is not None and node.ready and not node.unschedulable:
@@ -59,38 +66,39 @@ class SuccessorTracker:
 
     def _failure(
         self, intent: ReplacementIntent, successor: Successor, node: Node | None, cluster: Cluster
-    ) -> str:
-        """Say why a successor that is not Ready will not be; empty where it still may. What does
-        not join, under whatever name, is ended, so that its group launches another one."""
-        groups, waited = self._groups, self._context.clock.now() - intent.asked_at
-        if waited < SHOWS_WITHIN:
-            return ""
+    ) -> Reason | None:
+        """Return why a successor will not be Ready; None if it still may be. A successor that has
+        no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
+        groups, waited = self._groups, self._context.clock.now() - intent.requested_at
+        if waited < VISIBLE_AFTER:
+            return None
         group = groups.facts(successor.instance)
-        if group is None or not group.serves:
-            return f"successor {successor.instance} left group {intent.group} before it was Ready"
-        if node is not None or waited < JOINS_WITHIN:
-            return ""
+        if group is None or not group.stays_in_group:
+            return SUCCESSOR_LEFT_GROUP(instance=successor.instance, group=intent.group)
+        if node is not None or waited < JOIN_TIMEOUT:
+            return None
         if cluster.node_of(successor.instance, ()) is not None:
-            return ""
+            return None
         groups.terminate_in_group(successor.instance)
-        minutes = JOINS_WITHIN.total_seconds() / 60
-        return f"successor {successor.instance} had no node in {minutes:g} minutes and was ended"
+        minutes = JOIN_TIMEOUT.total_seconds() / 60
+        return SUCCESSOR_NOT_JOINED(instance=successor.instance, minutes=minutes)
 
-    def _launched_since(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
-        """Look whether the group has launched all that it wants, and all of that is Ready: it does
-        not tell for whom it launches, so whoever waits does so for what others wait for, too."""
-        since = max(intent.asked_at, self._context.clock.now() - LONGEST_LOOK)
+    def _launched_by_group(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
+        """Check whether the group has launched its desired capacity and all new nodes are Ready.
+        A group does not say which instance replaces which, so concurrent retirements wait for each
+        other's successors."""
+        since = max(intent.requested_at, self._context.clock.now() - LOOK_BACK)
         if self._groups.missing(intent.group):
             return SuccessorStatus()
         ready: list[Successor] = []
-        for came in self._instances.launched_in(intent.group, since):
-            self._names[came.instance] = came.private_dns_name
-            node = self._node_of(came.instance, cluster)
+        for found in self._instances.launched_in(intent.group, since):
+            self._names[found.instance] = found.private_dns_name
+            node = self._node_of(found.instance, cluster)
             if node is None or not node.ready:
                 return SuccessorStatus()
-            if not node.unschedulable:  # else it is on its way out itself
-                why = "the group launched it since"
-                ready.append(Successor(came.instance, came.instance_type, came.zone, why))
+            if not node.unschedulable:  # a cordoned node is itself being retired
+                why = LAUNCHED_BY_GROUP()
+                ready.append(Successor(found.instance, found.instance_type, found.zone, why))
         return SuccessorStatus(tuple(ready[:1]))
 
     def _node_of(self, instance: str, cluster: Cluster) -> Node | None:

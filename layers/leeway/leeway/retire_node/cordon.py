@@ -1,166 +1,189 @@
-"""How a retirement begins: it waits for its turn, where it can, and cordons its node."""
+"""The first durable steps of a retirement: the disruption budget, and the cordon of the node."""
 
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from leeway.drain.executor import pause_before_next
+from leeway.drain.pauses import pause_before_next_pass
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY
 from leeway.execution.steps import Steps
 from leeway.policy.ports import ClusterPolicies
-from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, VOLUNTARY, Action
+from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, VOLUNTARY, Action
 from leeway.ports.aws import Groups
+from leeway.reasons import Reason
 from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
+from leeway.retire_node.reasons import (
+    NODE_NOT_CORDONED,
+    NODE_NOT_FOUND,
+    NODE_NOT_READABLE,
+)
 from leeway.retire_node.request_disruption import DisruptionRequests
 from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     is_voluntary,
-    pause_before_asking,
+    retry_pause,
 )
 from leeway.retirement.node_marks import marks_of
-from leeway.retirement.record import INTERRUPTIONS, Retirement, due
+from leeway.retirement.record import INTERRUPTIONS, Retirement, latest_end
 from leeway.retirement.step_context import StepContext
 
-JOINS = timedelta(seconds=5)
-"""Between two looks for the node of an interrupted instance that may still be booting."""
+FIND_LATE_NODE_EVERY = timedelta(seconds=5)
+"""Between two searches for the node of an interrupted instance that may still be booting."""
 
-JOIN_EVERY = 10
-JOIN_LOOKS = int(SUCCESSOR_WITHIN.total_seconds()) // JOIN_EVERY
-"""Seconds between two looks for the node of an instance that may be booting, in which the execution
-is suspended, and how many looks there are."""
+FIND_NODE_EVERY = 10
+NODE_SEARCHES = int(SUCCESSOR_TIMEOUT.total_seconds()) // FIND_NODE_EVERY
+"""Seconds between two searches for the node of an instance that may be booting, in which the
+execution is suspended, and how many searches there are."""
 
-SETTLES_IN = timedelta(seconds=20)
-"""After which nothing that an execution began before it was superseded is still under way."""
+SUPERSEDED_ATTEMPT_ENDS = timedelta(seconds=20)
+"""How long an attempt may continue a step after a newer attempt has superseded it."""
 
 
 class CordonStep:
-    """Begins retirements."""
+    """Decides whether a retirement begins, and cordons its node."""
 
     def __init__(
         self,
         context: StepContext,
         policies: ClusterPolicies,
-        turns: DisruptionRequests,
+        disruptions: DisruptionRequests,
         groups: Groups,
         telemetry: Telemetry,
     ) -> None:
         self._context = context
         self._policies = policies
-        self._turns = turns
+        self._disruptions = disruptions
         self._groups = groups
         self._telemetry = telemetry
 
-    def enter(self, order: AttemptId, steps: Steps) -> CordonResult:
-        """Wait for the retirement's turn and cordon the node, or learn that it is not to be."""
-        located = steps.run("cordon", CordonResult, partial(self._enter, order))
-        turn = 0
-        while located.rest and located.record is not None:
-            turn += 1
-            steps.wait(f"wait-for-turn-{turn}", located.rest)
-            located = steps.run(f"turn-{turn}", CordonResult, partial(self._enter, order))
-        undone = located.course is Course.UNDO and located.record is not None
-        if undone or (located.course is Course.DECLINE and located.node):
-            # What the attempt before was doing when it was superseded may have come after.
-            steps.wait("settle", int(SETTLES_IN.total_seconds()))
-            again = partial(self._released_again, order, located)
-            located = steps.run("undo-again", CordonResult, again)
-        return located
+    def run(self, attempt_id: AttemptId, steps: Steps) -> CordonResult:
+        """Wait for the disruption budget and cordon the node, or return another course."""
+        work = partial(self._decide_and_cordon, attempt_id)
+        result = steps.run("cordon", CordonResult, work)
+        request = 0
+        while result.pause and result.record is not None:
+            request += 1
+            steps.wait(f"wait-for-disruption-budget-{request}", result.pause)
+            result = steps.run(f"request-disruption-{request}", CordonResult, work)
+        undone = result.course is Course.UNDO and result.record is not None
+        if undone or (result.course is Course.DECLINE and result.node):
+            # A superseded attempt may have marked the node after the marks were removed.
+            steps.wait("wait-for-superseded-attempt", int(SUPERSEDED_ATTEMPT_ENDS.total_seconds()))
+            repeat = partial(self._remove_marks_again, attempt_id, result)
+            result = steps.run("remove-marks-again", CordonResult, repeat)
+        return result
 
-    def _enter(self, order: AttemptId) -> CordonResult:
-        record = self._context.read(order)
+    def _decide_and_cordon(self, attempt_id: AttemptId) -> CordonResult:
+        record = self._context.read(attempt_id)
         if record is None:
             return CordonResult(settled=False)
         if record.phase is Phase.UNDOING:
-            return self._undo(order, record)
+            undo = CordonResult(True, record, course=Course.UNDO)
+            return self._remove_marks(attempt_id, undo)
         policy = self._policies.policy_of(record.facts.cluster)
         if policy.dry_run:
-            return self._rehearse(record)
-        if record.begun_at is None and is_voluntary(record, self._context.clock.now()):
-            told = self._turns.ask(record, policy)
-            if told.verdict is not BudgetVerdict.GO:
-                return self._not_now(order, record, told)
-            return self.cordon(order, record)
-        return self.cordon(order, record, just_read=True)
+            return self._dry_run(record)
+        if record.drain_began_at is None and is_voluntary(record, self._context.clock.now()):
+            decision = self._disruptions.request(record, policy)
+            if decision.verdict is not BudgetVerdict.GO:
+                return self._wait_or_decline(attempt_id, record, decision)
+            return self.cordon(attempt_id, record)
+        return self.cordon(attempt_id, record, just_read=True)
 
-    def await_node(self, order: AttemptId, located: CordonResult, steps: Steps) -> CordonResult:
-        """Wait for a node that was not there, before anything is asked of the instance's group: a
-        machine that is booting joins within minutes, and one that never does may be none of the
-        cluster's. Its node is cordoned when it joins."""
-        look = 0
-        while never_joined(located) and look < JOIN_LOOKS:
-            look += 1
-            steps.wait(f"wait-to-join-{look}", JOIN_EVERY)
-            work = partial(self._joined, order, by_name=look < JOIN_LOOKS)
-            located = steps.run(f"join-{look}", CordonResult, work)
-        return located
+    def wait_for_node(
+        self, attempt_id: AttemptId, cordoned: CordonResult, steps: Steps
+    ) -> CordonResult:
+        """Wait for a node that was not found, before anything is requested from the instance's
+        group. A booting machine joins within minutes; a machine that never joins may not belong to
+        the cluster. The node is cordoned when it joins."""
+        search = 0
+        while never_joined(cordoned) and search < NODE_SEARCHES:
+            search += 1
+            steps.wait(f"wait-for-node-{search}", FIND_NODE_EVERY)
+            work = partial(self._find_node, attempt_id, by_name=search < NODE_SEARCHES)
+            cordoned = steps.run(f"find-node-{search}", CordonResult, work)
+        return cordoned
 
-    def _joined(self, order: AttemptId, by_name: bool) -> CordonResult:
-        record = self._context.read(order)
+    def _find_node(self, attempt_id: AttemptId, by_name: bool) -> CordonResult:
+        record = self._context.read(attempt_id)
         if record is None:
             return CordonResult(settled=False)
-        return self.cordon(order, record, by_name=by_name)
+        return self.cordon(attempt_id, record, by_name=by_name)
 
-    def expect(
-        self, order: AttemptId, located: CordonResult, replaced: ReplacementResult, steps: Steps
+    def find_late_node(
+        self,
+        attempt_id: AttemptId,
+        cordoned: CordonResult,
+        replacement: ReplacementResult,
+        steps: Steps,
     ) -> CordonResult:
-        """Look again for a node that was not there: a machine that was booting may have joined.
+        """Search again for a node that was not found, because a booting machine may have joined.
 
-        Of one that waited for its successor, pods would be lost with it; and one that EC2 leaves
-        its two minutes may join within them, and would take pods to the end.
+        If the retirement waited for a successor, pods may run on the node by now. In an
+        interruption the machine may join within the two minutes, and would receive new pods.
         """
-        record, look = replaced.record, 0
+        record, search = replacement.record, 0
         if record is None or record.kind not in VOLUNTARY | INTERRUPTIONS:
-            return located
-        while located.settled and not located.node:
-            look += 1
-            expected = partial(self._expected, order, record, replaced.settled)
-            located = steps.run(f"expect-{look}", CordonResult, expected)
-            if not located.rest:
+            return cordoned
+        while cordoned.settled and not cordoned.node:
+            search += 1
+            work = partial(self._find_late_node, attempt_id, record, replacement.settled)
+            cordoned = steps.run(f"find-late-node-{search}", CordonResult, work)
+            if not cordoned.pause:
                 break
-            steps.wait(f"wait-for-node-{look}", located.rest)
-        return located
+            steps.wait(f"wait-for-late-node-{search}", cordoned.pause)
+        return cordoned
 
-    def _expected(self, order: AttemptId, record: Retirement, patient: bool) -> CordonResult:
-        # All nodes were listed a moment ago for an interruption, which come by the hundred.
-        located = self.cordon(order, record, by_name=record.kind in INTERRUPTIONS)
-        latest = located.record
-        if located.node or not located.settled or latest is None or latest.deadline is None:
-            return located
-        if not patient or not _may_still_join(latest):
-            return located
+    def _find_late_node(
+        self, attempt_id: AttemptId, record: Retirement, replaced: bool
+    ) -> CordonResult:
+        # Interruptions come by the hundred, and the first search has just listed all nodes.
+        result = self.cordon(attempt_id, record, by_name=record.kind in INTERRUPTIONS)
+        latest = result.record
+        if result.node or not result.settled or latest is None or latest.deadline is None:
+            return result
+        if not replaced or not _may_still_join(latest):
+            return result
         left = latest.deadline - self._context.clock.now()
-        return replace(located, rest=max(0, int(min(JOINS, left).total_seconds())))
+        pause = min(FIND_LATE_NODE_EVERY, left)
+        return replace(result, pause=max(0, int(pause.total_seconds())))
 
     def cordon(
-        self, order: AttemptId, record: Retirement, just_read: bool = False, by_name: bool = False
+        self,
+        attempt_id: AttemptId,
+        record: Retirement,
+        just_read: bool = False,
+        by_name: bool = False,
     ) -> CordonResult:
-        """Cordon the node; again where it is cordoned already. A record that was just read is not
-        read again before the first try: nothing is to come before a cordon that need not."""
+        """Cordon the node; this may be repeated. A record that was just read is not read again
+        before the first try, so that the cordon is not delayed."""
         latest = [record] if just_read else []
 
         def find_and_cordon() -> CordonResult:
-            current = latest.pop() if latest else self._context.current(order)
+            current = latest.pop() if latest else self._context.current(attempt_id)
             return self._find_and_cordon(current, by_name)
 
         try:
             return self._context.retry(find_and_cordon)
         except API_ERRORS as error:
-            return self._not_cordoned(record, f"{type(error).__name__}: {error}")
+            problem = NODE_NOT_CORDONED(error=f"{type(error).__name__}: {error}")
+            return self._not_cordoned(record, problem)
 
-    def _not_cordoned(self, record: Retirement, problem: str) -> CordonResult:
-        """A node that is to go is drained meanwhile; where nothing else is to be done, the cordon
-        is tried again until the time is up."""
+    def _not_cordoned(self, record: Retirement, problem: Reason) -> CordonResult:
+        """Return the result of a cordon that failed. A retirement continues without it and retries
+        it in the drain; a retirement that only cordons retries it until its time is up."""
         now, course = self._context.clock.now(), course_of(record)
-        rest = 0
-        if course is Course.CORDON and now < min(due(record), record.noticed_at + LONGEST_TURN):
-            paced = pause_before_next(record.noticed_at, now, deadline=None)
-            rest = int(max(paced.total_seconds(), LONGEST_RETRY))
-        return CordonResult(False, record, problem=problem, course=course, rest=rest)
+        latest = min(latest_end(record), record.noticed_at + BUDGET_TIMEOUT)
+        pause = 0
+        if course is Course.CORDON and now < latest:
+            until_next = pause_before_next_pass(record.noticed_at, now, deadline=None)
+            pause = int(max(until_next.total_seconds(), LONGEST_RETRY))
+        return CordonResult(False, record, problem=problem, course=course, pause=pause)
 
     def _find_and_cordon(self, record: Retirement | None, by_name: bool) -> CordonResult:
         if record is None:
@@ -168,74 +191,76 @@ class CordonStep:
         cluster, node = self._context.node_of(record, by_name)
         course = course_of(record)
         if node is None:
-            problem = "the instance has no node in the cluster"
+            problem = NODE_NOT_FOUND(
+                instance=record.instance, cluster=record.facts.cluster, kind=record.kind
+            )
             return CordonResult(True, record, problem=problem, course=course)
         cluster.cordon(node.name, marks_of(record))
         cordoned_at = self._context.clock.now()
         return CordonResult(True, record, node.name, node.uid, cordoned_at, course=course)
 
-    def _undo(self, order: AttemptId, record: Retirement) -> CordonResult:
-        return self._released(order, CordonResult(True, record, course=Course.UNDO))
-
-    def _released(self, order: AttemptId, located: CordonResult) -> CordonResult:
-        """Take off what attempts up to this one put on the node. Nothing but success will do:
-        a node that stays would be left cordoned. One that a policy had cordoned is to be left so.
-        """
-        if located.record is None or located.record.stays_cordoned:
-            return located
-        cluster, node = self._context.node_of(located.record)
+    def _remove_marks(self, attempt_id: AttemptId, result: CordonResult) -> CordonResult:
+        """Remove the marks of this attempt and earlier ones from the node. Errors are raised, so
+        that the step repeats: otherwise a node that stays would remain cordoned. A node that a
+        policy had cordoned before stays cordoned."""
+        if result.record is None or result.record.stays_cordoned:
+            return result
+        cluster, node = self._context.node_of(result.record)
         if node is None:
-            return located
-        cluster.release(node.name, order.attempt)
-        return replace(located, node=node.name, node_uid=node.uid)
+            return result
+        cluster.release(node.name, attempt_id.attempt)
+        return replace(result, node=node.name, node_uid=node.uid)
 
-    def _rehearse(self, record: Retirement) -> CordonResult:
+    def _dry_run(self, record: Retirement) -> CordonResult:
         try:
             _, node = self._context.retry(partial(self._context.node_of, record))
         except API_ERRORS as error:
-            return CordonResult(False, record, problem=str(error), course=Course.REHEARSE)
+            problem = NODE_NOT_READABLE(error=error)
+            return CordonResult(False, record, problem=problem, course=Course.DRY_RUN)
         name, uid = (node.name, node.uid) if node else ("", "")
-        return CordonResult(True, record, name, uid, course=Course.REHEARSE)
+        return CordonResult(True, record, name, uid, course=Course.DRY_RUN)
 
-    def _not_now(self, order: AttemptId, record: Retirement, told: BudgetDecision) -> CordonResult:
-        if told.verdict is BudgetVerdict.DECLINE:
-            declined = CordonResult(False, record, problem=told.reason, course=Course.DECLINE)
-            return self._unmarked(order, declined)
-        self._telemetry.waiting(record, told.reason)
-        with suppress(*API_ERRORS):  # tried again when its turn is asked for again
-            self._unmarked(order, CordonResult(False, record))
-        rest = pause_before_asking(record, self._context.clock.now())
+    def _wait_or_decline(
+        self, attempt_id: AttemptId, record: Retirement, decision: BudgetDecision
+    ) -> CordonResult:
+        reason = decision.reason
+        if decision.verdict is BudgetVerdict.DECLINE:
+            declined = CordonResult(False, record, problem=reason, course=Course.DECLINE)
+            return self._remove_marks_if_staying(attempt_id, declined)
+        self._telemetry.waiting(record, reason)
+        with suppress(*API_ERRORS):  # the next request tries it again
+            self._remove_marks_if_staying(attempt_id, CordonResult(False, record))
+        pause = retry_pause(record, self._context.clock.now())
         return CordonResult(
             settled=False,
             record=record,
-            problem=told.reason,
+            problem=reason,
             course=Course.WAIT,
-            rest=max(1, int(rest.total_seconds())),
+            pause=max(1, int(pause.total_seconds())),
         )
 
-    def _unmarked(self, order: AttemptId, located: CordonResult) -> CordonResult:
-        """Leave no node cordoned that stays, for now at least: an attempt before this one may
-        have marked it, or be about to; or this one has, before its function died. One whose
-        successor is asked for, or that its group has in hand already, keeps its marks to the end.
-        """
-        record = located.record
-        if record is None or record.replaced is not None:
-            return located
+    def _remove_marks_if_staying(self, attempt_id: AttemptId, result: CordonResult) -> CordonResult:
+        """Remove the marks from a node that stays, at least for now. An earlier attempt may have
+        marked it, or this one before its function died. The marks stay if a successor is requested
+        or the group is already terminating the instance."""
+        record = result.record
+        if record is None or record.replacement_intent is not None:
+            return result
         if record.attempt == 1 and not self._is_marked(record):
-            return located
-        if self._is_leaving(order.instance):
-            return located
-        return self._released(order, located)
+            return result
+        if self._is_leaving(attempt_id.instance):
+            return result
+        return self._remove_marks(attempt_id, result)
 
     def _is_marked(self, record: Retirement) -> bool:
         _, node = self._context.node_of(record)
         return node is not None and node.marked
 
-    def _released_again(self, order: AttemptId, located: CordonResult) -> CordonResult:
-        record = self._context.read(order)
+    def _remove_marks_again(self, attempt_id: AttemptId, result: CordonResult) -> CordonResult:
+        record = self._context.read(attempt_id)
         if record is None:
             return CordonResult(settled=False)
-        return self._released(order, replace(located, record=record))
+        return self._remove_marks(attempt_id, replace(result, record=record))
 
     def _is_leaving(self, instance: str) -> bool:
         group = self._groups.facts(instance)
@@ -243,19 +268,21 @@ class CordonStep:
 
 
 def _may_still_join(record: Retirement) -> bool:
-    """Whether EC2 leaves the instance its time: neither its group ends it before, nor Leeway."""
-    return record.kind in INTERRUPTIONS and not record.hooks and record.replaced is None
+    """Whether the instance runs until EC2 takes it back: neither its group nor Leeway terminates it
+    earlier."""
+    return record.kind in INTERRUPTIONS and not record.hooks and record.replacement_intent is None
 
 
-def never_joined(located: CordonResult) -> bool:
-    """Whether nothing shows that the instance is one of the cluster's nodes, and nothing has been
-    asked of its group yet: nor need it be, for what can wait."""
-    record = located.record
-    if record is None or not located.settled or located.node:
+def never_joined(cordoned: CordonResult) -> bool:
+    """Whether nothing shows that the instance is a node of the cluster, and nothing is requested
+    from its group yet. A voluntary retirement can wait with that."""
+    record = cordoned.record
+    if record is None or not cordoned.settled or cordoned.node:
         return False
-    return record.kind in VOLUNTARY and record.replaced is None and not record.facts.joined
+    untouched = record.replacement_intent is None and not record.facts.joined
+    return record.kind in VOLUNTARY and untouched
 
 
 def course_of(record: Retirement) -> Course:
-    """Return what a retirement comes to whose turn has come."""
+    """Return the course of a retirement that may begin."""
     return Course.CORDON if record.action is Action.CORDON else Course.RETIRE

@@ -1,4 +1,4 @@
-"""The ports that retire_node is built from, by the part that calls them."""
+"""The ports that retire_node is built from."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,6 +8,7 @@ from leeway.execution.shared_cache import SharedCache
 from leeway.policy.ports import ClusterPolicies
 from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
 from leeway.ports.table import UnavailableOfferings
+from leeway.reasons import Reason
 from leeway.retire_node.outcome import Outcome
 from leeway.retirement.ports import DisruptionLedgers
 from leeway.retirement.record import Retirement
@@ -15,24 +16,24 @@ from leeway.retirement.step_context import StepContext
 
 
 class Telemetry(Protocol):
-    """Where it is written down for the people who run Leeway."""
+    """The log lines and metrics of retirements."""
 
-    def waiting(self, record: Retirement, reason: str) -> None:
-        """Log that a retirement waits for its turn."""
+    def waiting(self, record: Retirement, reason: Reason) -> None:
+        """Log that a retirement waits for the disruption budget."""
         ...
 
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
         ...
 
-    def retirement_not_reported(self, outcome: Outcome, problem: str) -> None:
-        """Log that somebody did not take the news of a retirement."""
+    def retirement_not_reported(self, outcome: Outcome, reason: Reason) -> None:
+        """Log that the Leeway event or the Kubernetes Event of a retirement was not accepted."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the steps need beside the `context` that all of them share."""
+    """The ports of the steps, besides the `context` that all of them share."""
 
     context: StepContext
     policies: ClusterPolicies
@@ -43,5 +44,5 @@ class Dependencies:
     region: str
     cache: SharedCache
     drains: DrainStates
-    announcements: LeewayEvents
+    events: LeewayEvents
     telemetry: Telemetry

@@ -1,4 +1,4 @@
-"""How a retirement ends: closed, its hooks answered, its instance terminated, and reported."""
+"""The last durable steps of a retirement: close, answer hooks, terminate, and report."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,311 +16,334 @@ from leeway.ports.aws import (
     Instances,
     LeewayEvents,
 )
+from leeway.reasons import Reason
 from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.reasons import NOT_REQUESTED
 from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.dependencies import Telemetry
-from leeway.retire_node.dry_run import rehearsed
+from leeway.retire_node.dry_run import dry_run
 from leeway.retire_node.outcome import FAILED, Outcome
+from leeway.retire_node.reasons import (
+    GROUP_TERMINATION_REFUSED,
+    LAST_TERMINATION,
+    LEEWAY_EVENT_NOT_PUBLISHED,
+    NO_NODE_LEFT_RUNNING,
+    NODE_EVENT_NOT_WRITTEN,
+    NOT_DRAINED_LEFT_RUNNING,
+    TERMINATION_REFUSED,
+)
 from leeway.retire_node.step_results import FinishResult, RetirementProgress
 from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 from leeway.retirement.step_context import StepContext
 
-HOOK_TOLD_WITHIN = timedelta(seconds=10)
-"""How long the notice of a hook is waited for that the end of its instance has called."""
+HOOK_NOTICE_TIMEOUT = timedelta(seconds=10)
+"""How long to wait for the notice of a lifecycle hook after the group terminated the instance."""
 
-LOOK_EVERY = 0.5
-"""Seconds."""
+READ_RECORD_EVERY = 0.5
+"""Seconds between two reads of the record while waiting for that notice."""
 
-
-ATTEMPTS = 6
-"""How often an instance that is detached and drained is tried to be terminated: for an hour, since
-`reconcile` waits twice as long after each failure."""
+TERMINATION_ATTEMPTS = 6
+"""How many attempts try to terminate a detached and drained instance. They take about an hour,
+since `reconcile` waits twice as long after each failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminationResult:
-    """What came of terminating an instance: whether EC2 was `asked` to, what it `refused`, and why
-    the instance is `left` running, both empty where neither is so."""
+    """The result of terminating a detached instance: whether EC2 was `requested` to, and why the
+    instance is `left_running`."""
 
-    asked: bool = False
-    refused: tuple[str, ...] = ()
-    left: str = ""
+    requested: bool = False
+    left_running: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRestored:
-    """What came of having a group be as large as before: `settled` says that it is, `refused` what
-    was refused. No record where a newer attempt has taken over."""
+class CapacityResult:
+    """The result of restoring a group's capacity: whether it is `restored`, and what the group
+    `refused`. There is no record if a newer attempt has superseded this one."""
 
     record: Retirement | None
-    refused: tuple[str, ...] = ()
-    settled: bool = False
+    refused: tuple[Reason, ...] = ()
+    restored: bool = False
 
 
 class FinishStep:
-    """Ends retirements."""
+    """Finishes and reports retirements."""
 
     def __init__(
         self,
         context: StepContext,
         groups: Groups,
         instances: Instances,
-        announcements: LeewayEvents,
+        events: LeewayEvents,
         telemetry: Telemetry,
         actions: LifecycleActions,
-        launching: SuccessorLaunch,
+        launch: SuccessorLaunch,
     ) -> None:
         self._context = context
         self._groups = groups
         self._instances = instances
-        self._announcements = announcements
+        self._events = events
         self._telemetry = telemetry
         self._actions = actions
-        self._launching = launching
+        self._launch = launch
 
     def finish(
-        self, order: AttemptId, record: Retirement, standing: RetirementProgress
+        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
     ) -> FinishResult:
-        """Have a group that was made larger end its instance, close the record, answer every hook
-        that told of this instance, and terminate what is Leeway's to terminate.
+        """Restore the group's capacity, close the record, answer the lifecycle hooks of the
+        instance, and terminate the instance if it is detached.
 
-        The record is closed before the rest: the state changes that follow are then known to be
-        its own doing, and a hook that is announced after it gets an attempt that answers it.
+        The record is closed before the hooks are answered. So `receive_notice` knows that the state
+        changes that follow belong to this retirement, and starts a new attempt for a later hook.
         """
-        lowered = GroupRestored(record)
-        if standing.drained or not record.counts_from_its_turn:
-            stays = standing.drained and not standing.is_known_to_be_empty(record)
-            lowered = self._lower(order, record, stays)
-        closed = self._close(order, lowered, Phase.FINISHED, HookResult.CONTINUE, standing)
+        capacity = CapacityResult(record)
+        if progress.drained or not record.deadline_from_begin:
+            stays = progress.drained and not progress.instance_is_empty(record)
+            capacity = self._restore_capacity(attempt_id, record, stays)
+        closed = self._close(attempt_id, capacity, Phase.FINISHED, HookResult.CONTINUE, progress)
         if closed is None:
             return FinishResult(None)
-        terminated = TerminationResult()
-        if standing.replaced.settled and closed.replaced is not None and closed.replaced.detached:
-            terminated = self._terminate(order, closed, standing)
-        answered = self._actions.answer(order.instance, closed.hooks, HookResult.CONTINUE)
-        return self._finished(closed, standing, answered, lowered.refused, terminated)
+        termination = TerminationResult()
+        intent = closed.replacement_intent
+        if progress.replacement.settled and intent is not None and intent.detached:
+            termination = self._terminate(attempt_id, closed, progress)
+        answered = self._actions.answer(attempt_id.instance, closed.hooks, HookResult.CONTINUE)
+        return self._finished(closed, progress, answered, capacity.refused, termination)
 
     def finish_early(
-        self, order: AttemptId, record: Retirement, located: CordonResult
+        self, attempt_id: AttemptId, record: Retirement, cordoned: CordonResult
     ) -> FinishResult:
-        """Close a retirement that does not go as far as a drain: one that only cordons, is
-        declined, undone, or rehearsed."""
-        standing = RetirementProgress(
-            located, ReplacementResult(True, record, reason="not asked for")
-        )
-        if located.course is Course.REHEARSE:
-            standing = RetirementProgress(
-                located, *rehearsed(self._context, self._groups, record, located.node)
+        """Close a retirement without a drain: it only cordons, is declined or undone, or is a dry
+        run."""
+        reason = NOT_REQUESTED(why=f"the retirement ends with the step {cordoned.course}")
+        progress = RetirementProgress(cordoned, ReplacementResult(True, record, reason))
+        if cordoned.course is Course.DRY_RUN:
+            progress = RetirementProgress(
+                cordoned, *dry_run(self._context, self._groups, record, cordoned.node)
             )
-        lowered, phase = GroupRestored(record), Phase.FINISHED
-        if located.course is Course.UNDO:
-            lowered, phase = self._lower(order, record, stays=True), Phase.UNDONE
-        answer = HookResult.CONTINUE if located.course is Course.CORDON else None
-        closed = self._close(order, lowered, phase, answer)
+        capacity, phase = CapacityResult(record), Phase.FINISHED
+        if cordoned.course is Course.UNDO:
+            capacity = self._restore_capacity(attempt_id, record, stays=True)
+            phase = Phase.UNDONE
+        answer = HookResult.CONTINUE if cordoned.course is Course.CORDON else None
+        closed = self._close(attempt_id, capacity, phase, answer)
         if closed is None:
             return FinishResult(None)
         answered = HookAnswers()
         if answer is not None:
-            answered = self._actions.answer(order.instance, closed.hooks, answer)
-        return self._finished(closed, standing, answered, lowered.refused)
+            answered = self._actions.answer(attempt_id.instance, closed.hooks, answer)
+        return self._finished(closed, progress, answered, capacity.refused)
 
     def _finished(
         self,
         closed: Retirement,
-        standing: RetirementProgress,
+        progress: RetirementProgress,
         answered: HookAnswers,
-        refused: tuple[str, ...],
-        terminated: TerminationResult = TerminationResult(),
+        refused: tuple[Reason, ...],
+        termination: TerminationResult = TerminationResult(),
     ) -> FinishResult:
-        """Render how it ended, and log it. `refused` is what AWS said before the hooks' answers."""
-        located, replaced, drain = standing.located, standing.replaced, standing.drain
+        """Build and log the outcome. `refused` is what AWS refused before the hooks' answers."""
+        cordoned, replacement, drain = progress.cordoned, progress.replacement, progress.drain
+        intent = closed.replacement_intent
+        hooks_refused = (refusal.reason for refusal in answered.refused)
         outcome = Outcome(
-            result=standing.result,
+            result=progress.result,
             instance=closed.instance,
             cluster=closed.facts.cluster,
-            node=located.node,
+            node=cordoned.node,
             kind=closed.kind,
             attempt=closed.attempt,
-            reason=standing.problem or closed.reason,
+            reason=progress.problem or closed.reason,
             noticed_at=closed.noticed_at,
-            cordoned_at=located.cordoned_at,
+            cordoned_at=cordoned.cordoned_at,
             ended_at=self._context.clock.now(),
             deadline=closed.deadline,
-            replacement=replaced.method if replaced.settled else FAILED,
-            replacement_reason=replaced.reason,
-            refused=(
-                *refused,
-                *terminated.refused,
-                *(refusal.said for refusal in answered.refused),
-            ),
+            replacement=replacement.method if replacement.settled else FAILED,
+            replacement_reason=replacement.reason,
+            refused=(*refused, *hooks_refused),
             hooks=tuple(hook.name for hook in closed.hooks),
-            terminated=terminated.asked,
-            left_running=terminated.left,
+            terminated=termination.requested,
+            left_running=termination.left_running,
             pods=tuple(drain.pods.values()),
             load_balancers=drain.load_balancers,
-            kept=closed.owes,
-            successors=closed.replaced.successors if closed.replaced else (),
-            still_attached=tuple(pod.pod for pod in drain.unclean),
+            in_service=closed.must_restore_capacity,
+            successors=intent.successors if intent else (),
+            still_attached=tuple(pod.pod for pod in drain.with_attached_volumes),
         )
         self._telemetry.retired(outcome)
         return FinishResult(outcome, answered)
 
-    def _lower(self, order: AttemptId, record: Retirement, stays: bool = False) -> GroupRestored:
-        """Have a group that was made larger be as large as before, and end the instance unless it
-        stays. What is refused stays owed, and is found again."""
-        intent = record.replaced
-        if intent is None or not intent.owed:
-            return GroupRestored(record)
-        written = self._context.write(order, record, _ending)
+    def _restore_capacity(
+        self, attempt_id: AttemptId, record: Retirement, stays: bool = False
+    ) -> CapacityResult:
+        """Restore the capacity of a group that launched a successor, and terminate the instance
+        unless it stays. If the group refuses, the record stays open and `reconcile` retries it."""
+        intent = record.replacement_intent
+        if intent is None or not intent.to_restore:
+            return CapacityResult(record)
+        written = self._context.write(attempt_id, record, _ending)
         if written is None:
-            return GroupRestored(None)
+            return CapacityResult(None)
         running, _ = written
-        lower = partial(self._launching.end, running, stays, again=intent.ending)
+        restore = partial(
+            self._launch.restore_capacity, running, stays=stays, repeated=intent.ending
+        )
         try:
-            held = self._context.retry(lower)
+            hook_waits = self._context.retry(restore)
         except CloudRefused as error:
-            return GroupRestored(running, (str(error),))
-        return GroupRestored(self._hooks_told(order, running) if held else running, settled=True)
+            return CapacityResult(running, (GROUP_TERMINATION_REFUSED(error=error),))
+        latest = self._wait_for_hook_notice(attempt_id, running) if hook_waits else running
+        return CapacityResult(latest, restored=True)
 
-    def _hooks_told(self, order: AttemptId, record: Retirement) -> Retirement | None:
-        """Wait a moment for the notice of the hook that keeps the instance now, so that it is
-        answered at once: one that comes later takes an attempt of its own."""
+    def _wait_for_hook_notice(self, attempt_id: AttemptId, record: Retirement) -> Retirement | None:
+        """Wait for the notice of the hook that now keeps the instance, so that this attempt answers
+        it. A notice that arrives later starts an attempt of its own."""
         latest: Retirement | None = record
-        until = self._context.clock.now() + HOOK_TOLD_WITHIN
+        until = self._context.clock.now() + HOOK_NOTICE_TIMEOUT
         while latest is not None and not latest.hooks and self._context.clock.now() < until:
-            self._context.clock.sleep(LOOK_EVERY)
-            latest = self._context.read(order)
+            self._context.clock.sleep(READ_RECORD_EVERY)
+            latest = self._context.read(attempt_id)
         return latest
 
     def _close(
         self,
-        order: AttemptId,
-        lowered: GroupRestored,
+        attempt_id: AttemptId,
+        capacity: CapacityResult,
         phase: Phase,
         answer: HookResult | None,
-        standing: RetirementProgress | None = None,
+        progress: RetirementProgress | None = None,
     ) -> Retirement | None:
-        """Close the record; None where a newer attempt has taken over. `standing` is how far a
-        retirement has come that was to end its instance."""
-        if lowered.record is None:
+        """Close the record; None if a newer attempt has superseded this one. `progress` is given
+        for a retirement that was to terminate its instance."""
+        if capacity.record is None:
             return None
         ended_at = self._context.clock.now()
 
         def closed(record: Retirement) -> tuple[Retirement, None]:
-            intent = record.replaced
+            intent, node_is_empty = record.replacement_intent, record.node_is_empty
             if intent is not None:
-                owed = {"owed": intent.owed and not lowered.settled, "ending": False}
-                intent = intent.model_copy(update=owed)
-            if intent is not None and standing is not None:
-                intent = _detached(intent, standing.replaced, record.ec2_takes_it)
+                to_restore = intent.to_restore and not capacity.restored
+                intent = intent.model_copy(update={"to_restore": to_restore, "ending": False})
+            if progress is not None:
+                node_is_empty = progress.leaves_empty_node(record)
+                if intent is not None:
+                    intent = _detached(intent, progress.replacement, record.ec2_terminates)
             fields = {
                 "phase": phase,
                 "answer": answer,
                 "ended_at": ended_at,
-                "emptied": standing.left_nothing(record) if standing else record.emptied,
-                "replaced": intent,
+                "node_is_empty": node_is_empty,
+                "replacement_intent": intent,
             }
             return record.model_copy(update=fields), None
 
-        written = self._context.write(order, lowered.record, closed)
+        written = self._context.write(attempt_id, capacity.record, closed)
         return written[0] if written else None
 
     def _terminate(
-        self, order: AttemptId, record: Retirement, standing: RetirementProgress
+        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
     ) -> TerminationResult:
-        """Terminate an instance that Leeway detached. One that EC2 takes anyway is left to it where
-        EC2 throttles. What fails is tried again, ATTEMPTS times in all."""
-        if not standing.drained:
-            return TerminationResult(left="since it is not drained")
-        terminated = self._asked_to_terminate(record, standing)
-        if record.ec2_takes_it:
-            return terminated
-        failed = bool(terminated.left)
-        written = self._context.write(order, record, partial(_tried, failed))
-        intent = written[0].replaced if written else None
-        if intent is None or not failed or not intent.settled:
-            return terminated
-        last = f"{terminated.left}; this was the last of {ATTEMPTS} attempts: terminate it yourself"
-        return replace(terminated, left=last)
+        """Terminate an instance that Leeway detached. If EC2 throttles and takes the instance back
+        anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS attempts."""
+        if not progress.drained:
+            return TerminationResult(left_running=NOT_DRAINED_LEFT_RUNNING())
+        result = self._request_termination(record, progress)
+        if record.ec2_terminates:
+            return result
+        failed = result.left_running is not None
+        written = self._context.write(attempt_id, record, partial(_tried, failed))
+        intent = written[0].replacement_intent if written else None
+        if intent is None or result.left_running is None or not intent.settled:
+            return result
+        last = LAST_TERMINATION(attempts=TERMINATION_ATTEMPTS)
+        return replace(result, left_running=result.left_running.and_then(last))
 
-    def _asked_to_terminate(
-        self, record: Retirement, standing: RetirementProgress
+    def _request_termination(
+        self, record: Retirement, progress: RetirementProgress
     ) -> TerminationResult:
-        if not standing.is_known_to_be_empty(record):
-            return TerminationResult(left="since it has no node, and nothing shows that it had one")
+        if not progress.instance_is_empty(record):
+            return TerminationResult(left_running=NO_NODE_LEFT_RUNNING())
         try:
             self._instances.terminate(record.instance)
         except CloudRefused as error:
-            return TerminationResult(True, (str(error),), "since EC2 refuses to terminate it")
+            return TerminationResult(True, TERMINATION_REFUSED(error=error))
         except CloudUnavailable:
-            if not record.ec2_takes_it:
+            if not record.ec2_terminates:
                 raise
             return TerminationResult()
-        return TerminationResult(asked=True)
+        return TerminationResult(requested=True)
 
     def report(
-        self, order: AttemptId, located: CordonResult, finished: FinishResult, steps: Steps
+        self,
+        attempt_id: AttemptId,
+        cordoned: CordonResult,
+        finished: FinishResult,
+        steps: Steps,
     ) -> None:
-        """Tell the others how it ended, and go on answering hooks whose answer was refused."""
+        """Report the outcome, and retry the hook answers that were refused."""
         if finished.outcome is None:
             return
-        steps.run("report", str, partial(self._report, finished.outcome, located))
-        self._actions.insist(order.instance, finished.answered, HookResult.CONTINUE, steps)
+        steps.run("report", str, partial(self._report, finished.outcome, cordoned))
+        self._actions.retry_refused(
+            attempt_id.instance, finished.answered, HookResult.CONTINUE, steps
+        )
 
-    def _report(self, outcome: Outcome, located: CordonResult) -> str:
-        """One step, since each is paid for. What may have to wait for its service comes last: the
-        Kubernetes Event is the same one when it is written again."""
-        if located.node and located.course is not Course.REHEARSE:
-            self._note(outcome, located.node_uid)
-        return self._announce(outcome)
+    def _report(self, outcome: Outcome, cordoned: CordonResult) -> str:
+        """Write both reports in one step, because every step costs. The Leeway event comes last: it
+        may fail and repeat the step, and a repeated Kubernetes Event is the same object."""
+        if cordoned.node and cordoned.course is not Course.DRY_RUN:
+            self._write_node_event(outcome, cordoned.node_uid)
+        return self._publish(outcome)
 
-    def _announce(self, outcome: Outcome) -> str:
-        """Put the Leeway event. A repeated one has the same instance and attempt, by which its
-        readers can tell; one that is refused holds up nothing."""
+    def _publish(self, outcome: Outcome) -> str:
+        """Publish the Leeway event. Readers recognise a repeated one by instance and attempt; a
+        refused one is logged."""
         try:
-            self._announcements.announce(outcome.title, outcome.to_json())
+            self._events.publish(outcome.title, outcome.to_json())
         except CloudRefused as error:
-            self._telemetry.retirement_not_reported(outcome, f"no Leeway event: {error}")
-            return f"not put: {error}"
+            problem = LEEWAY_EVENT_NOT_PUBLISHED(error=error)
+            self._telemetry.retirement_not_reported(outcome, problem)
+            return problem.message
         return outcome.title
 
-    def _note(self, outcome: Outcome, node_uid: str) -> None:
-        """Write the Kubernetes Event; a cluster that does not take it holds up nothing."""
+    def _write_node_event(self, outcome: Outcome, node_uid: str) -> None:
+        """Write the Kubernetes Event; a failure is logged and does not delay the rest."""
         event = outcome.as_node_event(node_uid)
         open_cluster = self._context.open_cluster
         try:
-            self._context.retry(lambda: open_cluster(outcome.cluster).note(event))
+            self._context.retry(lambda: open_cluster(outcome.cluster).write_event(event))
         except API_ERRORS as error:
-            self._telemetry.retirement_not_reported(outcome, f"no Kubernetes Event: {error}")
+            problem = NODE_EVENT_NOT_WRITTEN(error=error)
+            self._telemetry.retirement_not_reported(outcome, problem)
 
 
 def _detached(
-    intent: ReplacementIntent, replaced: ReplacementResult, ec2_takes_it: bool
+    intent: ReplacementIntent, replacement: ReplacementResult, ec2_terminates: bool
 ) -> ReplacementIntent:
-    """Note whether the instance has left its group for this retirement, so that Leeway has to end
-    it, unless EC2 does. Somebody may have attached it to a group again."""
-    if intent.method is not Method.DETACH or not replaced.settled:
+    """Record whether this retirement detached the instance, so that Leeway has to terminate it
+    unless EC2 does. Another client may have attached it to a group again."""
+    if intent.method is not Method.DETACH or not replacement.settled:
         return intent
-    if replaced.method is not Method.DETACH:
+    if replacement.method is not Method.DETACH:
         return intent.model_copy(update={"detached": False})
-    return intent.model_copy(update={"detached": True, "settled": ec2_takes_it})
+    return intent.model_copy(update={"detached": True, "settled": ec2_terminates})
 
 
 def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
-    """Note what came of asking EC2 to end a detached instance."""
-    intent = record.replaced
+    """Record the result of a try to terminate a detached instance."""
+    intent = record.replacement_intent
     if intent is None:
         return record, None
     failures = intent.failures + failed
-    settled = not failed or failures >= ATTEMPTS
+    settled = not failed or failures >= TERMINATION_ATTEMPTS
     tried = intent.model_copy(update={"settled": settled, "failures": failures})
-    return record.model_copy(update={"replaced": tried}), None
+    return record.model_copy(update={"replacement_intent": tried}), None
 
 
 def _ending(record: Retirement) -> tuple[Retirement, None]:
-    if record.replaced is None:
+    if record.replacement_intent is None:
         return record, None
-    intent = record.replaced.model_copy(update={"ending": True})
-    return record.model_copy(update={"replaced": intent}), None
+    intent = record.replacement_intent.model_copy(update={"ending": True})
+    return record.model_copy(update={"replacement_intent": intent}), None

@@ -1,21 +1,40 @@
-"""What came of a retirement, in the words of its log line, its event and its Kubernetes Event."""
+"""The outcome of a retirement, as the log, the Leeway event and the Kubernetes Event show it."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from leeway.drain.progress import ENDS, PodProgress, RemovalMethod, Stage
+from leeway.drain.progress import FINAL_STAGES, PodProgress, RemovalMethod, Stage
+from leeway.drain.reasons import KEPT_BY_FINALIZERS
 from leeway.notices import NoticeKind
 from leeway.ports.kubernetes import NodeEvent
+from leeway.reasons import Reason
+from leeway.retire_node.reasons import (
+    LEFT_IN_SERVICE,
+    LEFT_TO_EC2,
+    NODE_CORDONED,
+    NODE_DRAIN_INCOMPLETE,
+    NODE_DRAINED,
+    NODE_NOT_FOUND,
+    PODS_DELETED,
+    PODS_REMAIN,
+    REPLACEMENT,
+    RETIREMENT_DECLINED,
+    RETIREMENT_DRY_RUN,
+    RETIREMENT_UNDONE,
+    VOLUMES_REMAIN,
+)
 from leeway.retirement.replacement_intent import Method, Successor
 from leeway.typed_json import adapter_of
 
 FAILED = "failed"
-"""What stands for the replacement where asking for it has not succeeded in time."""
+"""The replacement of an outcome if the request for it did not succeed in time."""
 
 
-ROOM = 240_000
+EVENT_LIMIT = 240_000
 """Bytes of an event's detail: an entry of PutEvents may have 256 KB, with its other fields.
 Source: EventBridge user guide, "Calculating PutEvents event entry size"."""
 
@@ -28,7 +47,7 @@ class RetirementResult(StrEnum):
     NO_NODE = "no-node"
     CORDONED = "cordoned"
     DECLINED = "declined"
-    REHEARSED = "rehearsed"
+    DRY_RUN = "dry-run"
     UNDONE = "undone"
 
 
@@ -36,26 +55,34 @@ _TITLES = {
     RetirementResult.INCOMPLETE: "Leeway Node Retirement Incomplete",
     RetirementResult.CORDONED: "Leeway Node Cordoned",
     RetirementResult.DECLINED: "Leeway Node Retirement Declined",
-    RetirementResult.REHEARSED: "Leeway Node Retirement Rehearsed",
+    RetirementResult.DRY_RUN: "Leeway Node Retirement Dry Run",
     RetirementResult.UNDONE: "Leeway Node Retirement Undone",
 }
-_NODE_REASONS = {
-    RetirementResult.DRAINED: "LeewayRetired",
-    RetirementResult.CORDONED: "LeewayCordoned",
-    RetirementResult.UNDONE: "LeewayReleased",
-    RetirementResult.DECLINED: "LeewayReleased",
+_CODES = {
+    RetirementResult.DRAINED: NODE_DRAINED,
+    RetirementResult.INCOMPLETE: NODE_DRAIN_INCOMPLETE,
+    RetirementResult.NO_NODE: NODE_NOT_FOUND,
+    RetirementResult.CORDONED: NODE_CORDONED,
+    RetirementResult.DECLINED: RETIREMENT_DECLINED,
+    RetirementResult.DRY_RUN: RETIREMENT_DRY_RUN,
+    RetirementResult.UNDONE: RETIREMENT_UNDONE,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A retirement that has ended. Times are UTC; `hooks` are the lifecycle hooks that told of it,
-    `refused` what AWS said to the calls at the end that it refused, `load_balancers` what was said
-    to them, `kept` that the instance is still in its group, which is one larger for it,
-    `left_running` why an instance that was detached is not terminated, empty where it is,
-    `pods_left_out` how many pods are not told of for want of room, `still_attached` the pods that
-    went while their volumes stayed, and `successors` what was launched for the instance, as far as
-    that is known."""
+    """A retirement that has ended. Times are UTC.
+
+    - `reason`: the last problem of its steps or, without one, why it began.
+    - `replacement`: the method of the replacement, or FAILED; `replacement_reason` is why.
+    - `hooks`: the lifecycle hooks that announced it. `refused`: the final calls that AWS refused.
+    - `terminated`: EC2 was requested to terminate the detached instance. `left_running`: why a
+      detached instance is not terminated.
+    - `in_service`: the instance is still in its group, which has launched a successor.
+    - `successors`: the instances that replace it, as far as they are known.
+    - `still_attached`: the pods that are gone and whose volumes are still attached.
+    - `pods_left_out`: how many pods an event does not list, because it has no room for them.
+    """
 
     result: RetirementResult
     instance: str
@@ -63,38 +90,41 @@ class Outcome:
     node: str
     kind: NoticeKind
     attempt: int
-    reason: str
+    reason: Reason
     noticed_at: datetime
     cordoned_at: datetime | None
-    ended_at: datetime | None
+    ended_at: datetime
     deadline: datetime | None
     replacement: str
-    replacement_reason: str
+    replacement_reason: Reason
     hooks: tuple[str, ...]
     terminated: bool
-    refused: tuple[str, ...]
+    refused: tuple[Reason, ...]
     pods: tuple[PodProgress, ...]
-    load_balancers: str = ""
-    kept: bool = False
-    left_running: str = ""
+    load_balancers: Reason | None = None
+    in_service: bool = False
+    left_running: Reason | None = None
     pods_left_out: int = 0
     still_attached: tuple[str, ...] = ()
     successors: tuple[Successor, ...] = ()
 
     @property
     def evicted(self) -> int:
-        """Pods that went through the Eviction API."""
-        return sum(p.way is RemovalMethod.EVICT and p.asked_at is not None for p in self.pods)
+        """The number of pods that were removed by the Eviction API."""
+        return self._removed_by(RemovalMethod.EVICT)
 
     @property
     def deleted(self) -> int:
-        """Pods that were deleted past a budget, at their latest moment."""
-        return sum(p.way is RemovalMethod.DELETE and p.asked_at is not None for p in self.pods)
+        """The number of pods that were deleted, without regard to budgets."""
+        return self._removed_by(RemovalMethod.DELETE)
+
+    def _removed_by(self, method: RemovalMethod) -> int:
+        return sum(pod.method is method and pod.requested_at is not None for pod in self.pods)
 
     @property
     def failed(self) -> tuple[PodProgress, ...]:
-        """Pods that were still there at the end."""
-        return tuple(p for p in self.pods if p.stage is Stage.FAILED)
+        """The pods that were still on the node at the end."""
+        return tuple(pod for pod in self.pods if pod.stage is Stage.FAILED)
 
     @property
     def seconds_to_cordon(self) -> float | None:
@@ -112,59 +142,64 @@ class Outcome:
         return _TITLES.get(self.result, "Leeway Node Retired")
 
     @property
-    def sentence(self) -> str:
-        """What happened, in one sentence for people."""
-        if self.result is RetirementResult.NO_NODE:
-            said = f"{self.kind}: {self.instance} has no node in {self.cluster}: nothing to drain"
-            return "; ".join([said, *self._unended, *self.refused])
-        if self.result is RetirementResult.REHEARSED:
-            return self._rehearsed
-        if self.result in {
-            RetirementResult.CORDONED,
-            RetirementResult.DECLINED,
-            RetirementResult.UNDONE,
-        }:
-            said = f"{self.kind}: {self.node or self.instance} {self.result}: {self.reason}"
-            return "; ".join([said, *self.refused])
-        done = f"{self.evicted} pods evicted"
+    def summary(self) -> Reason:
+        """The outcome's code, and what happened in plain sentences."""
+        dry_run = self.result is RetirementResult.DRY_RUN
+        to_evict = sum(pod.stage not in FINAL_STAGES for pod in self.pods)
+        first = _CODES[self.result](
+            node=self.node or self.instance,
+            instance=self.instance,
+            cluster=self.cluster,
+            kind=self.kind,
+            evicted=to_evict if dry_run else self.evicted,
+            pods=len(self.pods),
+        )
+        return first.and_then(*self._details())
+
+    def _details(self) -> Iterator[Reason]:
+        match self.result:
+            case RetirementResult.DRY_RUN:
+                yield self._replacement
+            case RetirementResult.DRAINED | RetirementResult.INCOMPLETE:
+                yield from self._pod_details()
+                yield self._replacement
+                yield from self._instance_details()
+                if self.result is RetirementResult.INCOMPLETE:
+                    yield self.reason
+            case RetirementResult.NO_NODE:
+                yield from self._instance_details()
+            case _:
+                yield self.reason
+        yield from self.refused
+
+    def _pod_details(self) -> Iterator[Reason]:
         if self.deleted:
-            done += f", {self.deleted} deleted past a budget at their latest moment"
+            yield PODS_DELETED(deleted=self.deleted)
         if self.failed:
             first = self.failed[0]
-            done += f", {len(self.failed)} left behind (first {first.pod}: {first.reason})"
+            yield PODS_REMAIN(remaining=len(self.failed), pod=first.pod).and_then(first.reason)
         if self.still_attached:
-            done += f", {len(self.still_attached)} gone with volumes still attached"
+            yield VOLUMES_REMAIN(pods=len(self.still_attached))
         if kept := next((pod for pod in self.pods if pod.kept_by), None):
-            done += f"; {kept.pod} has ended, but finalizers keep it: {', '.join(kept.kept_by)}"
-        told = [f"{self.kind}: {self.node or self.instance} {self.result}", done]
-        replacement = f"replacement: {self.replacement}"
-        told.append(" ".join([replacement, *(one.instance for one in self.successors)]))
-        told += self._unended
-        if self.kept and self.result is RetirementResult.INCOMPLETE:
-            told.append("left in service, since it is not drained")
-        if self.result is RetirementResult.INCOMPLETE:
-            told.append(self.reason)
-        return "; ".join([*told, *self.refused])
+            finalizers = ", ".join(kept.kept_by)
+            yield KEPT_BY_FINALIZERS(finalizers=f"{finalizers} (pod {kept.pod})")
 
     @property
-    def _unended(self) -> tuple[str, ...]:
+    def _replacement(self) -> Reason:
+        successors = "".join(f" {one.instance}" for one in self.successors)
+        return REPLACEMENT(method=self.replacement, successors=successors)
+
+    def _instance_details(self) -> Iterator[Reason]:
         if self.left_running:
-            return (f"detached and left running, {self.left_running}",)
-        if self.replacement == Method.DETACH and not self.terminated:
-            return ("detached and left to EC2 to end",)
-        return ()
-
-    @property
-    def _rehearsed(self) -> str:
-        going = sum(p.stage not in ENDS for p in self.pods)
-        return (
-            f"{self.kind}: dry run: {self.node or self.instance} would be retired, {going} of its "
-            f"{len(self.pods)} pods would go; replacement: {self.replacement}"
-        )
+            yield self.left_running
+        elif self.replacement == Method.DETACH and not self.terminated:
+            yield LEFT_TO_EC2()
+        if self.in_service and self.result is RetirementResult.INCOMPLETE:
+            yield LEFT_IN_SERVICE()
 
     @property
     def retired(self) -> bool:
-        """Whether the node's way out was gone to its end, well or not."""
+        """Whether the retirement went to its end, complete or not."""
         return self.result in {
             RetirementResult.DRAINED,
             RetirementResult.INCOMPLETE,
@@ -173,52 +208,64 @@ class Outcome:
 
     @property
     def never_cordoned(self) -> bool:
-        """Whether its cluster could not be reached, or refused, until there was no time left."""
+        """Whether the API server failed or refused the cordon until the deadline."""
         return self.result is RetirementResult.INCOMPLETE and self.cordoned_at is None
 
     @property
-    def troubled(self) -> bool:
-        """Whether somebody should look at it."""
-        problems = bool(self.refused) or bool(self.left_running)
+    def needs_attention(self) -> bool:
+        """Whether an operator has to look at it."""
+        problems = bool(self.refused) or self.left_running is not None
         return problems or self.result is RetirementResult.INCOMPLETE or self.replacement == FAILED
 
     def to_json(self) -> str:
-        """Render the detail of the Leeway event. Of more pods than it has room for, those that went
-        as planned are left out first, and counted."""
-        outcomes, pods = adapter_of(Outcome), adapter_of(PodProgress)
-        whole = outcomes.dump_json(self)
-        if len(whole) <= ROOM:
-            return whole.decode()
-        room = ROOM - len(outcomes.dump_json(replace(self, pods=())))
-        told: list[PodProgress] = []
+        """Render the detail of the Leeway event, of at most EVENT_LIMIT bytes. If it has no room
+        for all pods, it leaves out pods that were evicted as planned first, and counts them."""
+        whole = _dump(self.to_dict())
+        if len(whole.encode()) <= EVENT_LIMIT:
+            return whole
+        pods = adapter_of(PodProgress)
+        room = EVENT_LIMIT - len(_dump(replace(self, pods=()).to_dict()).encode())
+        # The summary counts pods, so the pods that are left out must not change it.
+        room -= len(self.summary.message.encode())
+        kept: list[PodProgress] = []
         for pod in sorted(self.pods, key=_went_as_planned):
             room -= len(pods.dump_json(pod)) + 1
             if room < 0:
                 break
-            told.append(pod)
-        left_out = len(self.pods) - len(told)
-        cut = replace(self, pods=tuple(told), pods_left_out=left_out)
-        return outcomes.dump_json(cut).decode()
+            kept.append(pod)
+        left_out = len(self.pods) - len(kept)
+        cut = replace(self, pods=tuple(kept), pods_left_out=left_out)
+        return _dump(cut.to_dict() | self._summary_fields())
 
     def to_dict(self) -> dict[str, Any]:
-        """Render the answer of the function."""
+        """Render the answer of the function: the fields, and the summary's `code` and `message`."""
         rendered: dict[str, Any] = adapter_of(Outcome).dump_python(self, mode="json")
-        return rendered
+        return self._summary_fields() | rendered
+
+    def _summary_fields(self) -> dict[str, str]:
+        summary = self.summary
+        return {"code": summary.code, "message": summary.message}
 
     def as_node_event(self, node_uid: str) -> NodeEvent:
         """Render the Kubernetes Event; its name makes a repeated report the same Event."""
+        summary = self.summary
         return NodeEvent(
             name=f"{self.node}.leeway-{self.instance}-{self.attempt}",
             node=self.node,
             node_uid=node_uid,
-            reason=_NODE_REASONS.get(self.result, "LeewayRetirementIncomplete"),
-            message=f"{self.sentence} ({self.replacement_reason})",
-            warning=self.troubled,
+            reason=summary.code,
+            message=f"{summary.message} {self.replacement_reason.message}",
+            warning=self.needs_attention,
         )
 
 
+def _dump(rendered: dict[str, Any]) -> str:
+    return json.dumps(rendered, ensure_ascii=False, separators=(",", ":"))
+
+
 def _went_as_planned(pod: PodProgress) -> bool:
-    return pod.stage is Stage.LEFT or (pod.stage is Stage.GONE and pod.way is RemovalMethod.EVICT)
+    evicted = pod.stage is Stage.GONE and pod.method is RemovalMethod.EVICT
+    return pod.stage is Stage.LEFT or evicted
 
 
 def _seconds(start: datetime, end: datetime | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What Leeway would do about a notice, and why: the decisions of a retirement, none carried out."""
+"""The plan of a notice for `leeway explain`: the decisions of a retirement, without acting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,19 +10,36 @@ from leeway.drain.decide_pod import PodAction, decide_pod
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
+from leeway.interruption.reasons import OWNER_RETIRES_NODE, RETIREMENT_SCHEDULED
 from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
-from leeway.ports.kubernetes_objects import Node, Pod
-from leeway.replacement.decide import Decision, decide_replacement
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
+from leeway.reasons import Reason
+from leeway.replacement.decide import ReplacementDecision, decide_replacement
+from leeway.retire_node.reasons import (
+    BUDGET_APPLIES,
+    CLUSTER_DRY_RUN,
+    CORDON_PLANNED,
+    EC2_NOT_READ,
+    INSTANCE_ADMITTED,
+    INSTANCE_NOT_FOUND,
+    INSTANCE_RUNNING,
+    NODE_NOT_RETIRED,
+    NOTICE_IGNORED,
+    NOTICE_WITHDRAWN,
+    POD_FORBIDS_DISRUPTION,
+    RETIREMENT_PAUSED,
+    RETIREMENT_PLANNED,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """What would become of one pod. `grace` is in seconds: what it would be given."""
+    """The plan for one pod. `grace` is the grace period that it would get, in seconds."""
 
     pod: str
-    verdict: PodAction
-    reason: str
+    action: PodAction
+    reason: Reason
     warning: str
     critical: bool
     latest: datetime | None
@@ -30,7 +47,7 @@ class PodPlan:
 
 
 class PlannedAction(StrEnum):
-    """What a notice leads to for one instance."""
+    """What Leeway does with one instance after a notice."""
 
     IGNORE = "ignore"
     LEAVE = "leave-to-owner"
@@ -42,13 +59,16 @@ class PlannedAction(StrEnum):
 
 
 DRAINS = frozenset({PlannedAction.SCHEDULE, PlannedAction.RETIRE})
-"""The courses on which pods are asked to go, now or later."""
+"""The actions that evict pods, now or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceFindings:
-    """What was found out about one instance. `facts` and `group` are None where EC2 was not `asked`
-    or knows no such instance, `node` where none was looked for or found, as `node_reason` says."""
+    """What was read about one instance.
+
+    `facts` and `group` are None if EC2 was not read (`ec2_read`) or knows no such instance. `node`
+    is None if none was searched for or found; `node_reason` says why.
+    """
 
     instance: str
     facts: InstanceFacts | None
@@ -56,11 +76,11 @@ class InstanceFindings:
     node: Node | None
     node_reason: str
     pods: tuple[Pod, ...] = ()
-    asked: bool = False
+    ec2_read: bool = False
 
     @property
     def owner(self) -> Owner | None:
-        """Who owns it, by its tags, or else by its node's labels."""
+        """The owner by the instance's tags, or else by its node's labels."""
         if self.facts is not None:
             return self.facts.owner
         return owner_of({}, self.node.labels) if self.node else None
@@ -68,10 +88,10 @@ class InstanceFindings:
 
 @dataclass(frozen=True, slots=True)
 class InstancePlan:
-    """What would become of one instance.
+    """The plan for one instance.
 
-    `node` is empty where none was found or looked for. `begins_at` is when a retirement begins that
-    does not begin at once. `remarks` are what else holds for it: pauses, caps, protections.
+    `node` is empty if none was found or searched for. `begins_at` is when a retirement begins that
+    does not begin at once. `remarks` are conditions of the plan: pauses, budgets, annotations.
     """
 
     instance: str
@@ -79,22 +99,21 @@ class InstancePlan:
     owner: str
     node: str
     node_reason: str
-    course: PlannedAction
-    reason: str
+    action: PlannedAction
+    reason: Reason
     ruling: Ruling
     policy_source: str
     begins_at: datetime | None
     replacement: str
-    replacement_reason: str
+    replacement_reason: Reason
     replacement_first: bool
-    remarks: tuple[str, ...]
+    remarks: tuple[Reason, ...]
     pods: tuple[PodPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A notice, the ruling on it by the policy that holds where no cluster's own does, and the plan
-    for each of its instances."""
+    """A notice, the ruling on it by the default policy, and the plan for each of its instances."""
 
     notice: Notice
     ruling: Ruling
@@ -102,13 +121,13 @@ class Explanation:
 
 
 def plan_pod(pod: Pod, terms: Terms, now: datetime) -> PodPlan:
-    """Plan one pod as a drain that begins at `now` would."""
+    """Plan one pod for a drain that begins at `now`."""
     decision = decide_pod(pod, now)
-    evicted = decision.verdict is PodAction.EVICT
+    evicted = decision.action is PodAction.EVICT
     grace = grace_that_fits(pod, terms, now)
     return PodPlan(
         pod=pod.key,
-        verdict=decision.verdict,
+        action=decision.action,
         reason=decision.reason,
         warning=decision.warning,
         critical=pod.critical,
@@ -118,103 +137,106 @@ def plan_pod(pod: Pod, terms: Terms, now: datetime) -> PodPlan:
 
 
 def plan_instance(
-    notice: Notice, policy: ClusterPolicy, policy_source: str, seen: InstanceFindings
+    notice: Notice, policy: ClusterPolicy, policy_source: str, found: InstanceFindings
 ) -> InstancePlan:
-    """Plan what becomes of one instance, as if its notice arrived at its own time."""
-    here = policy.notices[notice.kind]
-    begins = begins_at(notice, here)
+    """Plan one instance, as if the notice arrived at its own time."""
+    rules = policy.notices[notice.kind]
+    begins = begins_at(notice, rules)
     if begins is not None and begins <= notice.time:
         begins = None
-    # What is asked for weeks ahead counts from when it begins.
-    ruling = rule(replace(notice, time=begins or notice.time), here)
-    course, reason = _course(notice, policy, ruling, seen.owner, seen.instance, begins)
+    # The time of a retirement that is announced weeks ahead counts from when it begins.
+    ruling = rule(replace(notice, time=begins or notice.time), rules)
+    action, reason = _plan_action(notice, policy, ruling, found, begins)
     terms = Terms(ruling.deadline, ruling.on_blocked)
-    replacement = _replacement(notice, policy, ruling, seen) if course in DRAINS else None
-    unasked = "EC2 knows no such instance" if seen.asked else "EC2 was not asked"
-    why_no_replacement = unasked if course in DRAINS else "the node is not retired"
-    owner = seen.owner
+    drains = action in DRAINS
+    replacement = _replacement(notice, policy, ruling, found) if drains else None
+    owner = found.owner
     return InstancePlan(
-        instance=seen.instance,
-        cluster=seen.facts.cluster if seen.facts else "",
+        instance=found.instance,
+        cluster=found.facts.cluster if found.facts else "",
         owner=f"{owner.kind} {owner.name}".strip() if owner else "",
-        node=seen.node.name if seen.node else "",
-        node_reason=seen.node_reason,
-        course=course,
+        node=found.node.name if found.node else "",
+        node_reason=found.node_reason,
+        action=action,
         reason=reason,
         ruling=ruling,
         policy_source=policy_source,
         begins_at=begins,
         replacement=replacement.method if replacement else "",
-        replacement_reason=replacement.reason if replacement else why_no_replacement,
-        replacement_first=replacement.before if replacement else False,
-        remarks=tuple(_remarks(notice, policy, course, seen)),
-        pods=tuple(
-            plan_pod(pod, terms, begins or notice.time) for pod in seen.pods if course in DRAINS
+        replacement_reason=(
+            replacement.reason if replacement else _why_no_replacement(found, drains)
         ),
+        replacement_first=replacement.before if replacement else False,
+        remarks=tuple(_remarks(notice, policy, drains, found)),
+        pods=tuple(plan_pod(pod, terms, begins or notice.time) for pod in found.pods if drains),
     )
 
 
-def _course(
+def _why_no_replacement(found: InstanceFindings, drains: bool) -> Reason:
+    if not drains:
+        return NODE_NOT_RETIRED()
+    return INSTANCE_NOT_FOUND(instance=found.instance) if found.ec2_read else EC2_NOT_READ()
+
+
+def _plan_action(
     notice: Notice,
     policy: ClusterPolicy,
     ruling: Ruling,
-    owner: Owner | None,
-    instance: str,
+    found: InstanceFindings,
     begins: datetime | None,
-) -> tuple[PlannedAction, str]:
+) -> tuple[PlannedAction, Reason]:
+    owner, why = found.owner, ruling.reason
     if notice.state == "running":
-        undone = "what a retirement put on its node is taken off, if one did"
-        return PlannedAction.UNDO, f"an instance that is running is not on its way out: {undone}"
-    if owner is not None and owner.retires_itself and not _is_taken(policy, owner):
-        return PlannedAction.LEAVE, f"{owner.kind} {owner.name}".strip() + " sees to its own nodes"
-    if instance in notice.over:
-        return PlannedAction.UNDO, "what was announced is called off or done"
+        return PlannedAction.UNDO, INSTANCE_RUNNING()
+    if owner is not None and owner.retires_itself and not _leeway_retires(policy, owner):
+        name = f"{owner.kind} {owner.name}".strip()
+        return PlannedAction.LEAVE, OWNER_RETIRES_NODE(owner=name)
+    if found.instance in notice.over:
+        return PlannedAction.UNDO, NOTICE_WITHDRAWN()
     match ruling.action:
         case Action.IGNORE:
-            return PlannedAction.IGNORE, ruling.reason
+            return PlannedAction.IGNORE, NOTICE_IGNORED().and_then(why)
         case Action.ADMIT:
-            return (
-                PlannedAction.ADMIT,
-                f"{ruling.reason}: its hook is completed when its node is Ready",
-            )
+            return PlannedAction.ADMIT, INSTANCE_ADMITTED().and_then(why)
         case Action.CORDON:
-            return PlannedAction.CORDON, ruling.reason
+            return PlannedAction.CORDON, CORDON_PLANNED().and_then(why)
         case _ if begins is not None:
-            return PlannedAction.SCHEDULE, f"{ruling.reason}, ahead of what is announced"
+            return PlannedAction.SCHEDULE, RETIREMENT_SCHEDULED(time=begins).and_then(why)
         case _:
-            return PlannedAction.RETIRE, ruling.reason
+            return PlannedAction.RETIRE, RETIREMENT_PLANNED().and_then(why)
 
 
-def _is_taken(policy: ClusterPolicy, owner: Owner) -> bool:
-    return owner.kind in policy.takes and owner.kind is not OwnerKind.FARGATE
+def _leeway_retires(policy: ClusterPolicy, owner: Owner) -> bool:
+    return owner.kind in policy.retires_for and owner.kind is not OwnerKind.FARGATE
 
 
 def _replacement(
-    notice: Notice, policy: ClusterPolicy, ruling: Ruling, seen: InstanceFindings
-) -> Decision | None:
-    if seen.facts is None:
+    notice: Notice, policy: ClusterPolicy, ruling: Ruling, found: InstanceFindings
+) -> ReplacementDecision | None:
+    if found.facts is None:
         return None
-    owner = seen.facts.owner
+    owner = found.facts.owner
     return decide_replacement(
-        notice.kind, ruling.replacement, owner, seen.group, taken=_is_taken(policy, owner)
+        notice.kind,
+        ruling.replacement,
+        owner,
+        found.group,
+        leeway_retires=_leeway_retires(policy, owner),
     )
 
 
 def _remarks(
-    notice: Notice, policy: ClusterPolicy, course: PlannedAction, seen: InstanceFindings
-) -> Iterator[str]:
+    notice: Notice, policy: ClusterPolicy, drains: bool, found: InstanceFindings
+) -> Iterator[Reason]:
     if policy.dry_run:
-        yield "the cluster is on dry run: all of this is only reported"
-    if notice.kind not in VOLUNTARY or course not in DRAINS:
+        yield CLUSTER_DRY_RUN()
+    if notice.kind not in VOLUNTARY or not drains:
         return
     if policy.paused:
-        yield "the cluster is paused: this waits until it is resumed"
+        yield RETIREMENT_PAUSED()
     cap = policy.churn
     minutes = int(cap.within.total_seconds() // 60)
-    yield (
-        f"it waits for its turn: at most {cap.percent} % of the nodes (at least {cap.at_least}) "
-        f"leave of choice in {minutes} minutes"
-    )
-    for pod in seen.pods:
+    yield BUDGET_APPLIES(percent=cap.percent, at_least=cap.at_least, minutes=minutes)
+    for pod in found.pods:
         if pod.protected_until is not None and notice.time < pod.protected_until:
-            yield f"pod {pod.key} asks not to be disrupted: this waits for it"
+            yield POD_FORBIDS_DISRUPTION(pod=pod.key, annotation=DO_NOT_DISRUPT)

@@ -1,9 +1,9 @@
-"""Use case: one attempt of an instance's retirement, step by step."""
+"""One attempt of an instance's retirement, step by step."""
 
 from functools import partial
 
 from leeway.drain.progress import Drain
-from leeway.drain.step import DrainPassResult, DrainStep
+from leeway.drain.step import DrainCheckpoint, DrainPassResult, DrainStep
 from leeway.execution.attempt import AttemptId
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import LifecycleActions
@@ -14,6 +14,7 @@ from leeway.retire_node.cordon import CordonStep, never_joined
 from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.finish import FinishStep
 from leeway.retire_node.outcome import Outcome
+from leeway.retire_node.reasons import INSTANCE_WITHOUT_NODE
 from leeway.retire_node.request_disruption import DisruptionRequests
 from leeway.retire_node.step_results import FinishResult, RetirementProgress
 from leeway.retirement.cordon_result import CordonResult, Course
@@ -24,69 +25,71 @@ class RetireNode:
 
     def __init__(self, deps: Dependencies) -> None:
         context, groups = deps.context, deps.groups
-        known_groups = GroupCache(groups, deps.cache)
-        actions = LifecycleActions(groups, context.clock, known_groups)
-        launching = SuccessorLaunch(context, groups, deps.offerings, deps.region)
-        turns = DisruptionRequests(context, groups, deps.ledgers)
-        self._entering = CordonStep(context, deps.policies, turns, groups, deps.telemetry)
-        self._replacing = ReplacementStep(
-            context, groups, deps.instances, known_groups, launching, actions
+        group_cache = GroupCache(groups, deps.cache)
+        actions = LifecycleActions(groups, context.clock, group_cache)
+        launch = SuccessorLaunch(context, groups, deps.offerings, deps.region)
+        disruptions = DisruptionRequests(context, groups, deps.ledgers)
+        self._cordon = CordonStep(context, deps.policies, disruptions, groups, deps.telemetry)
+        self._replacement = ReplacementStep(
+            context, groups, deps.instances, group_cache, launch, actions
         )
-        self._emptying = DrainStep(context, deps.drains, actions)
-        self._ending = FinishStep(
-            context, groups, deps.instances, deps.announcements, deps.telemetry, actions, launching
+        self._drain = DrainStep(context, deps.drains, actions)
+        self._finish = FinishStep(
+            context, groups, deps.instances, deps.events, deps.telemetry, actions, launch
         )
 
-    def retire(self, order: AttemptId, steps: Steps) -> Outcome | None:
-        """Run one attempt of a retirement; None where a newer one has taken over.
+    def retire(self, attempt_id: AttemptId, steps: Steps) -> Outcome | None:
+        """Run one attempt of a retirement; None if a newer attempt has superseded it.
 
-        Every step may run again from its start: each first looks at what is, and does what is
-        missing. Between steps nothing reads a clock or the world.
+        Every step may run again from its start: it reads the present state first, and does only
+        what is missing. Code between the steps reads neither a clock nor a port.
         """
-        located = self._entering.enter(order, steps)
-        if located.record is None:
+        cordoned = self._cordon.run(attempt_id, steps)
+        if cordoned.record is None:
             return None
-        if located.course is Course.RETIRE:
-            finished = self._empty(order, located, steps)
+        if cordoned.course is Course.RETIRE:
+            finished = self._replace_and_drain(attempt_id, cordoned, steps)
         else:
-            early = partial(self._ending.finish_early, order, located.record, located)
+            early = partial(self._finish.finish_early, attempt_id, cordoned.record, cordoned)
             finished = steps.run("finish", FinishResult, early)
-        self._ending.report(order, located, finished, steps)
+        self._finish.report(attempt_id, cordoned, finished, steps)
         return finished.outcome
 
-    def _empty(self, order: AttemptId, located: CordonResult, steps: Steps) -> FinishResult:
-        """See to the successor and the pods, and to what failed before, until all is done or the
-        time is up."""
-        located = self._entering.await_node(order, located, steps)
-        if located.record is None:
+    def _replace_and_drain(
+        self, attempt_id: AttemptId, cordoned: CordonResult, steps: Steps
+    ) -> FinishResult:
+        """Request the replacement and drain the node; retry what failed until all steps are
+        complete or the deadline has passed."""
+        cordoned = self._cordon.wait_for_node(attempt_id, cordoned, steps)
+        if cordoned.record is None:
             return FinishResult(None)
-        if never_joined(located):
-            left = ReplacementResult(
-                True, located.record, reason="it has no node, and is left as it is"
-            )
-            standing = RetirementProgress(located, left)
-            finish = partial(self._ending.finish, order, located.record, standing)
+        if never_joined(cordoned):
+            nothing = ReplacementResult(True, cordoned.record, INSTANCE_WITHOUT_NODE())
+            progress = RetirementProgress(cordoned, nothing)
+            finish = partial(self._finish.finish, attempt_id, cordoned.record, progress)
             return steps.run("finish", FinishResult, finish)
-        replaced = self._replacing.succeed(order, located.record, steps)
-        located = self._entering.expect(order, located, replaced, steps)
-        passed = DrainPassResult(Drain(), replaced.record, held=replaced.held)
-        standing = RetirementProgress(located, replaced)
-        turn = 0
-        while passed.record is not None and not (passed.expired or standing.over):
-            turn += 1
-            if not located.settled:
-                cordon = partial(self._entering.cordon, order, passed.record)
-                located = steps.run(f"cordon-{turn}", CordonResult, cordon)
-            if not replaced.settled:
-                ask = partial(self._replacing.ask, order, passed.record)
-                replaced = steps.run(f"replace-{turn}", ReplacementResult, ask)
-            unsettled = not (located.settled and replaced.settled)
-            work = partial(self._emptying.drain, order, located, passed, turn if unsettled else 0)
-            passed = steps.run(f"drain-{turn}", DrainPassResult, work).after(passed.drain)
-            if passed.rest:
-                steps.wait(f"rest-{turn}", passed.rest)
-            standing = RetirementProgress(located, replaced, passed.drain)
-        if passed.record is None:
+        replacement = self._replacement.run(attempt_id, cordoned.record, steps)
+        cordoned = self._cordon.find_late_node(attempt_id, cordoned, replacement, steps)
+        drained = DrainPassResult(Drain(), replacement.record, held=replacement.held)
+        progress = RetirementProgress(cordoned, replacement)
+        number = 0
+        while drained.record is not None and not (drained.expired or progress.over):
+            number += 1
+            if not cordoned.settled:
+                cordon = partial(self._cordon.cordon, attempt_id, drained.record)
+                cordoned = steps.run(f"retry-cordon-{number}", CordonResult, cordon)
+            if not replacement.settled:
+                request = partial(self._replacement.request, attempt_id, drained.record)
+                name = f"retry-replacement-{number}"
+                replacement = steps.run(name, ReplacementResult, request)
+            failures = 0 if cordoned.settled and replacement.settled else number
+            work = partial(self._drain.run, attempt_id, cordoned, drained, failures)
+            checkpoint = steps.run(f"drain-{number}", DrainCheckpoint, work)
+            drained = checkpoint.restore(drained.drain)
+            if drained.pause:
+                steps.wait(f"wait-for-pods-{number}", drained.pause)
+            progress = RetirementProgress(cordoned, replacement, drained.drain)
+        if drained.record is None:
             return FinishResult(None)
-        finish = partial(self._ending.finish, order, passed.record, standing)
+        finish = partial(self._finish.finish, attempt_id, drained.record, progress)
         return steps.run("finish", FinishResult, finish)

@@ -1,14 +1,16 @@
-"""What is written down between the steps of a retirement.
+"""The results of a retirement's steps, which the durable engine stores.
 
-Executions go on with the version that began them; what is stored is read by that version alone.
+An execution continues on the version of the function that started it, so only that version reads
+its results.
 """
 
 from dataclasses import dataclass, field
 
 from leeway.drain.progress import Drain
-from leeway.drain.step import DrainPassResult
+from leeway.drain.step import DrainCheckpoint
 from leeway.execution.attempt import AttemptId
 from leeway.lifecycle_hooks.actions import HookAnswers
+from leeway.reasons import Reason
 from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.outcome import Outcome, RetirementResult
 from leeway.retirement.cordon_result import CordonResult, Course
@@ -16,65 +18,65 @@ from leeway.retirement.record import Retirement
 
 _ENDED_EARLY = {
     Course.DECLINE: RetirementResult.DECLINED,
-    Course.REHEARSE: RetirementResult.REHEARSED,
+    Course.DRY_RUN: RetirementResult.DRY_RUN,
     Course.UNDO: RetirementResult.UNDONE,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RetirementProgress:
-    """How far a retirement has come with all that it does; never written down as such."""
+    """The progress of a retirement: the latest results of its steps. It is not stored itself."""
 
-    located: CordonResult
-    replaced: ReplacementResult
+    cordoned: CordonResult
+    replacement: ReplacementResult
     drain: Drain = field(default_factory=Drain)
 
     @property
     def drained(self) -> bool:
-        """Whether every pod that had to go is gone. Where there is no node there is none."""
-        return self.located.settled and (not self.located.node or self.drain.drained)
+        """Whether every pod that had to be removed is gone, or there is no node."""
+        return self.cordoned.settled and (not self.cordoned.node or self.drain.drained)
 
-    def left_nothing(self, record: Retirement) -> bool:
-        """Whether there was a node, now or before, and nothing is left on it: no pod that had to
-        go, no volume."""
-        if not self.located.node:
-            return self.drained and record.emptied
-        return self.drained and not self.drain.unclean
+    def leaves_empty_node(self, record: Retirement) -> bool:
+        """Whether the node, in this attempt or an earlier one, was drained of all pods that had to
+        be removed, and no volume stayed attached."""
+        if not self.cordoned.node:
+            return self.drained and record.node_is_empty
+        return self.drained and not self.drain.with_attached_volumes
 
-    def is_known_to_be_empty(self, record: Retirement) -> bool:
-        """Whether no pod is left on the instance. That it has no node shows nothing of an instance
-        that is not known to have had one: it may be no node at all, and serve something else."""
-        if self.located.node or not self.drained:
+    def instance_is_empty(self, record: Retirement) -> bool:
+        """Whether no pod is left on the instance. An instance without a node counts only if it is
+        known to have had one: otherwise it may be no node at all, and have another purpose."""
+        if self.cordoned.node or not self.drained:
             return self.drained
-        return record.emptied or record.facts.joined
+        return record.node_is_empty or record.facts.joined
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to try: the node, the pods and the successor are seen to."""
-        emptied = self.located.settled and (not self.located.node or self.drain.over)
-        return emptied and self.replaced.settled
+        """Whether the cordon, the drain and the request for the replacement are complete."""
+        drained = self.cordoned.settled and (not self.cordoned.node or self.drain.over)
+        return drained and self.replacement.settled
 
     @property
     def result(self) -> RetirementResult:
-        """How it ends, if it ends here."""
-        course, settled = self.located.course, self.located.settled
+        """How the retirement ends if it ends now."""
+        course, settled = self.cordoned.course, self.cordoned.settled
         if course in _ENDED_EARLY:
             return _ENDED_EARLY[course]
         if course is Course.CORDON and settled:
             return RetirementResult.CORDONED
-        if settled and not self.located.node:
+        if settled and not self.cordoned.node:
             return RetirementResult.NO_NODE
         return RetirementResult.DRAINED if self.drained else RetirementResult.INCOMPLETE
 
     @property
-    def problem(self) -> str:
-        """What stood in the way last; empty where nothing did."""
-        return self.located.problem or self.drain.problem or self.drain.unseen
+    def problem(self) -> Reason | None:
+        """The last problem of the cordon or the drain; None if there is none."""
+        return self.cordoned.problem or self.drain.problem or self.drain.listed_late
 
 
 @dataclass(frozen=True, slots=True)
 class FinishResult:
-    """How it ended; no outcome where a newer attempt has taken over."""
+    """The result of the finish step; no outcome if a newer attempt has superseded this one."""
 
     outcome: Outcome | None
     answered: HookAnswers = field(default_factory=HookAnswers)
@@ -84,9 +86,9 @@ STEP_RESULTS = (
     AttemptId,
     CordonResult,
     ReplacementResult,
-    DrainPassResult,
+    DrainCheckpoint,
     FinishResult,
     Outcome,
     HookAnswers,
 )
-"""What is written down between the steps."""
+"""The types that the durable engine stores between the steps."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
+from leeway.reasons import Reason
 from leeway.retire_node.outcome import Outcome
 from leeway.retirement.record import Retirement
 from leeway.telemetry import Telemetry
@@ -13,11 +14,12 @@ from leeway.telemetry import Telemetry
 class RetirementTelemetry(Telemetry):
     """Logs and measures retirements."""
 
-    def waiting(self, record: Retirement, reason: str) -> None:
-        """Log that a retirement waits for its turn."""
+    def waiting(self, record: Retirement, reason: Reason) -> None:
+        """Log that a retirement waits for the disruption budget."""
         self.logger.info(
-            f"{record.kind}: {record.instance} waits for its turn: {reason}",
+            reason.message,
             extra={
+                "code": reason.code,
                 "kind": record.kind,
                 "instance": record.instance,
                 "cluster": record.facts.cluster,
@@ -27,10 +29,13 @@ class RetirementTelemetry(Telemetry):
 
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
-        level = self.logger.warning if outcome.troubled else self.logger.info
+        level = self.logger.warning if outcome.needs_attention else self.logger.info
+        summary = outcome.summary
         level(
-            outcome.sentence,
+            summary.message,
             extra={
+                "code": summary.code,
+                "reason": outcome.reason.code,
                 "result": outcome.result,
                 "kind": outcome.kind,
                 "instance": outcome.instance,
@@ -38,10 +43,11 @@ class RetirementTelemetry(Telemetry):
                 "node": outcome.node,
                 "attempt": outcome.attempt,
                 "replacement": outcome.replacement,
-                "replacement_reason": outcome.replacement_reason,
+                "replacement_code": outcome.replacement_reason.code,
+                "replacement_reason": outcome.replacement_reason.message,
                 "hooks": list(outcome.hooks),
                 "terminated": outcome.terminated,
-                "left_behind": [f"{p.pod}: {p.reason}" for p in outcome.failed],
+                "left_behind": [f"{pod.pod}: {pod.reason}" for pod in outcome.failed],
             },
         )
         self.metrics.add_dimension("Cluster", outcome.cluster)
@@ -52,8 +58,8 @@ class RetirementTelemetry(Telemetry):
             self.metrics.add_dimension("Result", outcome.result)
             self.metrics.add_metric("NodesNotRetired", MetricUnit.Count, 1)
         self.metrics.flush_metrics()
-        if outcome.troubled:
-            # By no cluster, so that one alarm sees all of them.
+        if outcome.needs_attention:
+            # Without the dimension Cluster, so that one alarm covers all clusters.
             self.metrics.add_metric("RetirementProblems", MetricUnit.Count, 1)
             never = int(outcome.never_cordoned)
             self.metrics.add_metric("NodesNotCordoned", MetricUnit.Count, never)
@@ -75,11 +81,12 @@ class RetirementTelemetry(Telemetry):
                 "TimeToRetire", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
             )
 
-    def retirement_not_reported(self, outcome: Outcome, problem: str) -> None:
-        """Log that somebody did not take the news of a retirement or an admission."""
+    def retirement_not_reported(self, outcome: Outcome, reason: Reason) -> None:
+        """Log that the Leeway event or the Kubernetes Event of a retirement was not accepted."""
         self.logger.warning(
-            problem,
+            reason.message,
             extra={
+                "code": reason.code,
                 "cluster": outcome.cluster,
                 "node": outcome.node,
                 "instance": outcome.instance,

@@ -1,1 +1,1 @@
-"""One instance's way out: its turn, cordon, successor, drain, finish, report."""
+"""The retirement of one instance: its record, its attempts and the disruption budget."""

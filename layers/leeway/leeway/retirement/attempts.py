@@ -1,24 +1,29 @@
-"""How notices change a retirement's record, and when they raise its attempt: what is repeated or
-less urgent does not, what outranks it does, and so does that by which the instance stays."""
+"""Decides how a notice changes the retirement record, and when it begins a new attempt.
+
+A repeated or less urgent notice begins no attempt. A more urgent notice does, and so does a notice
+after which the instance stays.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.execution.attempt import OVERDUE, Phase, RecordChange, remembered
+from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.lifecycle_hooks.held_hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Ruling
-from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, due
+from leeway.reasons import Reason
+from leeway.retirement import reasons
+from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, latest_end
 
-MATTERS = timedelta(seconds=5)
-"""How much less time a second notice must leave to be worth starting again for: the same thing may
-be told of twice, some seconds apart."""
+MIN_DEADLINE_GAIN = timedelta(seconds=5)
+"""How much earlier the deadline of a second notice must be to begin a new attempt: AWS may announce
+the same event twice, some seconds apart."""
 
-# How surely the instance ends at its deadline. EC2 takes an interrupted one whatever happens; a
-# group waits for its hook; what is scheduled may be called off, and failed checks may pass again; a
-# recommendation is one.
-_HARDNESS = {
+# Which notice takes precedence. An interruption cannot be stopped; a lifecycle hook waits for an
+# answer; a scheduled change can be cancelled and status checks can pass again; a rebalance
+# recommendation announces no end.
+_PRECEDENCE = {
     NoticeKind.REBALANCE: 1,
     NoticeKind.SCHEDULED_CHANGE: 2,
     NoticeKind.IMPAIRED_STATUS: 2,
@@ -28,66 +33,66 @@ _HARDNESS = {
     NoticeKind.CAPACITY_RESERVATION: 4,
 }
 
-_CALLED_OFF = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
-"""Notices that may be taken back."""
+_CANCELLABLE = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS})
+"""Notices that a later notice can cancel."""
 
-LIVED_ON = timedelta(minutes=10)
-"""How long after its retirement an instance that somebody ends has begun to end. One that stops
-later has lived on meanwhile, and may have pods again."""
+END_WITHIN = timedelta(minutes=10)
+"""How long after the end of its retirement an instance begins to stop or terminate because of it.
+An instance that stops later has kept running, and may have pods again."""
 
-CLOCKS = timedelta(seconds=30)
-"""How far the times of an interruption and of a restart may be the wrong way round: events count
-whole seconds, by clocks of several services. From a warning to a restart it takes longer."""
+CLOCK_TOLERANCE = timedelta(seconds=30)
+"""How far the times of an interruption and of a later start may be in the wrong order: events have
+whole seconds, from the clocks of several services. From a warning to a start it takes longer."""
 
 
-def receive(
+def apply_notice(
     stored: Retirement | None, notice: Notice, ruling: Ruling, facts: InstanceFacts
 ) -> RecordChange[Retirement]:
-    """Decide what a notice that asks for a retirement does to the instance's record.
+    """Decide how a notice that requests a retirement changes the record of the instance.
 
-    A repeated notice and one that is less urgent raise no attempt; a start that may have
-    been lost is made again, which does no harm since executions are named by attempt.
+    A repeated or less urgent notice begins no attempt. If the start of the attempt may be lost, it
+    is repeated: Lambda starts an execution name once.
     """
     if stored is None:
-        return RecordChange(_first(notice, ruling, facts), True, True, "first notice")
+        return RecordChange(_first(notice, ruling, facts), True, True, reasons.FIRST_NOTICE())
     if notice.id in stored.notices:
         again = stored.phase is Phase.NOTICED
-        reason = "seen before; starting it again in case that was lost" if again else "seen before"
+        reason = reasons.START_REPEATED() if again else reasons.NOTICE_REPEATED()
         return RecordChange(stored, False, again, reason)
-    newer = _why_newer(stored, notice, ruling)
+    newer = _why_new_attempt(stored, notice, ruling)
     if newer is None:
-        kept = _remember(stored, notice) if _has_new_hook(stored, notice) else stored
+        kept = _with_notice(stored, notice) if _has_new_hook(stored, notice) else stored
         start = stored.phase is Phase.NOTICED
-        return RecordChange(kept, kept is not stored, start, "a retirement that serves it is known")
-    return RecordChange(_raised(stored, notice, ruling, facts), True, True, newer)
+        return RecordChange(kept, kept is not stored, start, reasons.RETIREMENT_EXISTS())
+    return RecordChange(_next_attempt(stored, notice, ruling, facts), True, True, newer)
 
 
 def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] | None:
-    """Decide what a notice by which the instance stays does to its record: that a change is called
-    off, or that the instance runs again. None where there is nothing to undo.
+    """Decide how a notice after which the instance stays changes its record: a change is cancelled,
+    or the instance runs again. None if there is nothing to undo.
 
-    What has begun is not undone: the successor is on its way, or pods have gone.
+    A replacement that is requested and a drain that has begun are not undone.
     """
     if stored is None or notice.time < stored.noticed_at:
         return None
-    died = notice.time >= due(stored) + OVERDUE
+    died = notice.time >= latest_end(stored) + OVERDUE
     if stored.phase is Phase.UNDOING and not died:
-        # Started again, in case the start was lost.
-        return RecordChange(stored, False, True, "its node is being freed")
-    if stored.phase is Phase.UNDOING or (stored.phase is Phase.UNDONE and stored.owes):
-        reason = "it should long have been undone: its execution has died" if died else None
+        # The start is repeated, in case it was lost.
+        return RecordChange(stored, False, True, reasons.UNDO_IN_PROGRESS())
+    must_restore = stored.phase is Phase.UNDONE and stored.must_restore_capacity
+    if stored.phase is Phase.UNDOING or must_restore:
+        reason = _died(stored) if died else None
     else:
-        reason = _why_undone(stored, notice)
+        reason = _why_undo(stored, notice)
     if reason is None:
         return None
-    called_off = notice.kind in _CALLED_OFF
-    # Its id is not remembered: a change that comes later is received again under the same.
+    # The record does not keep the id of this notice: a postponed change has the same id again.
     undoing = stored.model_copy(
         update={
             "attempt": stored.attempt + 1,
             "version": stored.version + 1,
             "phase": Phase.UNDOING,
-            "stays_cordoned": stored.stays_cordoned and called_off,
+            "stays_cordoned": stored.stays_cordoned and notice.kind in _CANCELLABLE,
             "answer": None,
             "noticed_at": notice.time,
             "reason": reason,
@@ -96,25 +101,27 @@ def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] 
     return RecordChange(undoing, True, True, reason)
 
 
-def _why_undone(stored: Retirement, notice: Notice) -> str | None:
+def _died(stored: Retirement) -> Reason:
+    return reasons.EXECUTION_DIED(attempt=stored.attempt, time=latest_end(stored))
+
+
+def _why_undo(stored: Retirement, notice: Notice) -> Reason | None:
     if stored.phase is Phase.UNDONE:
         return None
-    if stored.kind in INTERRUPTIONS and notice.time < stored.noticed_at + CLOCKS:
-        return None  # it ran before it was interrupted
+    if stored.kind in INTERRUPTIONS and notice.time < stored.noticed_at + CLOCK_TOLERANCE:
+        return None  # the notice says that the instance ran before it was interrupted
     if notice.kind is NoticeKind.IMPAIRED_STATUS:
         waits = stored.kind is notice.kind and stored.phase is Phase.NOTICED
-        return "the status checks pass again" if waits and stored.replaced is None else None
+        can_stop = waits and stored.replacement_intent is None
+        return reasons.STATUS_CHECKS_PASS() if can_stop else None
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
-        if not same or stored.replaced is not None:
+        if not same or stored.replacement_intent is not None:
             return None
-        if stored.phase is Phase.NOTICED:
-            return "the scheduled change is called off, or comes later"
-        if stored.phase is Phase.FINISHED and not stored.came_to_nothing:
-            return "the scheduled change is over or comes later, and nothing succeeds the instance"
-        return None
+        drained = stored.phase is Phase.FINISHED and not stored.had_no_effect
+        return reasons.SCHEDULED_CHANGE_OVER() if drained or stored.phase is Phase.NOTICED else None
     if stored.stops or stored.phase is Phase.FINISHED:
-        return "the instance was stopped and runs again"
+        return reasons.INSTANCE_RESTARTED()
     return None
 
 
@@ -125,12 +132,12 @@ def _first(notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
         phase=Phase.NOTICED,
         notices=(notice.id,),
         hooks=(notice.hook,) if notice.hook else (),
-        **_asked(notice, ruling),
+        **_requested(notice, ruling),
     )
 
 
-def _asked(notice: Notice, ruling: Ruling) -> dict[str, Any]:
-    """Render what a notice and the ruling on it ask for, as a record's fields."""
+def _requested(notice: Notice, ruling: Ruling) -> dict[str, Any]:
+    """Return the record's fields that a notice and its ruling set."""
     return {
         "kind": notice.kind,
         "noticed_at": notice.time,
@@ -150,107 +157,115 @@ def _only_stops(notice: Notice) -> bool:
     return notice.state in {"stopping", "stopped"}
 
 
-def _why_newer(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
-    """Say why this notice needs a retirement of its own, or None where the stored one serves."""
+def _why_new_attempt(stored: Retirement, notice: Notice, ruling: Ruling) -> Reason | None:
+    """Return why the notice needs a new attempt; None if the stored retirement covers it."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
-        since = stored.noticed_at - (CLOCKS if notice.kind in INTERRUPTIONS else timedelta(0))
-        return None if notice.time < since else "what was before it has been undone"
+        tolerance = CLOCK_TOLERANCE if notice.kind in INTERRUPTIONS else timedelta(0)
+        before = notice.time < stored.noticed_at - tolerance
+        return None if before else reasons.PREVIOUS_RETIREMENT_UNDONE()
     if stored.phase is Phase.FINISHED:
-        if _has_new_hook(stored, notice):
-            return "its lifecycle hook still waits for an answer"
-        return _after_the_end(stored, notice, ruling)
-    if _is_of_a_later_life(stored, notice):
-        return "the instance was interrupted before, and has run again since"
-    if notice.time >= due(stored) + OVERDUE:
-        return "the retirement before it should long have ended: its execution has died"
+        if notice.hook is not None and _has_new_hook(stored, notice):
+            return reasons.HOOK_WAITS(hook=notice.hook.name, group=notice.hook.group)
+        return _why_after_end(stored, notice, ruling)
+    if _is_after_restart(stored, notice):
+        return reasons.INSTANCE_RESTARTED()
+    if notice.time >= latest_end(stored) + OVERDUE:
+        return _died(stored)
     return _why_more_urgent(stored, notice, ruling)
 
 
-def _is_of_a_later_life(stored: Retirement, notice: Notice) -> bool:
-    """Whether an instance is interrupted that must have stopped, and run again, since."""
+def _is_after_restart(stored: Retirement, notice: Notice) -> bool:
+    """Return whether the notice interrupts an instance that has stopped and started again since the
+    stored retirement."""
     stopped = stored.stops and _is_stopped_by(stored.kind, stored.noticed_at, notice.time)
     return stopped and notice.kind in INTERRUPTIONS
 
 
-def _is_of_an_earlier_life(stored: Retirement, notice: Notice) -> bool:
-    """Whether the instance must have stopped, and run again, before it was interrupted, or
-    recommended to go: only of running ones that is told."""
+def _is_before_restart(stored: Retirement, notice: Notice) -> bool:
+    """Return whether the notice reports a stop after which the instance has started again: the
+    stored retirement is for a notice that AWS sends for running instances only."""
     stopped = _only_stops(notice) and _is_stopped_by(notice.kind, notice.time, stored.noticed_at)
-    told_of_running = {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
-    return stopped and stored.kind in INTERRUPTIONS | told_of_running
+    only_running = INTERRUPTIONS | {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
+    return stopped and stored.kind in only_running
 
 
-def _is_about_to_go(stored: Retirement, notice: Notice) -> bool:
-    """Whether EC2 is taking the instance, and has had no time to: to recommend anything about it
-    would have its node released."""
+def _is_being_interrupted(stored: Retirement, notice: Notice) -> bool:
+    """Return whether EC2 interrupts the instance and has not had the time to: a voluntary
+    retirement that is declined now would uncordon the node."""
     gone = _is_stopped_by(stored.kind, stored.noticed_at, notice.time)
     return stored.kind in INTERRUPTIONS and not gone
 
 
-def _is_stopped_by(kind: NoticeKind, told: datetime, now: datetime) -> bool:
+def _is_stopped_by(kind: NoticeKind, noticed_at: datetime, now: datetime) -> bool:
     warned = SPOT_WARNING if kind in INTERRUPTIONS else timedelta(0)
-    return told + warned + CLOCKS < now
+    return noticed_at + warned + CLOCK_TOLERANCE < now
 
 
-def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
-    """Compare with the retirement that is on: first by how hard its end is, then by when it is."""
-    if _is_its_own_doing(stored, notice) or _is_of_an_earlier_life(stored, notice):
+def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> Reason | None:
+    """Compare the notice with the open retirement: first the precedence, then the deadline."""
+    if _is_own_termination(stored, notice) or _is_before_restart(stored, notice):
         return None
-    if notice.kind in VOLUNTARY and stored.begun_at is not None:
-        # What waits for nobody serves it already; another turn would stop the drain that is on.
+    if notice.kind in VOLUNTARY and stored.drain_began_at is not None:
+        # The drain has begun; a new attempt would wait for the disruption budget again.
         return None
-    harder = _HARDNESS[notice.kind] - _HARDNESS[stored.kind]
-    if harder > 0:
-        return f"a {notice.kind} outranks a {stored.kind}"
-    if harder == 0 and ruling.action is Action.RETIRE and stored.action is Action.CORDON:
-        return "the one before it only cordons"
-    if harder == 0 and _is_earlier(ruling.deadline, stored.deadline):
-        return "it leaves less time"
+    precedence = _PRECEDENCE[notice.kind] - _PRECEDENCE[stored.kind]
+    if precedence > 0:
+        return reasons.NOTICE_MORE_URGENT(kind=notice.kind, previous=stored.kind)
+    if precedence == 0 and ruling.action is Action.RETIRE and stored.action is Action.CORDON:
+        return reasons.NODE_ONLY_CORDONED()
+    if precedence == 0 and _is_earlier(ruling.deadline, stored.deadline):
+        return reasons.DEADLINE_EARLIER()
     return None
 
 
-def _is_its_own_doing(stored: Retirement, notice: Notice) -> bool:
-    """Whether this tells of the termination that the retirement itself asked its group for: by the
-    group's hook or, where none keeps the instance, by EC2."""
-    asked = stored.replaced
+def _is_own_termination(stored: Retirement, notice: Notice) -> bool:
+    """Return whether the notice reports the termination that the retirement itself requested from
+    the group: as a lifecycle action, or as a state change if no hook holds the instance."""
+    intent = stored.replacement_intent
     if notice.kind is NoticeKind.STATE_CHANGE and stored.kind in VOLUNTARY:
-        return asked is not None and asked.ending
-    return stored.ends_in_its_group and notice.kind is NoticeKind.TERMINATE_HOOK
+        return intent is not None and intent.ending
+    return stored.group_terminates and notice.kind is NoticeKind.TERMINATE_HOOK
 
 
 def _has_new_hook(stored: Retirement, notice: Notice) -> bool:
     return notice.hook is not None and notice.hook not in stored.hooks
 
 
-def _after_the_end(stored: Retirement, notice: Notice, ruling: Ruling) -> str | None:
-    """A finished retirement stands for what came before it; only what came later begins anew. One
-    that came to nothing, or left work, stands for nothing but recommendations."""
-    if stored.came_to_nothing and notice.kind not in VOLUNTARY:
-        return "the retirement before it came to nothing"
-    if stored.owes and notice.kind not in VOLUNTARY:
-        return "the retirement before it left its group one larger"
-    if stored.is_to_be_terminated and notice.kind is NoticeKind.STATE_CHANGE:
-        # Its own end is told of within seconds of the request for it.
+def _why_after_end(stored: Retirement, notice: Notice, ruling: Ruling) -> Reason | None:
+    """Return why a notice begins a new attempt of a finished retirement; None if the retirement
+    covers it.
+
+    A finished retirement covers earlier notices. One without effect, or with work left, covers
+    voluntary notices only.
+    """
+    if stored.had_no_effect and notice.kind not in VOLUNTARY:
+        return reasons.PREVIOUS_RETIREMENT_HAD_NO_EFFECT()
+    intent = stored.replacement_intent
+    if intent is not None and stored.must_restore_capacity and notice.kind not in VOLUNTARY:
+        return reasons.CAPACITY_NOT_RESTORED(group=intent.group)
+    if stored.needs_termination and notice.kind is NoticeKind.STATE_CHANGE:
+        # EC2 reports the termination that Leeway requests within seconds.
         late = stored.ended_at is not None and notice.time >= stored.ended_at + TERMINATED_WITHIN
-        return "the retirement before it detached the instance and did not end it" if late else None
-    if notice.kind in VOLUNTARY and _is_about_to_go(stored, notice):
+        return reasons.INSTANCE_NOT_TERMINATED() if late else None
+    if notice.kind in VOLUNTARY and _is_being_interrupted(stored, notice):
         return None
     if _only_cordoned_before(stored, notice, ruling):
-        return "the one before it only cordoned"
+        return reasons.NODE_ONLY_CORDONED()
     if notice.kind is NoticeKind.STATE_CHANGE:
-        ends = notice.state != "terminated" and has_lived_on(stored, notice.time)
-        return "the instance has lived on since it was retired" if ends else None
-    return None if notice.time <= stored.noticed_at else "the retirement before it has ended"
+        kept_running = notice.state != "terminated" and has_kept_running(stored, notice.time)
+        return reasons.INSTANCE_KEPT_RUNNING() if kept_running else None
+    return None if notice.time <= stored.noticed_at else reasons.PREVIOUS_RETIREMENT_ENDED()
 
 
-def has_lived_on(stored: Retirement, now: datetime) -> bool:
-    """Whether an instance that ends or stops now does so for another reason than its retirement,
-    which has ended."""
-    return stored.ended_at is not None and now > stored.ended_at + LIVED_ON
+def has_kept_running(stored: Retirement, now: datetime) -> bool:
+    """Return whether an instance that stops or terminates now does so for another reason than its
+    retirement, which ended too long ago."""
+    return stored.ended_at is not None and now > stored.ended_at + END_WITHIN
 
 
 def _only_cordoned_before(stored: Retirement, notice: Notice, ruling: Ruling) -> bool:
-    """Whether pods were left on the instance by a policy, and are to go now, in the same life."""
+    """Return whether a policy only cordoned the node before, this notice drains it, and the
+    instance has not been restarted in between."""
     if notice.kind in VOLUNTARY or _is_stopped_by(notice.kind, notice.time, stored.noticed_at):
         return False
     return stored.action is Action.CORDON and ruling.action is Action.RETIRE
@@ -259,16 +274,16 @@ def _only_cordoned_before(stored: Retirement, notice: Notice, ruling: Ruling) ->
 def _is_earlier(deadline: datetime | None, stored: datetime | None) -> bool:
     if deadline is None:
         return False
-    return stored is None or deadline < stored - MATTERS
+    return stored is None or deadline < stored - MIN_DEADLINE_GAIN
 
 
-def _remember(stored: Retirement, notice: Notice) -> Retirement:
+def _with_notice(stored: Retirement, notice: Notice) -> Retirement:
     hooks = stored.hooks
     if notice.hook and _has_new_hook(stored, notice):
         hooks = (*hooks, notice.hook)
     return stored.model_copy(
         update={
-            "notices": remembered(stored.notices, notice.id),
+            "notices": append_notice_id(stored.notices, notice.id),
             "hooks": hooks,
             "version": stored.version + 1,
         }
@@ -276,30 +291,33 @@ def _remember(stored: Retirement, notice: Notice) -> Retirement:
 
 
 def _are_hooks_over(stored: Retirement, now: datetime) -> bool:
-    """Whether every action that was answered has ended by now, taken or timed out: an answer for
-    one that comes later is another."""
+    """Return whether all lifecycle actions of the finished retirement have ended by now: a later
+    action of the same hook is another one."""
     if stored.answer is None or stored.ended_at is None:
         return False
     return now >= stored.ended_at + timedelta(seconds=LONGEST_TIMEOUT)
 
 
-def _raised(stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts) -> Retirement:
-    fresh = stored.phase in {Phase.UNDOING, Phase.UNDONE}
-    over = fresh or _are_hooks_over(stored, notice.time)
-    anew: dict[str, Any] = {"hooks": ()} if over else {}
-    if fresh and not (stored.owes or stored.is_to_be_terminated):
-        anew["replaced"] = None
-    if stored.action is Action.CORDON and not fresh:
-        anew["stays_cordoned"] = True
-    return _remember(stored.model_copy(update=anew), notice).model_copy(
+def _next_attempt(
+    stored: Retirement, notice: Notice, ruling: Ruling, facts: InstanceFacts
+) -> Retirement:
+    undone = stored.phase in {Phase.UNDOING, Phase.UNDONE}
+    reset: dict[str, Any] = {}
+    if undone or _are_hooks_over(stored, notice.time):
+        reset["hooks"] = ()
+    if undone and not (stored.must_restore_capacity or stored.needs_termination):
+        reset["replacement_intent"] = None
+    if stored.action is Action.CORDON and not undone:
+        reset["stays_cordoned"] = True
+    return _with_notice(stored.model_copy(update=reset), notice).model_copy(
         update={
             "facts": facts,
             "attempt": stored.attempt + 1,
             "phase": Phase.NOTICED,
-            "running_at": None,
-            "begun_at": None,
-            "emptied": stored.emptied and stored.is_to_be_terminated,
+            "replacement_began_at": None,
+            "drain_began_at": None,
+            "node_is_empty": stored.node_is_empty and stored.needs_termination,
             "answer": None,
-            **_asked(notice, ruling),
+            **_requested(notice, ruling),
         }
     )

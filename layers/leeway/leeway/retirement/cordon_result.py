@@ -4,27 +4,30 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from leeway.reasons import Reason
 from leeway.retirement.record import Retirement
 
 
 class Course(StrEnum):
-    """What a retirement comes to, when its turn is decided."""
+    """How a retirement continues after its cordon step."""
 
     RETIRE = "retire"
     CORDON = "cordon"
     WAIT = "wait"
     DECLINE = "decline"
-    REHEARSE = "rehearse"
+    DRY_RUN = "dry-run"
     UNDO = "undo"
 
 
 @dataclass(frozen=True, slots=True)
 class CordonResult:
-    """Where a retirement stands with its node.
+    """The result of a retirement's cordon step.
 
-    `settled` says that the node is as the course asks, or known not to exist (`node` empty). There
-    is no record where a newer attempt has taken over; so with the results below. `rest` is how
-    many seconds to wait before trying again, where nothing else is to be done meanwhile.
+    - `settled`: the node is in the state that the course requires, or does not exist (`node` is
+      empty).
+    - `record`: the latest record; None if a newer attempt has superseded this one.
+    - `problem`: why the step is not settled, or why the retirement waits or is declined.
+    - `pause`: seconds to wait before the step is repeated; 0 if the next step runs meanwhile.
     """
 
     settled: bool
@@ -32,6 +35,6 @@ class CordonResult:
     node: str = ""
     node_uid: str = ""
     cordoned_at: datetime | None = None
-    problem: str = ""
+    problem: Reason | None = None
     course: Course = Course.RETIRE
-    rest: int = 0
+    pause: int = 0

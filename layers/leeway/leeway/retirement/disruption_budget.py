@@ -1,4 +1,4 @@
-"""Whether a retirement that could as well wait may begin now, and the cap on how many do."""
+"""Decides whether a voluntary retirement may begin now, within the cluster's disruption budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,27 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from leeway.execution.attempt import Phase
 from leeway.lifecycle_hooks.held_hooks import LONGEST_WAIT
 from leeway.notices import NoticeKind
-from leeway.policy.rules import LONGEST_TURN, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
+from leeway.policy.rules import BUDGET_TIMEOUT, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
+from leeway.reasons import Reason
+from leeway.retirement.reasons import (
+    BUDGET_EXHAUSTED,
+    CLUSTER_PAUSED,
+    DISRUPTION_ALLOWED,
+    DISRUPTION_TIMED_OUT,
+    NODE_PROTECTED,
+)
 from leeway.retirement.record import Retirement
 
-LAST_CALL = timedelta(hours=1)
-"""How long before its deadline a scheduled change is waited with no longer: EC2 takes the instance
-then, whatever a policy says."""
+INVOLUNTARY_BEFORE = timedelta(hours=1)
+"""How long before its deadline a scheduled change ceases to be voluntary: EC2 stops the instance
+then, even if a policy forbids disruption."""
 
-SOON, LATER = timedelta(seconds=60), timedelta(minutes=5)
-"""How often it is asked whether its turn has come: for the first hour, and after that."""
+RETRY_FIRST, RETRY_LATER = timedelta(seconds=60), timedelta(minutes=5)
+"""How often a retirement that waits is retried: during its first hour, and after that."""
 
 
 class BudgetVerdict(StrEnum):
-    """What a retirement is told that asks for its turn."""
+    """The answer to a retirement that requests to begin."""
 
     GO = "go"
     WAIT = "wait"
@@ -32,117 +40,117 @@ class BudgetVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetDecision:
-    """What it is told, and why."""
+    """The answer to a retirement that requests to begin, and why."""
 
     verdict: BudgetVerdict
-    reason: str = ""
+    reason: Reason
+
+
+ALLOWED = BudgetDecision(BudgetVerdict.GO, DISRUPTION_ALLOWED())
 
 
 class DisruptionLedger(BaseModel):
-    """Which instances of a cluster went voluntarily, and when each one's turn came.
+    """The voluntary retirements that began in a cluster: instance id → time.
 
-    `version` counts writes, under which it is locked.
+    `version` counts writes and is the optimistic lock.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     cluster: str
     version: int = 0
-    turns: dict[str, AwareDatetime] = {}
+    begun: dict[str, AwareDatetime] = {}
 
-    def take(
+    def request(
         self, instance: str, nodes: int, cap: ChurnCap, now: datetime
     ) -> tuple["DisruptionLedger | None", BudgetDecision]:
-        """Ask for a turn in a cluster of so many nodes; the ledger is what is to be written, None
-        where nothing changes. An instance that asks again has its turn already."""
-        taken = {name: at for name, at in self.turns.items() if now - at < cap.within}
-        if instance in taken:
-            return None, BudgetDecision(BudgetVerdict.GO)
+        """Request to begin a retirement in a cluster of `nodes` nodes.
+
+        Returns the ledger to write, None if it does not change, and the decision. A repeated
+        request for an instance that is in the ledger is allowed again.
+        """
+        recent = {name: at for name, at in self.begun.items() if now - at < cap.within}
+        if instance in recent:
+            return None, ALLOWED
         allowed = max(cap.at_least, nodes * cap.percent // 100)
-        if len(taken) >= allowed:
+        if len(recent) >= allowed:
             minutes = cap.within.total_seconds() / 60
-            return None, BudgetDecision(
-                BudgetVerdict.WAIT,
-                f"{len(taken)} of {nodes} nodes went in the last {minutes:g} minutes, and at most "
-                f"{allowed} may",
+            reason = BUDGET_EXHAUSTED(
+                disrupted=len(recent), nodes=nodes, minutes=minutes, allowed=allowed
             )
-        turns = {**taken, instance: now}
-        changed = self.model_copy(update={"turns": turns, "version": self.version + 1})
-        return changed, BudgetDecision(BudgetVerdict.GO)
+            return None, BudgetDecision(BudgetVerdict.WAIT, reason)
+        begun = {**recent, instance: now}
+        changed = self.model_copy(update={"begun": begun, "version": self.version + 1})
+        return changed, ALLOWED
 
 
 def is_voluntary(record: Retirement, now: datetime) -> bool:
-    """Whether the instance would stay if nothing were done, for now."""
+    """Return whether the instance would keep running for now if Leeway did nothing."""
     if record.kind not in VOLUNTARY:
         return False
     if record.kind is NoticeKind.SCHEDULED_CHANGE and record.deadline is not None:
-        return now < record.deadline - LAST_CALL
+        return now < record.deadline - INVOLUNTARY_BEFORE
     return True
 
 
 def decide_disruption(
     record: Retirement, policy: ClusterPolicy, protections: Sequence[str]
 ) -> BudgetDecision:
-    """Decide whether a voluntary retirement may begin, but for the churn cap.
+    """Decide whether the policy and the node allow a voluntary retirement to begin. The ledger
+    decides about the number of retirements.
 
-    `protections` say, each in words, what on the node forbids to disrupt it.
+    `protections` are sentences, each about an annotation that forbids to disrupt the node.
     """
-    held = _held(record, policy, protections)
-    return (
-        BudgetDecision(BudgetVerdict.GO)
-        if held is None
-        else BudgetDecision(BudgetVerdict.WAIT, held)
-    )
-
-
-def with_patience(record: Retirement, told: BudgetDecision, now: datetime) -> BudgetDecision:
-    """Decline instead of waiting on, where a day was not enough, whatever the reason. A scheduled
-    change comes anyway, and one whose successor is asked for has begun: these wait on."""
-    counts = record.counts_from_its_turn and record.replaced is None
-    if (
-        told.verdict is not BudgetVerdict.WAIT
-        or not counts
-        or now - record.noticed_at < LONGEST_TURN
-    ):
-        return told
-    hours = LONGEST_TURN.total_seconds() / 3600
-    return BudgetDecision(
-        BudgetVerdict.DECLINE, f"its turn has not come in {hours:g} hours: {told.reason}"
-    )
-
-
-def _held(record: Retirement, policy: ClusterPolicy, protections: Sequence[str]) -> str | None:
     if policy.paused:
-        return f"cluster {record.facts.cluster} is paused"
-    # A scheduled change comes anyway, to protected pods too: they are better off if told.
+        reason = CLUSTER_PAUSED(cluster=record.facts.cluster)
+        return BudgetDecision(BudgetVerdict.WAIT, reason)
+    # A scheduled change ends protected pods too; a drain before that ends them gracefully.
     if protections and record.kind is NoticeKind.REBALANCE:
         more = f" (and {len(protections) - 1} more)" if len(protections) > 1 else ""
-        return f"{protections[0]}{more}"
-    return None
+        reason = NODE_PROTECTED(protections=f"{protections[0]}{more}")
+        return BudgetDecision(BudgetVerdict.WAIT, reason)
+    return ALLOWED
 
 
-def pause_before_asking(record: Retirement, now: datetime) -> timedelta:
-    """Return how long to wait before asking for the turn again."""
-    pause = SOON if now - record.noticed_at < timedelta(hours=1) else LATER
+def decline_after_timeout(
+    record: Retirement, decision: BudgetDecision, now: datetime
+) -> BudgetDecision:
+    """Decline a retirement that has waited for BUDGET_TIMEOUT.
+
+    A scheduled change and a retirement that has requested its replacement wait on: the instance of
+    the first ends anyway, and the second has begun.
+    """
+    can_decline = record.deadline_from_begin and record.replacement_intent is None
+    timed_out = now - record.noticed_at >= BUDGET_TIMEOUT
+    if decision.verdict is not BudgetVerdict.WAIT or not (can_decline and timed_out):
+        return decision
+    hours = BUDGET_TIMEOUT.total_seconds() / 3600
+    reason = DISRUPTION_TIMED_OUT(hours=hours).and_then(decision.reason)
+    return BudgetDecision(BudgetVerdict.DECLINE, reason)
+
+
+def retry_pause(record: Retirement, now: datetime) -> timedelta:
+    """Return how long a retirement waits before it requests to begin again."""
+    pause = RETRY_FIRST if now - record.noticed_at < timedelta(hours=1) else RETRY_LATER
     if record.kind is NoticeKind.SCHEDULED_CHANGE and record.deadline is not None:
-        last_call = record.deadline - LAST_CALL - now
-        pause = min(pause, max(last_call, timedelta(seconds=1)))
+        until_involuntary = record.deadline - INVOLUNTARY_BEFORE - now
+        pause = min(pause, max(until_involuntary, timedelta(seconds=1)))
     return pause
 
 
-def begun(record: Retirement, now: datetime) -> Retirement:
-    """Return a retirement whose pods are asked to go from now on. Its deadline is counted from now
-    where it counts from its turn.
+def start_drain(record: Retirement, now: datetime) -> Retirement:
+    """Return the record of a retirement whose drain begins now.
 
-    One that its group ends, and whose blocked pods are to be waited for, waits as long as a hook
-    can be kept: there is no way back. What is blocked at that end is deleted, which is kinder than
-    to be lost with the instance.
+    A deadline that counts from the begin of the drain is set from now. If the group terminates the
+    instance and the policy waits for blocked pods, the drain waits as long as a lifecycle hook can
+    hold the instance. Pods that are still blocked then are deleted: otherwise they would be lost
+    with the instance, without their grace period.
     """
-    if record.begun_at is not None:
+    if record.drain_began_at is not None:
         return record
-    fields: dict[str, Any] = {"begun_at": now, "phase": Phase.RUNNING}
-    if record.counts_from_its_turn and record.deadline is not None:
+    fields: dict[str, Any] = {"drain_began_at": now, "phase": Phase.RUNNING}
+    if record.deadline_from_begin and record.deadline is not None:
         fields["deadline"] = now + (record.deadline - record.noticed_at)
-        if record.ends_in_its_group and record.on_blocked is OnBlocked.WAIT:
+        if record.group_terminates and record.on_blocked is OnBlocked.WAIT:
             fields |= {"deadline": now + LONGEST_WAIT, "on_blocked": OnBlocked.DELETE}
     return record.model_copy(update=fields)

@@ -1,4 +1,7 @@
-"""The table's retirement records and disruption ledger, as Protocols."""
+"""The retirement records and the disruption ledgers in the table, as Protocols.
+
+Every method may raise CloudUnavailable or CloudRefused.
+"""
 
 from typing import Protocol
 
@@ -7,32 +10,32 @@ from leeway.retirement.record import Retirement
 
 
 class Records(Protocol):
-    """The table's retirement records."""
+    """The retirement records in the table."""
 
     def retirement(self, instance: str) -> Retirement | None:
-        """Read the retirement record consistently."""
+        """Read the record of an instance with a consistent read; None if there is none."""
         ...
 
     def write(self, record: Retirement) -> None:
-        """Write a record whose `version` is one above what was read (1: there was none).
+        """Write a record whose `version` is the stored version plus one; 1 for a new record.
 
         Raises:
-            RecordChanged: the stored version is another one.
+            RecordChanged: the stored version is another one: another writer was faster.
         """
         ...
 
 
 class DisruptionLedgers(Protocol):
-    """What retirements must agree on, kept in the table."""
+    """The disruption ledgers of clusters in the table."""
 
-    def churn(self, cluster: str) -> DisruptionLedger:
-        """Read consistently which of a cluster's instances went voluntarily of late."""
+    def ledger(self, cluster: str) -> DisruptionLedger:
+        """Read the ledger of a cluster with a consistent read; an empty one if there is none."""
         ...
 
     def write(self, ledger: DisruptionLedger) -> None:
-        """Write a ledger whose `version` is one above what was read.
+        """Write a ledger whose `version` is the stored version plus one.
 
         Raises:
-            RecordChanged: the stored version is another one.
+            RecordChanged: the stored version is another one: another writer was faster.
         """
         ...

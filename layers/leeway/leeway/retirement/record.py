@@ -1,4 +1,4 @@
-"""The retirement record: what is known of one instance's way out, and by when it has ended."""
+"""The retirement record of an instance, and the latest end of a retirement."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -8,40 +8,44 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, NoticeKind
-from leeway.policy.rules import LONGEST_TURN, SUCCESSOR_WITHIN, Action, OnBlocked, Replacement
+from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult
+from leeway.reasons import Reason
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
 TERMINATED_WITHIN = timedelta(minutes=1)
-"""How long after a retirement is closed its instance may still run: it is terminated right after,
-with retries."""
+"""How long after a retirement is closed its detached instance may still run. Leeway terminates the
+instance right after it closes the record, and retries."""
 
-LONGEST = timedelta(days=7)
-"""How long any execution lives: as long as the template allows for RetirementTimeout."""
+MAX_EXECUTION_TIME = timedelta(days=7)
+"""How long an execution can run: the maximum of the template's parameter RetirementTimeout."""
 
 UNDONE_WITHIN = timedelta(hours=1)
-"""How long undoing is tried: for as long as the durable engine repeats a step that fails."""
+"""How long an execution retries to undo a retirement: the durable engine repeats a failing step for
+less than this."""
 
 INTERRUPTIONS = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION})
-"""Notices by which EC2 takes an instance back."""
-
+"""Notices with which EC2 interrupts an instance."""
 
 OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
-"""Phases after which nothing more comes of a retirement."""
+"""The last phases of a retirement."""
 
 
 class Retirement(BaseModel):
-    """One instance's retirement, in all its attempts.
+    """One instance's retirement, with all its attempts.
 
-    `version` counts writes (the optimistic lock); `attempt` counts starts of `retire_node`.
-    `stops` says that the instance is only stopped, and may run again. `stays_cordoned` says that a
-    policy had the node cordoned, and no more, for an earlier notice: whatever a later one comes to,
-    it stays so until the instance runs again. `running_at` is when its
-    execution first saw to a successor, `begun_at` when its pods were first asked to go, where that
-    was not at once. `ended_at` is when it was closed last.
-    `emptied` says that nothing was left on its node when it was closed: no pod, and no volume.
-    `answer` is what came of it for the `hooks` that told of it: None until it has ended, and where
-    it came to nothing that a hook waits for, as when it was declined, undone or only rehearsed.
+    - `version` counts writes and is the optimistic lock. `attempt` counts starts of `retire_node`.
+    - `stops`: the instance is only stopped, and may run again.
+    - `stays_cordoned`: a policy cordoned the node, and did no more, for an earlier notice. The node
+      stays cordoned after this retirement too, until the instance runs again.
+    - `replacement_began_at`: when an execution of this attempt first requested a replacement.
+    - `drain_began_at`: when the drain began, if the drain waited for the disruption budget or for a
+      replacement; None if it began at once.
+    - `ended_at`: when the retirement was last closed.
+    - `node_is_empty`: when the retirement was closed, its node had no pod and no volume.
+    - `answer`: the answer for the lifecycle `hooks`. None until the retirement has ended, and if it
+      ended without effect (declined, undone, dry run), since no hook waits for that.
+    - `event`: the id of the scheduled change that the notice announced, empty for other notices.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -55,94 +59,84 @@ class Retirement(BaseModel):
     deadline: AwareDatetime | None
     on_blocked: OnBlocked
     replacement: Replacement
-    reason: str
+    reason: Reason
     notices: tuple[str, ...]
     action: Action = Action.RETIRE
     stops: bool = False
     stays_cordoned: bool = False
-    running_at: AwareDatetime | None = None
-    begun_at: AwareDatetime | None = None
+    replacement_began_at: AwareDatetime | None = None
+    drain_began_at: AwareDatetime | None = None
     ended_at: AwareDatetime | None = None
-    emptied: bool = False
+    node_is_empty: bool = False
     hooks: tuple[LifecycleHook, ...] = ()
     answer: HookResult | None = None
     event: str = ""
-    replaced: ReplacementIntent | None = None
+    replacement_intent: ReplacementIntent | None = None
 
     @property
     def instance(self) -> str:
-        """The instance's id."""
+        """The id of the instance."""
         return self.facts.instance
 
     @property
-    def ec2_takes_it(self) -> bool:
-        """Whether EC2 ends the instance within two minutes, whatever anybody does: notices of that
-        come by the thousand."""
+    def ec2_terminates(self) -> bool:
+        """Whether EC2 terminates the instance within minutes. Such notices come by the thousand, so
+        Leeway makes few calls for each."""
         return self.kind in INTERRUPTIONS and not self.stops
 
     @property
-    def counts_from_its_turn(self) -> bool:
-        """Whether the deadline is counted from when the pods are first asked to go: nothing happens
-        to the instance by itself, and waiting for a turn must use up nothing."""
+    def deadline_from_begin(self) -> bool:
+        """Whether the deadline counts from the begin of the drain: the instance has no announced
+        end, so the time that the retirement waits for the disruption budget does not count."""
         return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
 
     @property
-    def owes(self) -> bool:
-        """Whether its group was made one larger for it, and is so still: it is to be finished,
-        though it may have been closed."""
-        return self.replaced is not None and self.replaced.owed
+    def must_restore_capacity(self) -> bool:
+        """Whether LaunchInstances made the group larger and its capacity is not lowered yet.
+        The retirement stays open until it is, even if its phase is the last one."""
+        return self.replacement_intent is not None and self.replacement_intent.to_restore
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to come of it."""
-        return self.phase not in OVER or self.owes or self.is_to_be_terminated
+        """Whether Leeway still has work to do for the retirement."""
+        return self.phase not in OVER or self.must_restore_capacity or self.needs_termination
 
     @property
-    def is_to_be_terminated(self) -> bool:
-        """Whether Leeway has detached the instance, and has still to terminate it."""
-        return self.replaced is not None and self.replaced.detached and not self.replaced.settled
+    def needs_termination(self) -> bool:
+        """Whether Leeway has detached the instance and must still terminate it."""
+        intent = self.replacement_intent
+        return intent is not None and intent.detached and not intent.settled
 
     @property
-    def ends_in_its_group(self) -> bool:
-        """Whether it has asked the group to end the instance, which a hook keeps."""
-        asked = self.replaced
-        if asked is None or asked.method is Method.DETACH:
+    def group_terminates(self) -> bool:
+        """Whether the retirement has requested the termination of the instance from its group, so
+        that a terminate hook holds the instance."""
+        intent = self.replacement_intent
+        if intent is None or intent.method is Method.DETACH:
             return False
-        return asked.ending or not asked.owed
+        return intent.ending or not intent.to_restore
 
     @property
-    def left_nothing(self) -> bool:
-        """Whether it has ended, and its node is an empty one."""
-        return self.phase is Phase.FINISHED and self.emptied
+    def left_empty_node(self) -> bool:
+        """Whether the retirement has finished and left no pod and no volume on the node."""
+        return self.phase is Phase.FINISHED and self.node_is_empty
 
     @property
-    def came_to_nothing(self) -> bool:
-        """Whether it has ended, and its instance is as if it had never been told of."""
-        if self.phase not in OVER or self.answer is not None:
-            return False
-        return self.phase is Phase.UNDONE or not self._was_carried_out_earlier
-
-    @property
-    def _was_carried_out_earlier(self) -> bool:
-        """Whether a version that noted no answers has finished it with more than a rehearsal or a
-        decline, which the first version knew neither of: it asked for a successor, or for pods to
-        go. What does not tell is taken for not done, and is done again, which does no harm."""
-        written = self.model_fields_set
-        if "answer" in written:
-            return False
-        return "action" not in written or self.replaced is not None or self.begun_at is not None
+    def had_no_effect(self) -> bool:
+        """Whether the retirement has ended and changed nothing: declined, undone or a dry run."""
+        return self.phase in OVER and self.answer is None
 
 
-def due(stored: Retirement) -> datetime:
-    """Return by when a retirement has ended, whatever it still has to wait for. One that is open
-    OVERDUE after that has no execution any more."""
+def latest_end(stored: Retirement) -> datetime:
+    """Return the latest time at which a retirement ends if its execution is alive. The execution of
+    a retirement that is still open OVERDUE after that is dead."""
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
         return stored.noticed_at + UNDONE_WITHIN
     if stored.deadline is None:
-        return stored.noticed_at + LONGEST
-    if stored.begun_at is not None or not stored.counts_from_its_turn:
+        return stored.noticed_at + MAX_EXECUTION_TIME
+    if stored.drain_began_at is not None or not stored.deadline_from_begin:
         return stored.deadline
-    takes = SUCCESSOR_WITHIN + (stored.deadline - stored.noticed_at)
-    if stored.running_at is not None:
-        return stored.running_at + takes
-    return stored.noticed_at + LONGEST_TURN + takes
+    duration = SUCCESSOR_TIMEOUT + (stored.deadline - stored.noticed_at)
+    if stored.replacement_began_at is not None:
+        return stored.replacement_began_at + duration
+    return stored.noticed_at + BUDGET_TIMEOUT + duration

@@ -1,4 +1,4 @@
-"""The replacement that a retirement requests, as its record stores it."""
+"""The replacement that a retirement requests, as the retirement record stores it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,20 +6,27 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class ZoneChoice:
-    """A zone of a group, and why it is asked."""
+    """A zone of the group in which the replacement may be launched, and why."""
 
     zone: str
-    why: str
+    why: Reason
 
 
 class Method(StrEnum):
-    """What is done so that a successor starts.
+    """How a retirement gets its instance replaced.
 
-    `launch-successor` has the group launch one more instance, by LaunchInstances, whose id is known
-    at once, and ends this one, with a decrement, when its pods have gone.
+    - `nothing`: no replacement is requested.
+    - `left-to-owner`: the owner of the instance replaces it.
+    - `terminate-in-group`: TerminateInstanceInAutoScalingGroup without a decrement. The group
+      launches a replacement at once, and a terminate hook holds the instance during the drain.
+    - `launch-successor`: LaunchInstances adds one instance to the group, and returns its id. After
+      the drain, the instance is terminated with a decrement.
+    - `detach`: DetachInstances without a decrement. Leeway terminates the instance after the drain.
     """
 
     NOTHING = "nothing"
@@ -31,42 +38,42 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """An instance that was launched for one that retires; `why` says why in this zone."""
+    """The instance that replaces a retiring instance; `why` says why it is in this zone."""
 
     instance: str
     instance_type: str
     zone: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.instance}, {self.instance_type} in {self.zone}: {self.why}"
+    why: Reason
 
 
 class ReplacementIntent(BaseModel):
-    """The replacement that a retirement asked for; written before the call that asks.
+    """The replacement that a retirement requests; written before the request.
 
-    A successor by name is asked for in `zones`, one after the other, each with its reason, with
-    tokens of this `attempt`, and is as many `units` of its group's capacity as the instance.
-    `desired` is what the group wants with it, at the least. No zones: none was asked for by name,
-    or it has failed since, and its group launches another one. `owed` says that the group may be
-    larger for it and is to be as large as before, `ending` that it is just being asked to end the
-    instance for that. `detached` says that the group has let the instance go, so that Leeway has to
-    end it: by this alone may it be terminated. `settled` says that Leeway has nothing more to do
-    for that end, and `failures` how often its node was drained and it did not end.
+    With the method `launch-successor`, the retirement calls LaunchInstances in `zones`, one zone
+    after the other, with client tokens of this `attempt`. Other methods have no zones.
+
+    - `units`: how much of the group's capacity the instance is. `desired`: the least desired
+      capacity of the group after the launch, in the same units.
+    - `to_restore`: the group may be larger because of the launch, and its desired capacity must be
+      lowered again. `ending`: the request to the group that terminates the instance and lowers the
+      capacity is being made.
+    - `detached`: the group has detached the instance. Only then may Leeway terminate it.
+    - `settled`: Leeway has nothing more to do to terminate the detached instance. `failures`: how
+      often the node was drained and the termination failed.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     method: Method
-    reason: str
-    asked_at: AwareDatetime
+    reason: Reason
+    requested_at: AwareDatetime
     group: str = ""
     zones: tuple[ZoneChoice, ...] = ()
     attempt: int = 1
     units: int = 1
     desired: int = 0
     successors: tuple[Successor, ...] = ()
-    owed: bool = False
+    to_restore: bool = False
     ending: bool = False
     detached: bool = False
     settled: bool = False

@@ -1,4 +1,4 @@
-"""What every step of a retirement needs: its record, its cluster and the time."""
+"""The dependencies that every step of a retirement has: its record, its cluster, the clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from leeway.retirement.record import Retirement
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """The table's retirement records, the clusters' APIs (`open_cluster` takes a cluster's name),
-    and the clock."""
+    """The retirement records, the clusters and the clock. `open_cluster` returns the API of the
+    cluster with the given name."""
 
     records: Records
     open_cluster: Callable[[str], Cluster]
     clock: Clock
 
     def current(self, order: AttemptId) -> Retirement | None:
-        """Read the record; None if a newer attempt has superseded this one."""
+        """Read the record; None if a newer attempt has superseded this attempt."""
         record = self.records.retirement(order.instance)
         if record is None or record.attempt != order.attempt:
             return None
         return record
 
     def is_current(self, order: AttemptId) -> bool:
-        """Whether no newer attempt has superseded this one. An unreadable record counts as current:
-        in a storm the table throttles, and the drain must go on."""
+        """Return whether no newer attempt has superseded this attempt. True if the record cannot be
+        read: the table may throttle during a storm, and the drain must continue."""
         try:
             return self.current(order) is not None
         except (CloudUnavailable, CloudRefused):
@@ -44,13 +44,13 @@ class StepContext:
         record: Retirement,
         change: Callable[[Retirement], tuple[Retirement, T]],
     ) -> tuple[Retirement, T] | None:
-        """Change the record; return it as written with the result of `change`, None if a newer
-        attempt has superseded this one.
+        """Change the record; return the written record and the result of `change`, None if a newer
+        attempt has superseded this attempt.
 
-        `change` runs again on a fresh read each time another writer was faster.
+        If another writer was faster, `change` runs again on a fresh read.
 
         Raises:
-            CloudUnavailable: the record changed between read and write too many times.
+            CloudUnavailable: the table is not available, or every write conflicted.
         """
         latest = [record]
 
@@ -70,11 +70,11 @@ class StepContext:
         return retry_while_unavailable(self.clock, work)
 
     def read(self, order: AttemptId) -> Retirement | None:
-        """Read the record as `current` does, and repeat while the table is unavailable."""
+        """Read the record as `current` does; retry while the table is unavailable."""
         return self.retry(partial(self.current, order))
 
     def node_of(self, record: Retirement, by_name: bool = False) -> tuple[Cluster, Node | None]:
-        """Open the cluster and find the instance's node: by its possible names, and, unless
+        """Open the cluster and find the node of the instance: by its possible names, then, unless
         `by_name` is set, among all nodes."""
         cluster = self.open_cluster(record.facts.cluster)
         names = tuple(n for n in (record.facts.private_dns_name, record.instance) if n)

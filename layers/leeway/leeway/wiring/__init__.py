@@ -1,1 +1,1 @@
-"""The one place that reads the environment and builds clients, a module for each function."""
+"""The composition root: reads the environment and builds clients, in one module per function."""

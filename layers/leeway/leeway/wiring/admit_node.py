@@ -1,14 +1,14 @@
-"""Puts together `admit_node`."""
+"""Builds `admit_node`."""
 
 from functools import cache
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.wiring.clients import (
-    announcements,
     clock,
     groups,
     instances,
+    leeway_events,
     logger,
     metrics,
     prepare,
@@ -21,10 +21,10 @@ from leeway.wiring.clusters import open_cluster
 def admit_node() -> AdmitNode:
     """Build the use case."""
     return AdmitNode(
-        arrivals=records(),
+        admissions=records(),
         groups=groups(),
         types=instances(),
-        announcements=announcements(),
+        leeway_events=leeway_events(),
         open_cluster=open_cluster,
         telemetry=AdmissionTelemetry(logger(), metrics()),
         clock=clock(),

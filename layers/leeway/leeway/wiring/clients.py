@@ -1,4 +1,4 @@
-"""What every function needs: its settings, AWS clients, a logger and metrics."""
+"""Builds what every function uses: settings, AWS clients, a logger and metrics."""
 
 import json
 import logging
@@ -20,38 +20,38 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
-from leeway.clock import GuidedClock, SystemClock
+from leeway.clock import CorrectedClock, SystemClock
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.telemetry import ManifestTelemetry
 from leeway.typed_json import adapter_of
 
-TRIES = 6
-"""Of an AWS call, with growing pauses between: a throttled storm gets through in some seconds."""
+DEFAULT_TRIES = 6
+"""Tries of an AWS call, with exponential backoff: in a throttled storm the calls succeed after some
+seconds."""
 
-PATIENT_TRIES = 10
-"""Of a call that nobody waits for."""
+BACKGROUND_TRIES = 10
+"""Tries of a call of `background_client`."""
 
-HASTY_TRIES = 2
-"""Of a call for whose answer a drain would wait: a retirement tries again by itself, or can do
-without."""
+FAIL_FAST_TRIES = 2
+"""Tries of a call that delays a drain: the retirement repeats it later, or does not need it."""
 
-ANSWERS_WITHIN = 5
-"""Seconds that an answer usually may take."""
+READ_TIMEOUT = 5
+"""Seconds that botocore waits for an answer."""
 
-LISTS_WITHIN = 20
-"""Seconds that EC2 may take to describe a thousand instances, with all of their tags."""
+LIST_READ_TIMEOUT = 20
+"""The same for a description of a thousand instances with all of their tags."""
 
-CONNECTIONS = 32
-"""That a client keeps: so many hands call at once, and one more connection is closed after its
-call."""
+MAX_POOL_CONNECTIONS = 32
+"""Connections that a client keeps open: as many as threads that call at the same time. A further
+connection is closed after its call."""
 
-HASTY = frozenset({"autoscaling"})
-"""Services that are only asked like that."""
+FAIL_FAST_SERVICES = frozenset({"autoscaling"})
+"""Services whose clients have FAIL_FAST_TRIES by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the template sets in a function's environment."""
+    """The environment variables that the template sets."""
 
     table: str
     clusters: tuple[str, ...]
@@ -83,14 +83,15 @@ def settings() -> Settings:
 
 
 @cache
-def clock() -> GuidedClock:
-    """Build the clock of this function, which goes by AWS's time as soon as AWS has answered."""
-    return GuidedClock(SystemClock())
+def clock() -> CorrectedClock:
+    """Build the clock of this function; it follows AWS's time from the first answer on."""
+    return CorrectedClock(SystemClock())
 
 
 @cache
 def session() -> boto3.Session:
-    """Open the session that all clients share. Boto3 itself reads AWS_DEFAULT_REGION alone."""
+    """Open the session of all clients. Lambda sets AWS_REGION; boto3 reads only
+    AWS_DEFAULT_REGION."""
     opened = boto3.Session(region_name=os.environ.get("AWS_REGION"))
     follow_dates(opened.events, clock())
     return opened
@@ -98,69 +99,71 @@ def session() -> boto3.Session:
 
 _BUILDING = Lock()
 
-# Of a call's processor time, a tenth went into naming SDK, platform and features in each request,
-# and into checking parameters, which the tests of the adapters have checked.
-_LEAN = Config(
+# The default user agent lists SDK, platform and features. Building it, and the validation of
+# parameters, took a tenth of a call's CPU time. The tests of the adapters validate parameters.
+_BASE_CONFIG = Config(
     user_agent=f"leeway/{__version__}",
     parameter_validation=False,
-    max_pool_connections=CONNECTIONS,
+    max_pool_connections=MAX_POOL_CONNECTIONS,
 )
 
 
 @cache
-def patient_client(service: str, region: str | None = None) -> Any:
-    """Build a boto3 client for what has time: it slows down by itself where AWS throttles it, and
-    waits for long answers."""
+def background_client(service: str, region: str | None = None) -> Any:
+    """Build a boto3 client for work that is not urgent: it has long timeouts, and limits its own
+    rate if AWS throttles it."""
     config = Config(
-        retries={"mode": "adaptive", "total_max_attempts": PATIENT_TRIES},
+        retries={"mode": "adaptive", "total_max_attempts": BACKGROUND_TRIES},
         connect_timeout=5,
         read_timeout=60,
     )
-    return session().client(service, region_name=region, config=_LEAN.merge(config))
+    return session().client(service, region_name=region, config=_BASE_CONFIG.merge(config))
 
 
 @cache
-def client(service: str, tries: int = 0, answers_within: int = ANSWERS_WITHIN) -> Any:
-    """Build a boto3 client, once per warm function; `tries` where not the service's usual, and the
-    seconds that an answer may take. Many hands may want their first at the same time, and a session
-    builds one after the other only."""
-    usual = HASTY_TRIES if service in HASTY else TRIES
+def client(service: str, tries: int = 0, read_timeout: int = READ_TIMEOUT) -> Any:
+    """Build a boto3 client, once per warm function. `tries` 0 means the default of the service;
+    `read_timeout` is in seconds. Several threads may request their first client at the same time,
+    and a session is not thread-safe: a lock serialises them."""
+    default = FAIL_FAST_TRIES if service in FAIL_FAST_SERVICES else DEFAULT_TRIES
     config = Config(
-        retries={"mode": "standard", "total_max_attempts": tries or usual},
+        retries={"mode": "standard", "total_max_attempts": tries or default},
         connect_timeout=2,
-        read_timeout=answers_within,
+        read_timeout=read_timeout,
     )
     with _BUILDING:
-        return session().client(service, config=_LEAN.merge(config))
+        return session().client(service, config=_BASE_CONFIG.merge(config))
 
 
 def prepare(
-    services: Iterable[str], written: Iterable[type[Any]], hasty: Iterable[str] = ()
+    services: Iterable[str], serialised: Iterable[type[Any]], fail_fast: Iterable[str] = ()
 ) -> None:
-    """Build clients, and the writers of what is written, while Lambda initialises the function:
-    it has a whole vCPU for that, whatever its memory. Elsewhere nothing is built unused.
+    """Build clients and serialisers while Lambda initialises the function: it gives the function a
+    full vCPU for that, at any memory size. Outside Lambda this does nothing.
 
-    `hasty` are services of which a client with few tries is used, too or instead.
+    `serialised` are the types that the function writes as JSON; `fail_fast` are services of which
+    the function uses a client with FAIL_FAST_TRIES.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
         return
     for service in services:
         client(service)
-    for service in hasty:
-        client(service, tries=HASTY_TRIES)
-    for kind in written:
+    for service in fail_fast:
+        client(service, tries=FAIL_FAST_TRIES)
+    for kind in serialised:
         adapter_of(kind)
 
 
 @cache
 def logger() -> Logger:
     """Build the logger of this function."""
-    # In ASCII: who follows the log at a terminal sees others' control characters, and obeys none.
+    # ASCII output escapes control characters that names of objects may hold: a terminal that shows
+    # the log does not interpret them.
     built = Logger(json_serializer=partial(json.dumps, default=str, separators=(",", ":")))
-    # What fails between the steps is logged by the durable SDK: in lines like Leeway's own, which
-    # name the execution.
-    of_the_sdk = logging.getLogger("aws_durable_execution_sdk_python")
-    of_the_sdk.handlers, of_the_sdk.propagate = built.handlers, False
+    # The durable SDK logs errors between steps. Its lines get the same format, and so name the
+    # execution.
+    sdk_logger = logging.getLogger("aws_durable_execution_sdk_python")
+    sdk_logger.handlers, sdk_logger.propagate = built.handlers, False
     return built
 
 
@@ -171,21 +174,23 @@ def metrics() -> Metrics:
 
 
 def log_execution(arn: str) -> None:
-    """Name the durable execution in every log line from now on."""
+    """Add the ARN of the durable execution to all further log lines."""
     logger().append_keys(execution=arn)
 
 
 @cache
 def records() -> DynamoRecords:
-    """Build the adapter of the table's retirement records."""
+    """Build the adapter of the records of instances."""
     return DynamoRecords(partial(client, "dynamodb"), settings().table)
 
 
 @cache
 def configuration() -> Configuration:
-    """Build what reads users' manifests. An interruption must not wait long for a table that is
-    throttled: there are defaults."""
-    manifests = DynamoManifests(partial(client, "dynamodb", tries=HASTY_TRIES), settings().table)
+    """Build the reader of users' manifests. It fails fast: if the table is throttled, the default
+    policy applies, so that an interruption does not wait."""
+    manifests = DynamoManifests(
+        partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
+    )
     return Configuration(manifests, clock(), ManifestTelemetry(logger(), metrics()))
 
 
@@ -196,8 +201,8 @@ def instances() -> Ec2Instances:
 
 
 @cache
-def announcements() -> EventBridgeLeewayEvents:
-    """Build the adapter of Leeway's own events."""
+def leeway_events() -> EventBridgeLeewayEvents:
+    """Build the adapter that publishes Leeway's own events."""
     return EventBridgeLeewayEvents(partial(client, "events"))
 
 

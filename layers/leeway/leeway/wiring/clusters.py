@@ -1,28 +1,28 @@
-"""Opens clusters' APIs."""
+"""Connects to the APIs of clusters."""
 
 import os
 from functools import cache, partial
 from urllib.parse import urlsplit
 
 from leeway.aws.eks import EksClusters
-from leeway.aws.endpoints import RememberedClusters
+from leeway.aws.endpoints import CachedClusters
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.eks import eks_connection
-from leeway.kubernetes.eks_hosts import refused_because
+from leeway.kubernetes.eks_hosts import endpoint_problem
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.kubernetes.open_clusters import OpenedClusters
+from leeway.kubernetes.open_clusters import OpenClusters
 from leeway.ports.aws import ClusterEndpoint
 from leeway.wiring.clients import client, clock, session, settings
 
 
 def open_cluster(name: str) -> LightkubeCluster:
-    """Open a cluster's nodes and pods, once for each connection to it."""
+    """Open the adapter of a cluster, once per connection."""
     return _cluster_on(connection_to(name))
 
 
 def connection_to(name: str) -> Connection:
-    """Connect to an EKS cluster's API, once per warm function while it is where it was."""
-    return _connections().named(name)
+    """Connect to an EKS cluster's API, once per warm function while its endpoint is the same."""
+    return _connections().get(name)
 
 
 @cache
@@ -31,22 +31,22 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 
 
 @cache
-def _connections() -> OpenedClusters[Connection]:
-    asked = RememberedClusters(
+def _connections() -> OpenClusters[Connection]:
+    clusters = CachedClusters(
         partial(client, "dynamodb"),
         settings().table,
         EksClusters(partial(client, "eks")),
         clock(),
-        _refused_because,
+        _endpoint_problem,
     )
-    return OpenedClusters(asked, _connect, clock())
+    return OpenClusters(clusters, _connect, clock())
 
 
-def _refused_because(url: str) -> str:
-    """Say why no token is sent to an address. Whoever sets AWS_ENDPOINT_URL, as the sandbox does,
-    trusts its host with the functions' credentials, and with tokens as well."""
+def _endpoint_problem(url: str) -> str:
+    """Return why an address gets no token; empty if it gets one. The host of AWS_ENDPOINT_URL,
+    which the sandbox sets, receives the functions' credentials, so it may receive tokens, too."""
     configured = urlsplit(os.environ.get("AWS_ENDPOINT_URL", "")).hostname or ""
-    return refused_because(url, session().region_name, configured)
+    return endpoint_problem(url, session().region_name, configured)
 
 
 def _connect(endpoint: ClusterEndpoint) -> Connection:

@@ -1,4 +1,4 @@
-"""Puts together `keep_headroom`."""
+"""Builds `keep_headroom`."""
 
 from functools import cache, partial
 
@@ -35,7 +35,7 @@ def keep_headroom() -> KeepHeadroom:
 
 
 def clusters() -> tuple[str, ...]:
-    """Return the names of the clusters under care."""
+    """Return the names of the managed clusters."""
     return settings().clusters
 
 

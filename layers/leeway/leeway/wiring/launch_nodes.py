@@ -15,12 +15,12 @@ from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes
 from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import AdmitNode
-from leeway.wiring.clients import LISTS_WITHIN, client, clock
+from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
 
 
 def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
     """Build the use case on a table; `admit_node` starts the admissions."""
-    ec2 = partial(client, "ec2", answers_within=LISTS_WITHIN)
+    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
     dynamodb = partial(client, "dynamodb")
     return LaunchNodes(
         LaunchDependencies(

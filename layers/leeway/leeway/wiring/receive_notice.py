@@ -1,4 +1,4 @@
-"""Puts together `receive_notice`."""
+"""Builds `receive_notice`."""
 
 import os
 from functools import cache, partial
@@ -9,11 +9,11 @@ from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, logger, metrics, prepare
-from leeway.wiring.reception import reception_with
+from leeway.wiring.notices import receive_notice_with
 
 
 def _schedule_target() -> ScheduleTarget:
-    """Read where schedules are kept and what they invoke, as the template sets it."""
+    """Read the target of schedules from the environment, as the template sets it."""
     return ScheduleTarget(
         group=os.environ.get("LEEWAY_SCHEDULE_GROUP", ""),
         role=os.environ.get("LEEWAY_SCHEDULE_ROLE", ""),
@@ -23,9 +23,11 @@ def _schedule_target() -> ScheduleTarget:
 
 
 @cache
-def reception() -> ReceiveNotice:
+def receive_notice() -> ReceiveNotice:
     """Build the use case."""
-    return reception_with(EventBridgeSchedules(partial(client, "scheduler"), _schedule_target()))
+    return receive_notice_with(
+        EventBridgeSchedules(partial(client, "scheduler"), _schedule_target())
+    )
 
 
 @cache
@@ -34,4 +36,4 @@ def telemetry() -> NoticeTelemetry:
     return NoticeTelemetry(logger(), metrics())
 
 
-prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], hasty=["dynamodb"])
+prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], fail_fast=["dynamodb"])

@@ -1,4 +1,4 @@
-"""Puts together `reconcile`."""
+"""Builds `reconcile`."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,13 +9,13 @@ from leeway.aws.index import DynamoIndex
 from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.reconcile import Dependencies, Reconciliation, Round
+from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
-    HASTY_TRIES,
-    LISTS_WITHIN,
-    TRIES,
+    DEFAULT_TRIES,
+    FAIL_FAST_TRIES,
+    LIST_READ_TIMEOUT,
     client,
     clock,
     configuration,
@@ -27,18 +27,18 @@ from leeway.wiring.clients import (
     settings,
 )
 from leeway.wiring.clusters import open_cluster
-from leeway.wiring.reception import admissions, place, reception_with, retirements
+from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
 
 
-class _NothingAhead:
-    """The Schedules Protocol for notices of what is, none of which is to come weeks later."""
+class _NoSchedules:
+    """The Schedules Protocol for lost events, which are all handled at once."""
 
     def put(self, name: str, at: datetime, event: Mapping[str, Any]) -> None:
-        """Refuse: what is found is made good now."""
-        raise CloudRefused(f"{name}: what was found is not to be received again at {at}")
+        """Raise CloudRefused."""
+        raise CloudRefused(f"{name}: a lost event cannot be scheduled for {at}")
 
     def remove(self, name: str) -> None:
-        """Do nothing: nothing was put."""
+        """Do nothing: there are no schedules."""
 
 
 @cache
@@ -47,15 +47,15 @@ def reconciliation() -> Reconciliation:
     return Reconciliation(
         Dependencies(
             clusters=frozenset(settings().clusters),
-            place=place(),
-            sweep=Ec2Sweep(partial(client, "ec2", answers_within=LISTS_WITHIN)),
-            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=HASTY_TRIES)),
-            waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=TRIES)),
+            origin=event_origin(),
+            sweep=Ec2Sweep(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
+            waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=DynamoIndex(partial(client, "dynamodb"), settings().table),
+            index=DynamoIndex(partial(client, "dynamodb"), settings().table, clock()),
             records=records(),
             policies=configuration(),
-            reception=reception_with(_NothingAhead()),
+            receive_notice=receive_notice_with(_NoSchedules()),
             retire_node=retirements(),
             admit_node=admissions(),
             open_cluster=open_cluster,
@@ -70,4 +70,4 @@ def telemetry() -> ReconciliationTelemetry:
     return ReconciliationTelemetry(logger(), metrics())
 
 
-prepare(["dynamodb", "autoscaling", "ec2"], [Round, Retirement])
+prepare(["dynamodb", "autoscaling", "ec2"], [ReconcileRequest, Retirement])

@@ -1,17 +1,17 @@
-"""Puts together `refresh_catalog`."""
+"""Builds `refresh_catalog`."""
 
 from functools import cache, partial
 
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.aws.surveys import DynamoSurveys
-from leeway.catalog.refresh import RefreshCatalog, Surveyor
+from leeway.catalog.refresh import CatalogReader, RefreshCatalog
 from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.wiring.clients import (
+    background_client,
     client,
     clock,
     logger,
     metrics,
-    patient_client,
     prepare,
     session,
     settings,
@@ -27,10 +27,10 @@ def region() -> str:
 def refresh_catalog() -> RefreshCatalog:
     """Build the use case."""
     return RefreshCatalog(
-        surveyor=Surveyor(
-            market=Ec2Market(partial(patient_client, "ec2")),
+        reader=CatalogReader(
+            market=Ec2Market(partial(background_client, "ec2")),
             price_list=PricingPriceList(
-                partial(patient_client, "pricing", pricing_region(region()))
+                partial(background_client, "pricing", pricing_region(region()))
             ),
         ),
         surveys=DynamoSurveys(partial(client, "dynamodb"), settings().table),

@@ -1,4 +1,4 @@
-"""Puts together `retire_node`."""
+"""Builds `retire_node`."""
 
 from functools import cache, partial
 
@@ -16,12 +16,12 @@ from leeway.retire_node.step_results import STEP_RESULTS
 from leeway.retire_node.telemetry import RetirementTelemetry
 from leeway.retirement.step_context import StepContext
 from leeway.wiring.clients import (
-    HASTY_TRIES,
-    announcements,
+    FAIL_FAST_TRIES,
     client,
     clock,
     configuration,
     groups,
+    leeway_events,
     logger,
     metrics,
     prepare,
@@ -33,20 +33,20 @@ from leeway.wiring.clusters import connection_to
 
 
 @cache
-def _recollection() -> SharedCache:
+def _shared_cache() -> SharedCache:
     return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
 
 
 def _open_cluster(name: str) -> LightkubeCluster:
-    """Open a cluster's nodes and pods, once for each connection to it. In a storm its nodes are
-    counted once for all that retire."""
+    """Open the adapter of a cluster, once per connection. In a storm all executions share one count
+    of the cluster's Ready nodes."""
     return _cluster_on(connection_to(name), name)
 
 
 @cache
 def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
-    counted = partial(_recollection().recall, f"cluster/{name}/ready", int)
-    return LightkubeCluster(connection, clock(), for_all=counted)
+    cache_count = partial(_shared_cache().get_or_read, f"cluster/{name}/ready", int)
+    return LightkubeCluster(connection, clock(), cache_count=cache_count)
 
 
 @cache
@@ -58,12 +58,12 @@ def retire_node() -> RetireNode:
             ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
             policies=configuration(),
             groups=groups(),
-            cache=_recollection(),
-            # EC2 allows ten tags a second: in a storm nobody waits for that before the pods go.
-            instances=Ec2Instances(partial(client, "ec2", tries=HASTY_TRIES)),
-            announcements=announcements(),
+            cache=_shared_cache(),
+            # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
+            instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
+            events=leeway_events(),
             drains=DynamoDrainStates(
-                partial(client, "dynamodb", tries=HASTY_TRIES), settings().table
+                partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
             ),
             telemetry=RetirementTelemetry(logger(), metrics()),
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
@@ -72,4 +72,4 @@ def retire_node() -> RetireNode:
     )
 
 
-prepare(["dynamodb", "autoscaling", "events"], STEP_RESULTS, hasty=["dynamodb", "ec2"])
+prepare(["dynamodb", "autoscaling", "events"], STEP_RESULTS, fail_fast=["dynamodb", "ec2"])

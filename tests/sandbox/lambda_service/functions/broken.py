@@ -1,4 +1,4 @@
-"""Cannot be imported."""
+"""A module that fails on import."""
 
 import a_module_that_is_not_there  # type: ignore[import-not-found]  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""Durable functions. Steps leave a mark in the file ``marks``, so that a test sees each run."""
+"""Durable functions. Steps write to the file ``marks``, so that a test sees each run."""
 
 import time
 from pathlib import Path
@@ -36,16 +36,8 @@ def waiting(event: Any, context: DurableContext) -> None:
 
 @durable_execution
 def overdue(event: Any, context: DurableContext) -> str:
-    """Takes longer than its function may, the first time."""
+    """Exceeds the timeout of its function the first time."""
     _mark(event, "run")
     if len(Path(event["marks"]).read_text().splitlines()) == 1:
         time.sleep(60)
     return "done"
-
-
-@durable_execution
-def calling_back(event: Any, context: DurableContext) -> Any:
-    def submit(callback_id: str, _: Any) -> None:
-        Path(event["callback"]).write_text(callback_id)
-
-    return context.wait_for_callback(submit, name="approval")

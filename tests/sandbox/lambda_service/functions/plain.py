@@ -9,7 +9,7 @@ from typing import Any
 
 
 def echo(event: Any, context: Any) -> dict[str, Any]:
-    """Answers with what it was given."""
+    """Return the event."""
     print(json.dumps({"seen": event}))
     return {
         "event": event,
@@ -29,7 +29,7 @@ def environment(event: Any, context: Any) -> dict[str, str]:
 
 
 def failing(event: Any, context: Any) -> None:
-    """Fails from ``depth`` calls down."""
+    """Fail ``depth`` calls deep."""
     if event.get("depth", 0) > 0:
         failing({"depth": event["depth"] - 1}, context)
     logging.getLogger().error("about to fail")
@@ -46,7 +46,7 @@ def leaving(event: Any, context: Any) -> None:
 
 
 def marking(event: Any, context: Any) -> Any:
-    """Leaves a mark, and fails until there are ``needed`` of them."""
+    """Write a mark, and fail until there are ``needed`` of them."""
     marks = Path(event["marks"])
     with marks.open("a") as file:
         file.write(f"{context.aws_request_id}\n")

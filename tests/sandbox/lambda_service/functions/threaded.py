@@ -1,4 +1,4 @@
-"""Starts a thread when it is imported, as some clients do."""
+"""A module that starts a thread on import, as some clients do."""
 
 import threading
 from typing import Any
@@ -8,5 +8,5 @@ _thread.start()
 
 
 def handler(event: Any, context: Any) -> bool:
-    """Whether the thread lives: it would not, in a fork of the process that started it."""
+    """Whether the thread runs, which it does not in a fork of its process."""
     return _thread.is_alive()

@@ -1,4 +1,4 @@
-"""Ends its process when it is imported."""
+"""A module that exits its process on import."""
 
 import os
 

@@ -1,0 +1,1 @@
+"""`leeway demo`: sends Spot interruption warnings to a sandbox and reports the result."""

@@ -1,0 +1,71 @@
+"""Shows the progress of a demo: a bar on a terminal, plain lines elsewhere."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
+from rich.progress import Progress as Bars
+
+from cli.report.model import Outcome, StormPlan, StormReport
+from cli.report.summary import drained_in_time
+
+
+class Progress:
+    """A context that shows progress on the given console."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Bars(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[now]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bars.add_task("Sandbox", total=None, now="")
+        self._ends_at = 0.0
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def show_start(self, what: str, done: int = 0, total: int | None = None) -> None:
+        """Show what the sandbox does, and its progress if the total is known."""
+        self._bars.update(self._task, now=what, completed=done, total=total)
+        if not self._console.is_terminal and total is None:
+            self._console.print(f"Sandbox: {what}")
+
+    def storm(self, plan: StormPlan) -> None:
+        """Show that the storm begins."""
+        left = plan.warning - plan.late
+        self._ends_at = time.monotonic() + left
+        self._bars.update(self._task, visible=False)
+        self._task = self._bars.add_task("Storm", total=1, now="")
+        if not self._console.is_terminal:
+            self._console.print(
+                f"Storm: EC2 reclaims {len(plan.targets)} nodes in {left:.0f} s; their pods move"
+            )
+
+    def show_storm(self, report: StormReport) -> None:
+        """Show the progress of the storm."""
+        pods = report.moving
+        in_time = {Outcome.MOVED, Outcome.ENDED, Outcome.CUT}
+        moved = sum(1 for pod in pods if pod.evaluation.outcome in in_time)
+        nodes = sum(1 for node in report.nodes if drained_in_time(node))
+        left = max(0.0, self._ends_at - time.monotonic())
+        now = (
+            f"{moved}/{len(pods)} pods moved, {nodes}/{len(report.nodes)} nodes empty,"
+            f" {left:.0f} s left"
+        )
+        self._bars.update(self._task, completed=moved, total=max(len(pods), 1), now=now)

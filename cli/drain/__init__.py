@@ -1,0 +1,1 @@
+"""`leeway drain`: drains nodes from a terminal."""

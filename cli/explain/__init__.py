@@ -1,0 +1,1 @@
+"""`leeway explain`: shows what Leeway would do about a notice."""

@@ -1,0 +1,1 @@
+"""`leeway schedule`: shows the replicas of cron windows."""

@@ -1,0 +1,1 @@
+"""`leeway apply|get|diff|delete|pause|resume|schema`: reads and writes manifests."""

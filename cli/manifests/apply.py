@@ -1,0 +1,43 @@
+"""`leeway apply`: writes manifests to the table. Every function reads them within a minute."""
+
+from typing import Annotated
+
+import typer
+
+from cli.errors import BadInputError
+from cli.manifests.files import FilesOption, read_files
+from cli.output import Format, FormatOption
+from cli.reasons import INVALID_OPTION
+from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print the changes without making them.")
+]
+
+
+def apply(
+    cluster: ClusterOption,
+    files: FilesOption = None,
+    dry_run: DryRunOption = False,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Store manifests of a cluster.
+
+    Leeway uses them within a minute. A manifest with metadata.resourceVersion is written only if
+    the stored manifest still has this version.
+    """
+    if not files:
+        expected = "at least one file, folder or -"
+        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+    written = read_files(files).written
+
+    from cli.manifests.apply_changes import apply_changes, plan_changes, print_changes
+    from cli.manifests.planned_change import check_names
+
+    check_names(written, cluster)
+    found = find_stack(stack)
+    found.warn_if_unmanaged(cluster)
+    planned = plan_changes(found, cluster, written)
+    made = planned if dry_run else apply_changes(found, cluster, planned)
+    print_changes(made, cluster, dry_run, output)

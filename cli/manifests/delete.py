@@ -1,0 +1,55 @@
+"""`leeway delete`: deletes manifests from the table, by file or by name."""
+
+from typing import Annotated
+
+import typer
+
+from cli.errors import BadInputError
+from cli.manifests.apply import DryRunOption
+from cli.manifests.files import FilesOption
+from cli.manifests.selector import (
+    KindArgument,
+    NamesArgument,
+    NamespaceOption,
+    not_found,
+    selectors_of,
+)
+from cli.output import Format, FormatOption
+from cli.reasons import INVALID_OPTION
+from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
+
+
+def delete(
+    cluster: ClusterOption,
+    kind: KindArgument = "",
+    names: NamesArgument = None,
+    files: FilesOption = None,
+    namespace: NamespaceOption = "",
+    ignore_not_found: Annotated[
+        bool, typer.Option("--ignore-not-found", help="Exit with 0 if a manifest does not exist.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Delete manifests of a cluster."""
+    if not files and not names and "/" not in kind:
+        expected = "KIND and NAMEs, or --filename, of the manifests to delete"
+        raise BadInputError(INVALID_OPTION(option="KIND", expected=expected))
+    selectors = selectors_of(kind, names or (), namespace, files)
+
+    from cli.manifests.apply_changes import apply_changes, print_changes, stored_manifests
+    from cli.manifests.planned_change import Change, PlannedChange
+
+    found = find_stack(stack)
+    stored = stored_manifests(found, cluster)
+    chosen = [one for one in stored if any(each.matches(one) for each in selectors)]
+    for selector in selectors:
+        namespaces = {one.namespace for one in chosen if selector.matches(one)}
+        if len(namespaces) > 1:
+            expected = f"one of {', '.join(sorted(namespaces))}: {selector.title} is in each"
+            raise BadInputError(INVALID_OPTION(option="--namespace", expected=expected))
+    planned = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
+    made = planned if dry_run else apply_changes(found, cluster, planned)
+    missing = () if ignore_not_found else not_found(selectors, stored)
+    print_changes(made, cluster, dry_run, output, missing)

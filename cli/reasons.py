@@ -1,0 +1,120 @@
+"""The codes of the command line's errors.
+
+Every error is one line on stderr, `leeway: CODE: sentence`. With `-o json` it is also the field
+`error` of the JSON document on stdout.
+"""
+
+from leeway.reasons import ReasonCode
+
+_RUNBOOK = "a-leeway-command-fails"
+
+# Bad input: exit code 2. The sentence names the place and what was expected there.
+USAGE_ERROR = ReasonCode("UsageError", "{problem}.", _RUNBOOK)
+INVALID_OPTION = ReasonCode("InvalidOption", "{option}: expected {expected}.", _RUNBOOK)
+UNREADABLE_FILE = ReasonCode("UnreadableFile", "{path}: {error}.", _RUNBOOK)
+INVALID_FILE = ReasonCode("InvalidFile", "{place}: {problem}.", _RUNBOOK)
+INVALID_EVENT = ReasonCode("InvalidEvent", "{place}: {problem}.", _RUNBOOK)
+INVALID_MANIFEST = ReasonCode("InvalidManifest", "{problem}.", _RUNBOOK)
+INVALID_KUBECONFIG = ReasonCode("InvalidKubeconfig", "{error}.", _RUNBOOK)
+INVALID_FAULT = ReasonCode(
+    "InvalidFault", "The fault {fault!r} is invalid: expected {expected}.", _RUNBOOK
+)
+
+# AWS: exit code 1.
+AWS_CREDENTIALS_MISSING = ReasonCode(
+    "AwsCredentialsMissing",
+    "No AWS credentials were found. Set AWS_PROFILE, or run `aws configure`.",
+    _RUNBOOK,
+)
+AWS_CREDENTIALS_REJECTED = ReasonCode(
+    "AwsCredentialsRejected", "AWS rejected the credentials ({error_code}): {error}.", _RUNBOOK
+)
+AWS_SIGN_IN_REQUIRED = ReasonCode(
+    "AwsSignInRequired", "AWS requires a new sign-in: {error}. Run `aws sso login`.", _RUNBOOK
+)
+AWS_PROFILE_NOT_FOUND = ReasonCode(
+    "AwsProfileNotFound", "AWS_PROFILE is invalid: {error}.", _RUNBOOK
+)
+AWS_REGION_MISSING = ReasonCode(
+    "AwsRegionMissing", "No AWS region is set. Set AWS_REGION.", _RUNBOOK
+)
+AWS_UNREACHABLE = ReasonCode(
+    "AwsUnreachable", "AWS did not answer a request for {target}: {error}.", _RUNBOOK
+)
+AWS_ACCESS_DENIED = ReasonCode(
+    "AwsAccessDenied",
+    "The AWS identity of this command may not call {action} on {target}. Grant it this action.",
+    _RUNBOOK,
+)
+AWS_THROTTLED = ReasonCode(
+    "AwsThrottled", "AWS throttled {action} on {target}. Try again in a minute.", _RUNBOOK
+)
+AWS_RESOURCE_NOT_FOUND = ReasonCode(
+    "AwsResourceNotFound",
+    "AWS found no {target}. Check the region and the option --stack.",
+    _RUNBOOK,
+)
+AWS_CALL_FAILED = ReasonCode("AwsCallFailed", "An AWS call failed for {target}: {error}.", _RUNBOOK)
+STACK_NOT_FOUND = ReasonCode(
+    "StackNotFound",
+    "Region {region} has no stack {stack}. Check AWS_REGION and --stack, or set {variable}.",
+    _RUNBOOK,
+)
+STACK_WITHOUT_TABLE = ReasonCode(
+    "StackWithoutTable",
+    "Stack {stack} ({status}) has no output TableName, so it is not a deployment of Leeway.",
+    _RUNBOOK,
+)
+CATALOG_NOT_READ = ReasonCode(
+    "CatalogNotRead", "The instance types of the region could not be read: {error}.", _RUNBOOK
+)
+
+# Manifests: exit code 1.
+MANIFEST_NOT_FOUND = ReasonCode(
+    "ManifestNotFound", "Cluster {cluster} has no manifest {manifests}.", _RUNBOOK
+)
+MANIFEST_CONFLICT = ReasonCode("ManifestConflict", "{manifest}: conflict: {conflict}.", _RUNBOOK)
+MANIFEST_DAMAGED = ReasonCode(
+    "ManifestDamaged",
+    "The stored manifest {manifest} is damaged. Apply it again with `leeway apply`.",
+    _RUNBOOK,
+)
+
+# Kubernetes: exit code 1.
+API_SERVER_UNAVAILABLE = ReasonCode(
+    "ApiServerUnavailable", "The API server did not answer: {error}.", _RUNBOOK
+)
+API_SERVER_REFUSED = ReasonCode(
+    "ApiServerRefused", "The API server refused a request: {error}.", _RUNBOOK
+)
+KUBECONFIG_CREDENTIALS_REJECTED = ReasonCode(
+    "KubeconfigCredentialsRejected",
+    "The API server rejected the credentials of the kubeconfig ({error}). Sign in again.",
+    _RUNBOOK,
+)
+NODE_NOT_FOUND = ReasonCode("NodeNotInCluster", "The cluster has no node {node}.", _RUNBOOK)
+NODE_NOT_DRAINED = ReasonCode("NodeNotDrained", "{problems}.", _RUNBOOK)
+
+# The sandbox and the demo: exit code 1.
+SANDBOX_FAILED = ReasonCode("SandboxFailed", "{error}.", _RUNBOOK)
+SANDBOX_STILL_RUNS = ReasonCode(
+    "SandboxStillRuns",
+    "The sandbox process {pid} did not end within {seconds:.0f} s. Stop it with `kill {pid}`.",
+    _RUNBOOK,
+)
+DEMO_FOUND_FAULTS = ReasonCode(
+    "DemoFoundFaults",
+    "The report lists {count} faults that a correct drain would have prevented.",
+    _RUNBOOK,
+)
+REPORT_NOT_WRITTEN = ReasonCode(
+    "ReportNotWritten", "The report {path} could not be written: {error}.", _RUNBOOK
+)
+
+# Every command.
+INTERRUPTED = ReasonCode("Interrupted", "The command was interrupted.")
+UNEXPECTED_ERROR = ReasonCode(
+    "UnexpectedError",
+    "{error_type}: {error}. Set {variable}=1 to see the traceback.",
+    _RUNBOOK,
+)

@@ -1,0 +1,1 @@
+"""`leeway sandbox`: runs a sandbox and changes its state."""

@@ -1,0 +1,1 @@
+"""`leeway types|select`: shows instance types and what would be launched for pods."""

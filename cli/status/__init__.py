@@ -1,0 +1,1 @@
+"""`leeway status`: shows retirements, admissions and headroom."""

@@ -1,0 +1,166 @@
+"""Renders the status of clusters for a terminal and as JSON."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from leeway.drain.progress import Stage
+from leeway.drain.summary import DrainState
+from leeway.retirement.record import OVER, Retirement
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cli.manifests.output import age
+from cli.status.read import ClusterStatus, RetirementStatus
+
+MOST_PODS = 12
+"""How many pods of a node are listed; the others are counted."""
+
+_NOT_GONE = (Stage.BLOCKED, Stage.FAILED, Stage.PENDING, Stage.TERMINATING, Stage.RETURNED)
+
+
+def as_view(statuses: Sequence[ClusterStatus], now: datetime) -> RenderableType:
+    """Render for a terminal."""
+    parts: list[RenderableType] = []
+    for status in statuses:
+        parts += [_heading(status), *_body(status, now), Text()]
+    return Group(*parts[:-1])
+
+
+def _heading(status: ClusterStatus) -> Text:
+    heading = Text(status.cluster, style="bold")
+    for on, word in ((status.paused, "paused"), (status.dry_run, "dry run")):
+        if on:
+            heading.append(f"  {word}", style="bold yellow")
+    return heading
+
+
+def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
+    for problem in status.problems:
+        yield Text(f"  problem: {problem}", style="red")
+    for retirement in status.retirements:
+        yield from _retirement_lines(retirement, now)
+    for admission in status.admissions:
+        left = age(admission.deadline - now)
+        text = f"admission, {admission.phase}, {left} left: {admission.reason}"
+        yield _line(admission.instance, admission.facts.private_dns_name, text)
+    for kept in status.headroom:
+        size = "unchanged" if kept.replicas is None else f"{kept.replicas} replicas"
+        if kept.pending:
+            size += f", {kept.pending} of them Pending"
+        yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
+    if not (status.retirements or status.admissions or status.headroom):
+        yield Text("  no retirement, admission or headroom", style="dim")
+
+
+def _line(name: str, place: str, text: str) -> Text:
+    line = Text("  ")
+    line.append(name, style="bold")
+    line.append(f"  {place}  " if place else "  ", style="dim")
+    return line.append(text)
+
+
+def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
+    record, drain = one.record, one.drain
+    parts = [f"{record.kind}, {record.phase}", *_time_left(record, now)]
+    if record.replacement_intent:
+        parts.append(f"replacement {record.replacement_intent.method}")
+    if record.phase in OVER and record.must_restore_capacity:
+        parts.append("still in its group, whose desired capacity is one higher")
+    if record.phase in OVER and record.needs_termination:
+        parts.append("detached from its group, not terminated yet")
+    parts += _counts(drain)
+    node = drain.node if drain else record.facts.private_dns_name
+    yield _line(record.instance, node, ", ".join(parts))
+    for line in _pods(drain):
+        yield Text(f"      {line}")
+
+
+def _time_left(record: Retirement, now: datetime) -> list[str]:
+    if record.phase in OVER or record.deadline is None:
+        return []
+    left = record.deadline - now
+    return [f"{age(left)} left" if left.total_seconds() >= 0 else f"{age(-left)} past the deadline"]
+
+
+def _counts(drain: DrainState | None) -> list[str]:
+    if drain is None:
+        return []
+    stages = Counter(pod.stage for pod in drain.pods)
+    counts = [f"{stages[Stage.GONE]}/{len(drain.pods)} pods gone"]
+    return counts + [f"{stages[stage]} {stage}" for stage in _NOT_GONE if stages[stage]]
+
+
+def _pods(drain: DrainState | None) -> Iterator[str]:
+    if drain is None:
+        return
+    if drain.problem:
+        yield f"pods cannot be listed: {drain.problem}"
+    remaining = [pod for pod in drain.pods if pod.stage in _NOT_GONE]
+    for pod in remaining[:MOST_PODS]:
+        yield f"{pod.pod} {pod.stage}: {pod.reason}"
+    if len(remaining) > MOST_PODS:
+        yield f"and {len(remaining) - MOST_PODS} more"
+
+
+def as_data(statuses: Sequence[ClusterStatus]) -> dict[str, Any]:
+    """Render as JSON."""
+    return {"clusters": [_cluster(status) for status in statuses]}
+
+
+def _cluster(status: ClusterStatus) -> dict[str, Any]:
+    return {
+        "cluster": status.cluster,
+        "paused": status.paused,
+        "dryRun": status.dry_run,
+        "manifests": status.manifests,
+        "problems": list(status.problems),
+        "retirements": [_retirement(one) for one in status.retirements],
+        "admissions": [
+            {
+                "instance": one.instance,
+                "phase": one.phase.value,
+                "deadline": one.deadline.isoformat(),
+                "reason": one.reason,
+            }
+            for one in status.admissions
+        ],
+        "headroom": [
+            {
+                "subject": one.subject,
+                "manifest": one.source,
+                "replicas": one.replicas,
+                "pending": one.pending if one.ready is not None else None,
+                "reason": asdict(one.reason) if one.reason else None,
+                "problem": asdict(one.problem) if one.problem else None,
+            }
+            for one in status.headroom
+        ],
+    }
+
+
+def _retirement(one: RetirementStatus) -> dict[str, Any]:
+    record, drain = one.record, one.drain
+    return {
+        "instance": record.instance,
+        "node": drain.node if drain else record.facts.private_dns_name,
+        "kind": record.kind.value,
+        "attempt": record.attempt,
+        "phase": record.phase.value,
+        "noticedAt": record.noticed_at.isoformat(),
+        "deadline": record.deadline.isoformat() if record.deadline else None,
+        "replacement": record.replacement_intent.method if record.replacement_intent else None,
+        "reason": asdict(record.reason),
+        "seenAt": drain.at.isoformat() if drain else None,
+        "pods": [
+            {
+                "pod": pod.pod,
+                "stage": pod.stage.value,
+                "method": pod.method.value if pod.method else None,
+                "reason": asdict(pod.reason),
+            }
+            for pod in (drain.pods if drain else ())
+        ],
+    }

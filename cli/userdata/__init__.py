@@ -1,0 +1,1 @@
+"""`leeway userdata`: prints the user data of a node."""

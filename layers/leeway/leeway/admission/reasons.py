@@ -1,0 +1,91 @@
+"""Reason codes of admissions."""
+
+from leeway.reasons import ReasonCode
+
+_RUNBOOK = "nodesnotreadyalarm"
+
+NODE_ADMITTED = ReasonCode("NodeAdmitted", "The node is ready for pods.")
+
+INSTANCE_POOLED = ReasonCode(
+    "InstancePooled",
+    "The startup time of the instance is over, and it enters the warm pool of its group. Its node "
+    "can join after the instance leaves the pool.",
+)
+
+LAUNCH_HOOK_ENDED = ReasonCode(
+    "LaunchHookEnded",
+    "The lifecycle hook was answered by another client or timed out before the node was ready.",
+)
+
+NODE_NOT_OBSERVED = ReasonCode(
+    "NodeNotObserved",
+    "Leeway could not read the node before the deadline and did nothing to the instance. Check the "
+    "network and the access entry of the function admit_node.",
+    _RUNBOOK,
+)
+
+NODE_NOT_JOINED = ReasonCode(
+    "NodeNotJoined",
+    "No node has joined the cluster for the instance. Check its user data, its security groups and "
+    "its node role.",
+    _RUNBOOK,
+)
+
+NODE_STAYS_NOT_READY = ReasonCode("NodeStaysNotReady", "The node is not Ready.", _RUNBOOK)
+
+DEVICE_NOT_ALLOCATABLE = ReasonCode(
+    "DeviceNotAllocatable",
+    "{resource} is not allocatable: {plugin} does not run on the node, or it found no device.",
+    _RUNBOOK,
+)
+
+STARTUP_TAINT_PRESENT = ReasonCode(
+    "StartupTaintPresent", "The node still has the startup taint {taint}.", _RUNBOOK
+)
+
+NODE_LABELS_REFUSED = ReasonCode(
+    "NodeLabelsRefused", "Leeway could not add the labels of the node: {error}.", _RUNBOOK
+)
+
+ADMISSION_EVENT_NOT_PUT = ReasonCode(
+    "AdmissionEventNotPut",
+    "EventBridge refused the Leeway event about the admission: {error}.",
+    _RUNBOOK,
+)
+
+ADMISSION_NODE_EVENT_NOT_WRITTEN = ReasonCode(
+    "AdmissionNodeEventNotWritten",
+    "Leeway could not write the Kubernetes Event about the admission: {error}.",
+    _RUNBOOK,
+)
+
+# How a request changes the admission record.
+FIRST_REQUEST = ReasonCode(
+    "FirstRequest", "The request starts the first admission of the instance."
+)
+REQUEST_REPEATED = ReasonCode("RequestRepeated", "The request was received before.")
+ADMISSION_START_REPEATED = ReasonCode(
+    "AdmissionStartRepeated",
+    "The request was received before; admit_node is started again in case the start was lost.",
+)
+REQUEST_OUTDATED = ReasonCode(
+    "RequestOutdated", "The request is older than the last admission of the instance."
+)
+PREVIOUS_ADMISSION_ENDED = ReasonCode(
+    "PreviousAdmissionEnded", "The previous admission of the instance has ended."
+)
+ADMISSION_EXECUTION_DIED = ReasonCode(
+    "AdmissionExecutionDied",
+    "The previous admission should have ended by {time:%Y-%m-%d %H:%M} UTC: its execution is "
+    "treated as dead.",
+    "admitnodefailuresalarm",
+)
+INSTANCE_LEAVES_POOL = ReasonCode(
+    "InstanceLeavesPool", "The instance leaves the warm pool of its group."
+)
+ADMISSION_EXISTS = ReasonCode(
+    "AdmissionExists", "The admission of the instance already covers this request."
+)
+HOOK_ADDED = ReasonCode(
+    "HookAdded", "Another lifecycle hook waits for the admission of the instance."
+)

@@ -1,0 +1,12 @@
+"""The reason codes of stored manifests."""
+
+from leeway.reasons import ReasonCode
+
+MANIFEST_INVALID = ReasonCode(
+    "ManifestInvalid", "{problem}{author}. Apply the manifest again.", "manifestproblemsalarm"
+)
+MANIFESTS_NOT_READ = ReasonCode(
+    "ManifestsNotRead",
+    "The manifests of the cluster cannot be read: {error}. The last ones that were read apply.",
+    "reconcileproblemsalarm",
+)

@@ -1,0 +1,133 @@
+"""Finds retirements and admissions whose execution did not start, died, or left work undone."""
+
+from datetime import datetime, timedelta
+
+from leeway.admission.record import Admission
+from leeway.execution.attempt import OVERDUE, Phase
+from leeway.notices import InterruptionAction, NoticeKind
+from leeway.notices.synthetic import Event
+from leeway.policy.rules import VOLUNTARY, Action
+from leeway.reasons import Reason
+from leeway.reconciliation.findings import CheckContext, LostEvent, LostStart, is_undone
+from leeway.reconciliation.lost_interruptions import CERTAIN_ENDS
+from leeway.reconciliation.lost_state_changes import GONE
+from leeway.reconciliation.reasons import (
+    CAPACITY_NOT_RESTORED,
+    DETACHED_INSTANCE_ENDED,
+    DETACHED_INSTANCE_RUNS,
+    EXECUTION_OVERDUE,
+    START_LOST,
+)
+from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
+
+START_DELAY = timedelta(seconds=90)
+URGENT_START_DELAY = timedelta(seconds=30)
+START_REPEATED_FOR = timedelta(minutes=6)
+"""When, after its notice, the start of an execution that has done nothing is repeated. Executions
+that wait for the disruption budget do nothing for long; a repeated start does no harm, since Lambda
+starts an execution name once."""
+
+
+def check_start(record: Retirement | Admission, now: datetime) -> LostStart | None:
+    """Check a record whose execution may never have started."""
+    urgent = isinstance(record, Retirement) and record.kind in CERTAIN_ENDS
+    delay = URGENT_START_DELAY if urgent else START_DELAY
+    waits = record.phase in {Phase.NOTICED, Phase.UNDOING}
+    if not waits or not delay <= now - record.noticed_at < START_REPEATED_FOR:
+        return None
+    return LostStart(
+        record.instance,
+        record.facts.cluster,
+        record.attempt,
+        isinstance(record, Admission),
+        START_LOST(instance=record.instance, attempt=record.attempt),
+    )
+
+
+def check_overdue_retirement(
+    record: Retirement, state: str | None, context: CheckContext
+) -> LostEvent | None:
+    """Check a retirement that has not ended in time, or that ended and did not restore the capacity
+    of its group. `state` is the state of its instance, None if EC2 does not list it."""
+    if record.phase in OVER and not record.must_restore_capacity:
+        return None
+    end = latest_end(record)
+    if context.now < end + OVERDUE or (context.dry_run and record.phase in OVER):
+        return None
+    reason = (
+        CAPACITY_NOT_RESTORED(instance=record.instance)
+        if record.phase in OVER
+        else _died("retirement", record.instance, end)
+    )
+    begun = Action.RETIRE if record.must_restore_capacity else record.action
+    return LostEvent(record.instance, _repeated_notice(record, state, context), reason, begun=begun)
+
+
+def _repeated_notice(record: Retirement, state: str | None, context: CheckContext) -> Event:
+    """Return an event of the kind that started the retirement, or of the end of its instance."""
+    origin, now, instance = context.origin, context.now, record.instance
+    about = f"overdue-retirement-{instance}-{record.attempt}"
+    if state is None or state in GONE:
+        return origin.state_change(about, now, instance, state or "terminated")
+    if is_undone(record):
+        return origin.state_change(about, now, instance, "running")
+    if record.hooks:
+        return origin.lifecycle_action(about, now, instance, record.hooks[-1], launching=False)
+    if record.kind is NoticeKind.IMPAIRED_STATUS:
+        return origin.impaired_status(about, now, instance, ())
+    if record.kind in VOLUNTARY:
+        return origin.rebalance(about, now, instance)
+    if record.kind is NoticeKind.STATE_CHANGE:
+        return origin.state_change(about, now, instance, "stopping")
+    action = InterruptionAction.STOP if record.stops else InterruptionAction.TERMINATE
+    return origin.interruption(about, now, instance, action)
+
+
+def check_overdue_admission(
+    record: Admission, state: str | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an admission that has not ended in time and that a hook may wait for."""
+    if context.now < record.deadline + OVERDUE or not record.hooks:
+        return None
+    if state is None or state in GONE:
+        return None
+    about = f"overdue-admission-{record.instance}-{record.attempt}"
+    event = context.origin.lifecycle_action(
+        about, context.now, record.instance, record.hooks[-1], launching=True
+    )
+    return LostEvent(record.instance, event, _died("admission", record.instance, record.deadline))
+
+
+def may_be_left_running(record: Retirement, now: datetime) -> bool:
+    """Whether the record says that Leeway detached the instance and did not terminate it in time.
+    The time doubles after each failure."""
+    intent = record.replacement_intent
+    if record.phase not in OVER or not record.needs_termination or intent is None:
+        return False
+    waits = TERMINATED_WITHIN * 2**intent.failures
+    return record.ended_at is None or now >= record.ended_at + waits
+
+
+def check_detached_instance(
+    record: Retirement, state: str | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance that Leeway detached and did not terminate; no other component terminates
+    it. `state` is the result of a fresh read, None if EC2 does not know the instance."""
+    if not may_be_left_running(record, context.now):
+        return None
+    instance = record.instance
+    about = f"detached-{instance}-{record.attempt}"
+    if state is None or state in GONE:
+        end = state or "terminated"
+        event = context.origin.state_change(about, context.now, instance, end)
+        reason = DETACHED_INSTANCE_ENDED(instance=instance)
+    elif state == "running":
+        event = context.origin.rebalance(about, context.now, instance)
+        reason = DETACHED_INSTANCE_RUNS(instance=instance)
+    else:
+        return None
+    return LostEvent(instance, event, reason, begun=Action.RETIRE)
+
+
+def _died(work: str, instance: str, end: datetime) -> Reason:
+    return EXECUTION_OVERDUE(work=work, instance=instance, time=f"{end:%H:%M:%S}")

@@ -1,0 +1,1 @@
+"""The controllers, the scheduler and the kubelets of the cluster."""

@@ -1,1 +1,0 @@
-"""The controllers, the scheduler and the kubelets: what makes the cluster live."""

@@ -1,0 +1,236 @@
+"""The content of a sandbox: node groups and workloads of its cluster, instances of other clusters.
+
+A scenario is a value. `sandbox.provisioning` creates it through the APIs that a user calls.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+ENDS_AFTER = "sandbox.leeway.sh/ends-after"
+STARTS_AFTER = "sandbox.leeway.sh/starts-after"
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+
+
+@dataclass(frozen=True)
+class Group:
+    """An Auto Scaling group of Spot instances of one type."""
+
+    name: str
+    size: int
+    instance_type: str = "m5.large"
+    zones: tuple[str, ...] = ZONES
+    terminate_hook: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A cluster with groups and workloads, and one instance for each foreign cluster."""
+
+    cluster: str
+    groups: tuple[Group, ...]
+    workloads: tuple[Manifest, ...] = ()
+    foreign_clusters: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of all groups."""
+        return sum(group.size for group in self.groups)
+
+    @property
+    def pods(self) -> int:
+        """The number of pods that run when the sandbox is ready."""
+        return sum(pods_of(manifest, self.nodes) for manifest in self.workloads)
+
+
+def pods_of(manifest: Manifest, nodes: int) -> int:
+    """Return how many pods an object has on a cluster with this number of nodes."""
+    match manifest["kind"]:
+        case "Pod":
+            return 1
+        case "DaemonSet":
+            return nodes
+        case "Deployment" | "ReplicaSet" | "StatefulSet":
+            return int(manifest["spec"].get("replicas", 1))
+        case _:
+            return 0
+
+
+def demo_scenario(seed: int = 0, nodes: int = 20) -> Scenario:
+    """Return the cluster of the demo: two Spot groups and about seven pods a node."""
+    hooked = math.ceil(nodes / 2)
+    groups = [
+        Group("spot-hooked", hooked, terminate_hook=True),
+        Group("spot-plain", nodes - hooked),
+    ]
+    return Scenario(
+        cluster="demo",
+        groups=tuple(group for group in groups if group.size),
+        workloads=tuple(_demo_workloads(random.Random(seed), nodes)),
+        foreign_clusters=("somebody-elses",),
+        seed=seed,
+    )
+
+
+def smoke_scenario(nodes: int = 3) -> Scenario:
+    """Return a small cluster with one Deployment and its PodDisruptionBudget."""
+    return Scenario(
+        cluster="smoke",
+        groups=(Group("spot-plain", nodes),),
+        workloads=(
+            namespace("shop"),
+            deployment("shop", "web", nodes, pod_spec(grace=5)),
+            budget("shop", "web", maxUnavailable=1),
+        ),
+        foreign_clusters=("somebody-elses",),
+    )
+
+
+def _demo_workloads(rng: random.Random, nodes: int) -> Iterable[Manifest]:
+    def share(per_node: float, least: int = 2) -> int:
+        """Return the size of a workload: `per_node` pods a node, changed by up to 8 %."""
+        return max(least, round(nodes * per_node * rng.uniform(0.92, 1.08)))
+
+    def about(seconds: float) -> float:
+        return round(seconds * rng.uniform(0.7, 1.3), 1)
+
+    for name in ("shop", "media", "staging"):
+        yield namespace(name)
+    yield from _system_workloads(about)
+
+    web = pod_spec(cpu="150m", grace=10, ends_after=about(0.8), starts_after=about(1.2))
+    yield deployment("shop", "web", share(2.2), web)
+    yield budget("shop", "web", maxUnavailable="10%")
+    api = pod_spec(cpu="150m", grace=15, ends_after=about(1.5), starts_after=about(1.5))
+    yield deployment("shop", "api", share(1.2), api)
+    yield budget("shop", "api", minAvailable="90%")
+    # One pod at a time: its pods wait for each other when a storm takes several of their nodes.
+    checkout = pod_spec(cpu="100m", grace=5, ends_after=about(1.0), starts_after=about(1.5))
+    yield deployment("shop", "checkout", share(0.3, least=3), checkout)
+    yield budget("shop", "checkout", maxUnavailable=1)
+    # A misconfigured budget that never allows an eviction.
+    yield deployment("shop", "ledger", 2, pod_spec(cpu="150m", grace=15, ends_after=about(1.0)))
+    yield budget("shop", "ledger", minAvailable=2)
+    search = pod_spec(cpu="200m", grace=20, ends_after=about(2.5), starts_after=about(1.5))
+    yield stateful_set("shop", "search", 3, search)
+    yield budget("shop", "search", maxUnavailable=1)
+    # A grace period of five minutes, longer than a Spot interruption warning.
+    transcode = pod_spec(cpu="300m", grace=300, ends_after=about(15.0))
+    yield deployment("media", "transcode", share(0.2), transcode)
+    yield deployment("staging", "preview", share(2.1), pod_spec(grace=5, ends_after=about(0.5)))
+    yield bare_pod("staging", "migration-by-hand", pod_spec(grace=20, ends_after=about(3.0)))
+
+
+def _system_workloads(about: Any) -> Iterable[Manifest]:
+    agent = pod_spec(
+        cpu="50m",
+        priority_class="system-node-critical",
+        tolerations=[{"operator": "Exists"}],
+    )
+    yield daemon_set("kube-system", "node-agent", agent)
+    dns = pod_spec(
+        cpu="100m",
+        grace=15,
+        ends_after=about(1.0),
+        priority_class="system-cluster-critical",
+        tolerations=[{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+    )
+    yield deployment("kube-system", "coredns", 2, dns)
+    yield budget("kube-system", "coredns", maxUnavailable=1)
+
+
+def pod_spec(
+    *,
+    cpu: str = "100m",
+    memory: str = "128Mi",
+    grace: int = 30,
+    ends_after: float | None = None,
+    starts_after: float | None = None,
+    priority_class: str | None = None,
+    tolerations: list[dict[str, str]] | None = None,
+) -> dict[str, Any]:
+    """Return a pod template with one container; times are in seconds."""
+    times = {ENDS_AFTER: ends_after, STARTS_AFTER: starts_after}
+    spec: dict[str, Any] = {
+        "terminationGracePeriodSeconds": grace,
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.k8s.io/pause:3.10",
+                "resources": {"requests": {"cpu": cpu, "memory": memory}},
+            }
+        ],
+    }
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class
+    if tolerations is not None:
+        spec["tolerations"] = tolerations
+    annotations = {key: f"{value:g}s" for key, value in times.items() if value is not None}
+    return {"metadata": {"annotations": annotations}, "spec": spec}
+
+
+def namespace(name: str) -> Manifest:
+    """Return a Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def deployment(space: str, name: str, replicas: int, template: Mapping[str, Any]) -> Manifest:
+    """Return a Deployment whose pods prefer to spread over nodes."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": name}},
+    }
+    body = _controller("Deployment", space, name, template)
+    body["spec"]["replicas"] = replicas
+    body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [spread]
+    return body
+
+
+def stateful_set(space: str, name: str, replicas: int, template: Mapping[str, Any]) -> Manifest:
+    """Return a StatefulSet that starts all pods at once."""
+    body = _controller("StatefulSet", space, name, template)
+    body["spec"] |= {"replicas": replicas, "serviceName": name, "podManagementPolicy": "Parallel"}
+    return body
+
+
+def daemon_set(space: str, name: str, template: Mapping[str, Any]) -> Manifest:
+    """Return a DaemonSet."""
+    return _controller("DaemonSet", space, name, template)
+
+
+def bare_pod(space: str, name: str, template: Mapping[str, Any]) -> Manifest:
+    """Return a Pod without a controller."""
+    metadata = {**template["metadata"], "name": name, "namespace": space, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def budget(space: str, name: str, **rule: int | str) -> Manifest:
+    """Return a PodDisruptionBudget for the pods labelled `app: NAME`."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": space},
+        "spec": {"selector": {"matchLabels": {"app": name}}, **rule},
+    }
+
+
+def _controller(kind: str, space: str, name: str, template: Mapping[str, Any]) -> dict[str, Any]:
+    labels = {"app": name}
+    metadata = {**template["metadata"], "labels": labels}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": space, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": metadata, "spec": dict(template["spec"])},
+        },
+    }

@@ -1,0 +1,31 @@
+"""The admission records that tests begin with."""
+
+from datetime import timedelta
+from typing import Any
+
+from leeway.admission.record import Admission, AdmissionRequest, apply_request
+from leeway.execution.attempt import Phase, RecordChange
+from leeway.notices import LifecycleHook
+
+from tests.retirement.retirements import FACTS, NOTICED
+
+LAUNCH_HOOK = LifecycleHook("ng", "leeway-admit")
+IN_15_MINUTES = NOTICED + timedelta(minutes=15)
+
+
+def request(
+    stored: Admission | None,
+    id: str,  # noqa: A002
+    after: int = 0,
+    **more: Any,
+) -> RecordChange[Admission]:
+    """Apply a request that comes `after` seconds to a record."""
+    at = NOTICED + timedelta(seconds=after)
+    given: dict[str, Any] = {"hook": LAUNCH_HOOK} | more
+    wanted = AdmissionRequest(id, at, IN_15_MINUTES, "the launch hook waits", **given)
+    return apply_request(stored, wanted, FACTS)
+
+
+def admission(phase: Phase = Phase.RUNNING) -> Admission:
+    """An admission in its first attempt."""
+    return request(None, "n-1").record.model_copy(update={"phase": phase})

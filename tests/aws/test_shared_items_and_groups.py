@@ -1,0 +1,285 @@
+"""The ledger, offerings, groups, the cache and schedules over the embedded AWS."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.aws.shared_cache import DynamoSharedCache
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.clock import SystemClock
+from leeway.execution.shared_cache import SharedCache
+from leeway.policy.rules import ChurnCap
+from leeway.ports.aws import CloudRefused
+from leeway.ports.table import Offering, RecordChanged
+from leeway.replacement.cache import GroupCache
+from leeway.retirement.disruption_budget import DisruptionLedger
+
+from tests.aws.stored import TABLE
+from tests.sandbox.aws.started import Sandbox, hook
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+
+
+def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
+    return partial(aws.client, service)
+
+
+@pytest.fixture
+def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
+    return DynamoDisruptionLedgers(maker(aws, "dynamodb"), TABLE)
+
+
+def test_the_second_of_two_concurrent_ledger_writes_conflicts(
+    ledgers: DynamoDisruptionLedgers,
+) -> None:
+    read = ledgers.ledger("two-at-once")
+    for instance, loses in (("i-a", False), ("i-b", True)):
+        taken, _ = read.request(instance, 10, ChurnCap(), NOW)
+        assert taken is not None
+        if loses:
+            with pytest.raises(RecordChanged):
+                ledgers.write(taken)
+        else:
+            ledgers.write(taken)
+    assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
+
+
+def test_a_ledger_is_read_as_it_was_written(ledgers: DynamoDisruptionLedgers) -> None:
+    assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
+    taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
+    assert taken is not None
+    ledgers.write(taken)
+    assert ledgers.ledger("fresh") == taken
+
+
+def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
+    until = datetime.now(UTC) + timedelta(minutes=3)
+    offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
+    offerings.mark(Offering("us-east-1", "m5.large", "us-east-1a", "spot"), "interrupted", until)
+    key = {"pk": {"S": "OFFERINGS#us-east-1"}, "sk": {"S": "UNAVAILABLE#spot#m5.large#us-east-1a"}}
+    item = aws.client("dynamodb").get_item(TableName=TABLE, Key=key)["Item"]
+    assert item["reason"] == {"S": "interrupted"}
+    assert item["expires"] == {"N": str(int(until.timestamp()))}
+
+
+def test_a_storm_does_not_write_an_offering_for_every_instance(
+    aws: Sandbox,
+) -> None:
+    offering = Offering("eu-west-1", "m5.large", "eu-west-1a", "spot")
+    offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
+    key = {"pk": {"S": "OFFERINGS#eu-west-1"}, "sk": {"S": "UNAVAILABLE#spot#m5.large#eu-west-1a"}}
+    first = datetime.now(UTC) + timedelta(minutes=3)
+    kept = []
+    for after in (0, 1, 29, 30):
+        offerings.mark(offering, f"interrupted {after}", first + timedelta(seconds=after))
+        item = aws.client("dynamodb").get_item(TableName=TABLE, Key=key)["Item"]
+        kept.append(item["reason"]["S"])
+    assert kept == ["interrupted 0"] * 3 + ["interrupted 30"]
+
+
+def test_an_offering_that_another_function_marked_is_not_written_again(
+    aws: Sandbox,
+) -> None:
+    def writes() -> int:
+        return int(aws.control("GET", "status")["calls"]["dynamodb:PutItem"])
+
+    offering = Offering("eu-north-1", "m5.large", "eu-north-1a", "spot")
+    until = datetime.now(UTC) + timedelta(minutes=3)
+    functions = [DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE) for _ in range(10)]
+    functions[0].mark(offering, "interrupted", until)
+    before = writes()
+    for function in functions[1:]:
+        function.mark(offering, "interrupted", until + timedelta(seconds=5))
+    assert writes() == before
+    functions[9].mark(offering, "interrupted", until + timedelta(seconds=40))
+    assert writes() == before + 1
+
+
+def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox) -> None:
+    first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    since = datetime.now(UTC)
+    answers = [groups.launch("surging", "us-east-1b", 1, "i-a-1-us-east-1b") for _ in range(2)]
+    assert answers[0] == answers[1], "one token is one successor"
+    [came] = answers[0].instances
+    assert (came.instance_type, came.zone) == ("m5.large", "us-east-1b")
+    facts = groups.facts(first)
+    assert facts is not None
+    assert (facts.minimum, facts.desired, facts.maximum, facts.units) == (0, 3, 3, 1)
+    assert {"us-east-1a", "us-east-1b"} <= {*facts.zones}
+    assert not facts.launch_unsupported
+    with pytest.raises(CloudRefused):
+        groups.launch("surging", "us-east-1b", 1, "i-b-1-us-east-1b")
+    aws.client("autoscaling").suspend_processes(
+        AutoScalingGroupName="surging", ScalingProcesses=["Launch"]
+    )
+    assert groups.missing("surging") == 0
+    groups.terminate_in_group(came.instance)
+    assert groups.missing("surging") == 1, "it has one to start"
+    groups.terminate_in_group(first, decrement=True)
+    assert groups.missing("surging") == 1, "what is on its way out is not wanted any more"
+    tags = [{"Key": "eks:cluster-name", "Value": "prod"}]
+    aws.client("ec2").create_tags(Resources=[came.instance], Tags=tags)
+    instances = Ec2Instances(maker(aws, "ec2"))
+    assert [one.instance for one in instances.launched_in("surging", since)] == [came.instance]
+    assert instances.launched_in("surging", since + timedelta(minutes=1)) == []
+
+
+def test_a_zone_without_capacity_returns_an_error_for_the_type(aws: Sandbox) -> None:
+    aws.group("starving", 1)
+    fault = {"service": "autoscaling", "action": "Launch", "zone": "us-east-1a"}
+    lost = fault | {"error": "InsufficientInstanceCapacity", "message": "none"}
+    aws.control("PUT", "faults", {"faults": [lost]})
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    answer = groups.launch("starving", "us-east-1a", 1, "i-a-1-us-east-1a")
+    aws.control("PUT", "faults", {"faults": []})
+    assert answer.instances == ()
+    [error] = answer.errors
+    assert (error.instance_type, error.zone, error.lacks_capacity) == (
+        "m5.large",
+        "us-east-1a",
+        True,
+    )
+
+
+class Described:
+    """What Auto Scaling says of a group, after its API reference."""
+
+    def __init__(self, **group: Any) -> None:
+        self._group = {"AutoScalingGroupName": "ng", "AvailabilityZones": [], **group}
+
+    def describe_auto_scaling_groups(self, **_: Any) -> dict[str, Any]:
+        return {"AutoScalingGroups": [self._group]}
+
+    def describe_lifecycle_hooks(self, **_: Any) -> dict[str, Any]:
+        return {"LifecycleHooks": []}
+
+    def describe_instance_refreshes(self, **_: Any) -> dict[str, Any]:
+        return {"InstanceRefreshes": []}
+
+
+def mixed(types: tuple[str, ...] = (), **distribution: Any) -> dict[str, Any]:
+    overrides = [{"InstanceType": one} for one in types]
+    policy = {"LaunchTemplate": {"Overrides": overrides}, "InstancesDistribution": distribution}
+    return {"MixedInstancesPolicy": policy}
+
+
+ABOVE_BASE, BASE = "OnDemandPercentageAboveBaseCapacity", "OnDemandBaseCapacity"
+
+
+@pytest.mark.parametrize(
+    ("group", "why"),
+    [
+        ({"LaunchTemplate": {}}, ""),
+        ({"LaunchConfigurationName": "old"}, "uses a launch configuration"),
+        ({"LaunchTemplate": {}, "WarmPoolConfiguration": {}}, "has a warm pool"),
+        (mixed(), ""),
+        (mixed((), **{ABOVE_BASE: 100, BASE: 2}), ""),
+        (mixed((), **{ABOVE_BASE: 0, BASE: 0}), ""),
+        (mixed((), **{ABOVE_BASE: 0, BASE: 1}), "mixes On-Demand and Spot Instances"),
+        (mixed((), **{ABOVE_BASE: 50}), "mixes On-Demand and Spot Instances"),
+    ],
+)
+def test_a_group_names_why_launch_instances_does_not_work(group: dict[str, Any], why: str) -> None:
+    assert AutoScalingGroups(lambda: Described(**group)).rules("ng").launch_unsupported == why
+
+
+def test_the_instance_types_of_a_group_are_read() -> None:
+    group = mixed(("m5.large", "m6i.large"))
+    rules = AutoScalingGroups(lambda: Described(**group)).rules("ng")
+    assert rules.types == ("m5.large", "m6i.large")
+
+
+def test_missing_capacity_is_counted_in_the_units_of_the_group() -> None:
+    member = {"LifecycleState": "InService", "WeightedCapacity": "4"}
+    weighing = Described(DesiredCapacity=46, Instances=[member] * 10)
+    assert AutoScalingGroups(lambda: weighing).missing("ng") == 6
+
+
+def test_the_weight_of_an_instance_is_its_number_of_units() -> None:
+    class Weighing(Described):
+        def describe_auto_scaling_instances(self, **_: Any) -> dict[str, Any]:
+            member = {"AutoScalingGroupName": "ng", "WeightedCapacity": "4"}
+            state = {"LifecycleState": "InService", "ProtectedFromScaleIn": False}
+            return {"AutoScalingInstances": [member | state]}
+
+    group = Weighing(DesiredCapacity=46, MinSize=44, MaxSize=50)
+    facts = AutoScalingGroups(lambda: group).facts("i-a")
+    assert facts is not None
+    assert (facts.units, facts.may_shrink) == (4, False)
+
+
+def test_a_missing_group_is_refused(aws: Sandbox) -> None:
+    with pytest.raises(CloudRefused, match="there is no group never-was"):
+        AutoScalingGroups(maker(aws, "autoscaling")).missing("never-was")
+
+
+def test_the_group_of_an_instance_has_its_maximum(aws: Sandbox) -> None:
+    (member,) = aws.group("growing", 1, MaxSize=4)
+    facts = AutoScalingGroups(maker(aws, "autoscaling")).facts(member)
+    assert facts is not None
+    assert (facts.desired, facts.maximum, facts.protected) == (1, 4, False)
+    assert facts.zones
+
+
+TARGET = ScheduleTarget(
+    group="notices",
+    role="arn:aws:iam::123456789012:role/leeway-schedules",
+    function="arn:aws:lambda:us-east-1:123456789012:function:receive",
+    failures="arn:aws:sqs:us-east-1:123456789012:failures",
+)
+
+
+def test_a_schedule_is_created_moved_and_deleted(aws: Sandbox) -> None:
+    client = aws.client("scheduler")
+    client.create_schedule_group(Name="notices")
+    schedules = EventBridgeSchedules(maker(aws, "scheduler"), TARGET)
+    at = datetime(2027, 12, 3, 22, 0, tzinfo=UTC)
+    for when in (at, at, at + timedelta(days=1)):
+        schedules.put("i-a-1", when, {"id": "e-1"})
+    assert [s["Name"] for s in client.list_schedules(GroupName="notices")["Schedules"]] == ["i-a-1"]
+    found = client.get_schedule(Name="i-a-1", GroupName="notices")
+    assert found["ScheduleExpression"] == "at(2027-12-04T22:00:00)"
+    assert found["ActionAfterCompletion"] == "DELETE"
+    assert json.loads(found["Target"]["Input"]) == {"id": "e-1"}
+    assert found["Target"]["DeadLetterConfig"] == {"Arn": TARGET.failures}
+    for _ in range(2):
+        schedules.remove("i-a-1")
+    assert client.list_schedules(GroupName="notices")["Schedules"] == []
+
+
+def test_the_cached_rules_of_a_group_equal_those_that_were_read(aws: Sandbox) -> None:
+    aws.group("remembered", 1, LifecycleHookSpecificationList=[hook("leeway-drain")])
+    rules = AutoScalingGroups(maker(aws, "autoscaling")).rules("remembered")
+    assert rules.terminate_hooks == ("leeway-drain",)
+    assert rules.timeouts["leeway-drain"] >= 30
+    memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
+    assert memory.get("group/remembered") is None
+    groups = AutoScalingGroups(maker(aws, "autoscaling"))
+    before = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
+    for _ in range(2):
+        known = GroupCache(groups, SharedCache(memory, SystemClock()))
+        assert known.rules_of("remembered") == rules
+    after = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
+    assert after == before + 1
+
+
+def test_one_of_several_concurrent_readers_reads_a_group(aws: Sandbox) -> None:
+    memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
+    now = datetime.now(UTC)
+    until = now + timedelta(seconds=2)
+    assert memory.claim("asked-about", now, until)
+    assert not memory.claim("asked-about", now + timedelta(seconds=1), until)
+    assert memory.claim("asked-about", until + timedelta(milliseconds=1), until)
+
+
+def test_the_rules_of_a_missing_group_are_refused(aws: Sandbox) -> None:
+    with pytest.raises(CloudRefused, match="there is no group never-was"):
+        AutoScalingGroups(maker(aws, "autoscaling")).rules("never-was")

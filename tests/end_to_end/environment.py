@@ -1,0 +1,134 @@
+"""A sandbox for end-to-end tests: interrupts nodes and reads the journals."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import Event
+
+from sandbox.sandbox import Sandbox
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The journal entries since a time."""
+
+    entries: tuple[Entry, ...]
+
+    def of(self, kind: str, **fields: Any) -> list[Entry]:
+        """Return the entries of a kind with these fields."""
+        return [
+            e
+            for e in self.entries
+            if e["kind"] == kind and all(e.get(name) == value for name, value in fields.items())
+        ]
+
+    def outcomes(self, instance: str) -> list[Entry]:
+        """Return the details of the Leeway events of an instance."""
+        events = self.of("put-events", source="leeway")
+        return [e["detail"] for e in events if e["detail"]["instance"] == instance]
+
+    def executions(self, instance: str) -> set[str]:
+        """Return the executions of an instance's retirement."""
+        names = {e.get("execution") or "" for e in self.of("invocation")}
+        return {name for name in names if name.startswith(f"retire-{instance}-")}
+
+    def attempts(self, instance: str) -> list[int]:
+        """Return the attempts of an instance's retirement."""
+        begins = f"retire-{instance}-"
+        names = self.executions(instance)
+        return sorted(int(name.removeprefix(begins).partition("-")[0]) for name in names)
+
+    def died(self, nodes: Iterable[str]) -> list[Entry]:
+        """Return the pods (without those of DaemonSets) that ended with their node."""
+        wanted = set(nodes)
+        return [
+            e
+            for e in self.of("pod-ended", how="died-with-node")
+            if e["node"] in wanted and not (e["owner"] or "").startswith("DaemonSet/")
+        ]
+
+
+class Environment:
+    """A sandbox whose nodes the tests use, each once."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self._used: set[str] = set()
+
+    def unused_nodes(self, count: int, group: str = "") -> dict[str, str]:
+        """Return unused nodes, by instance."""
+        entries = self.sandbox.journal()
+        groups = {e["instance"]: e["group"] for e in entries if e["kind"] == "instance-state"}
+        gone = {e["instance"] for e in entries if e["kind"] in ("node-deleted", "reclaimed")}
+        found = {
+            e["instance"]: e["node"]
+            for e in entries
+            if e["kind"] == "node-joined"
+            and e["instance"] not in self._used | gone
+            and group in ("", groups.get(e["instance"]))
+        }
+        chosen = dict(list(found.items())[:count])
+        assert len(chosen) == count, f"only {len(chosen)} unused nodes"
+        self._used |= set(chosen)
+        return chosen
+
+    def interrupt(self, instances: Sequence[str], late: float = 60, timeout: float = 90) -> Journal:
+        """Interrupt instances, and wait until Leeway has published the outcome of each."""
+        since = time.time()
+        self.sandbox.interrupt(instances, late=late)
+        return self.wait(instances, since, timeout)
+
+    def wait(self, instances: Iterable[str], since: float, timeout: float = 90) -> Journal:
+        """Wait until Leeway has published the outcome of each instance."""
+        until = time.monotonic() + timeout
+        journal = self.since(since)
+        while not all(journal.outcomes(instance) for instance in instances):
+            assert time.monotonic() < until, self._missing(journal, instances)
+            time.sleep(0.3)
+            journal = self.since(since)
+        # The Kubernetes Event and the end of the execution follow a moment after the outcome.
+        time.sleep(1.5)
+        return self.since(since)
+
+    def until[T](self, since: float, found: Callable[[Journal], T], timeout: float = 60) -> T:
+        """Return the first truthy result about the entries since a time."""
+        end = time.monotonic() + timeout
+        while not (value := found(self.since(since))):
+            assert time.monotonic() < end, self.since(since).of("logs")[-8:]
+            time.sleep(0.3)
+        return value
+
+    def since(self, moment: float) -> Journal:
+        """Return all entries since a time."""
+        return Journal(tuple(e for e in self.sandbox.journal() if e["at"] >= moment))
+
+    def _missing(self, journal: Journal, instances: Iterable[str]) -> str:
+        missing = [i for i in instances if not journal.outcomes(i)]
+        lines = [str(e["line"])[:300] for e in journal.of("logs")][-12:]
+        return "no outcome for " + ", ".join(missing) + "\n" + "\n".join(lines)
+
+
+def events_about(sandbox: Sandbox, node: str) -> list[Event]:
+    """Return the Kubernetes Events of Leeway about a node."""
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
+        listed = list(client.list(Event, namespace="default"))
+    return [e for e in listed if e.involvedObject.name == node and e.reportingComponent == "leeway"]
+
+
+def run_reconcile(env: Environment) -> None:
+    """Run reconcile once."""
+    (name,) = [s["name"] for s in env.sandbox.schedules() if "reconcile" in s["name"]]
+    assert env.sandbox.fire(name) == ["leeway-reconcile"]
+
+
+def until[T](condition: Callable[[], T], timeout: float = 60) -> T:
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < end, "the condition did not hold in time"
+        time.sleep(0.3)
+    return value

@@ -1,0 +1,86 @@
+"""The leftovers of terminated instances in memory: nodes by name, and their attached volumes.
+
+tests/kubernetes/test_cluster_leftovers.py is its contract, for the Kubernetes adapter too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes_objects import Attachment, Node
+
+
+@dataclass
+class LeftoversInMemory:
+    """The ClusterLeftovers Protocol.
+
+    - `marked`: the names of the nodes that are marked as retiring.
+    - `stuck`: volumes stay attached although the node has the out-of-service taint.
+    - `down`: every read fails. `before_failure`: called first; then the read times out.
+    - `tainted`: the nodes that got the out-of-service taint.
+    - `listed`: the nodes whose attachments were listed.
+    - `deleted`: the deleted nodes, with the number of volumes that were still attached.
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    volumes: dict[str, list[Attachment]] = field(default_factory=dict)
+    marked: list[str] = field(default_factory=list)
+    stuck: bool = False
+    down: bool = False
+    before_failure: Callable[[], object] | None = None
+    tainted: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
+    deleted: list[tuple[str, int]] = field(default_factory=list)
+
+    def unready(self) -> list[Node]:
+        self._fail_if_down()
+        return [one for one in self.nodes.values() if not one.ready]
+
+    def retiring(self) -> list[str]:
+        self._fail_if_down()
+        return self.marked
+
+    def node(self, name: str) -> Node | None:
+        self._fail_if_down()
+        return self.nodes.get(name)
+
+    def nodes_with_volumes(self) -> frozenset[str]:
+        self._fail_if_down()
+        return frozenset(name for name, volumes in self.volumes.items() if volumes)
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        self._fail_if_down()
+        self.listed.append(node)
+        return list(self.volumes.get(node, []))
+
+    def mark_out_of_service(self, node: Node) -> bool:
+        if not self._is_unchanged(node):
+            return False
+        self.tainted.append(node.name)
+        self.write(node.name)
+        if not self.stuck:
+            self.volumes.pop(node.name, None)
+        return True
+
+    def delete_node(self, node: Node) -> bool:
+        if not self._is_unchanged(node):
+            return False
+        self.deleted.append((node.name, len(self.volumes.get(node.name, []))))
+        del self.nodes[node.name]
+        return True
+
+    def write(self, name: str) -> None:
+        """Change the version of a Node object, as a write of another client does."""
+        current = self.nodes[name]
+        self.nodes[name] = replace(current, version=f"{int(current.version or 0) + 1}")
+
+    def _is_unchanged(self, node: Node) -> bool:
+        current = self.nodes.get(node.name)
+        return current is not None and (current.uid, current.version) == (node.uid, node.version)
+
+    def _fail_if_down(self) -> None:
+        if self.before_failure is not None:
+            self.before_failure()
+            raise ClusterUnavailable("read timed out")
+        if self.down:
+            raise ClusterUnavailable("connection refused")

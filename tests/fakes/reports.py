@@ -1,0 +1,42 @@
+"""The ports to which retire_node reports: its telemetry and the event bus."""
+
+from dataclasses import dataclass, field
+
+from leeway.ports.aws import CloudRefused
+from leeway.reasons import Reason
+from leeway.retire_node.outcome import Outcome
+from leeway.retirement.record import Retirement
+
+
+@dataclass
+class ReportLog:
+    """The Telemetry Protocol of retire_node. `reasons` are all reports, in order; FakeCluster adds
+    its Kubernetes Events to them."""
+
+    reasons: list[Reason] = field(default_factory=list)
+
+    @property
+    def codes(self) -> list[str]:
+        return [reason.code for reason in self.reasons]
+
+    def waiting(self, record: Retirement, reason: Reason) -> None:
+        self.reasons.append(reason)
+
+    def retired(self, outcome: Outcome) -> None:
+        self.reasons.append(outcome.summary)
+
+    def retirement_not_reported(self, outcome: Outcome, reason: Reason) -> None:
+        self.reasons.append(reason)
+
+
+@dataclass
+class EventBusInMemory:
+    """The LeewayEvents Protocol; `refuses` says that PutEvents is denied."""
+
+    refuses: bool = False
+    published: list[tuple[str, str]] = field(default_factory=list)
+
+    def publish(self, detail_type: str, detail: str) -> None:
+        if self.refuses:
+            raise CloudRefused("AccessDenied: events:PutEvents")
+        self.published.append((detail_type, detail))

@@ -1,0 +1,163 @@
+"""All ports of retire_node as fakes, put together for one retirement."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from leeway.execution.attempt import AttemptId
+from leeway.execution.shared_cache import SharedCache
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retire_node.dependencies import Dependencies
+from leeway.retire_node.outcome import Outcome
+from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.record import Retirement
+from leeway.retirement.step_context import StepContext
+
+from tests.fakes.actions import ActionLog
+from tests.fakes.cache_store import CacheStoreInMemory
+from tests.fakes.clock import FakeClock
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.drain_states import DrainStatesInMemory
+from tests.fakes.groups import FakeGroups, FakeInstances
+from tests.fakes.ledgers import LedgersInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.policies import OnePolicy
+from tests.fakes.records import RecordInMemory
+from tests.fakes.reports import EventBusInMemory, ReportLog
+from tests.fakes.steps import FakeSteps
+from tests.retirement.retirements import FACTS, HOOK, NOTICED, take
+
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+HOOKED = ("leeway-drain",)
+ATTEMPT_ID = AttemptId(FACTS.instance, FACTS.cluster, 1)
+
+
+@dataclass
+class RetirementFakes:
+    """The fakes of one retirement."""
+
+    clock: FakeClock
+    actions: ActionLog
+    steps: FakeSteps
+    records: RecordInMemory
+    policies: OnePolicy
+    ledgers: LedgersInMemory
+    groups: FakeGroups
+    instances: FakeInstances
+    offerings: OfferingsInMemory
+    cache_store: CacheStoreInMemory
+    cluster: FakeCluster
+    drains: DrainStatesInMemory
+    events: EventBusInMemory
+    reports: ReportLog
+
+    @property
+    def record(self) -> Retirement:
+        """The record of the retirement."""
+        return self.records.record
+
+    @record.setter
+    def record(self, record: Retirement) -> None:
+        self.records.record = record
+
+    @property
+    def dependencies(self) -> Dependencies:
+        """The dependencies of retire_node."""
+        return Dependencies(
+            context=StepContext(self.records, lambda _: self.cluster, self.clock),
+            policies=self.policies,
+            ledgers=self.ledgers,
+            groups=self.groups,
+            instances=self.instances,
+            offerings=self.offerings,
+            region="us-east-1",
+            cache=SharedCache(self.cache_store, self.clock),
+            drains=self.drains,
+            events=self.events,
+            telemetry=self.reports,
+        )
+
+    def run_attempt(self, attempt: int = 1) -> Outcome | None:
+        """Run one attempt of the retirement to its end."""
+        attempt_id = AttemptId(ATTEMPT_ID.instance, ATTEMPT_ID.cluster, attempt)
+        return RetireNode(self.dependencies).retire(attempt_id, self.steps)
+
+    def notify_hooks(self) -> None:
+        """Have the record receive the notices of the hooks when the group terminates."""
+
+        def received(hooks: tuple[LifecycleHook, ...]) -> None:
+            fields = {"hooks": hooks, "version": self.record.version + 1}
+            self.records.write(self.record.model_copy(update=fields))
+
+        self.groups.on_hooks = received
+
+
+def fakes_for(record: Retirement) -> RetirementFakes:
+    """Return the usual fakes for a retirement."""
+    clock = FakeClock(NOTICED)
+    actions, reports = ActionLog(clock), ReportLog()
+    groups = FakeGroups(actions)
+    cluster = FakeCluster(groups, reports)
+    groups.pods_left = lambda: cluster.pods
+    return RetirementFakes(
+        clock=clock,
+        actions=actions,
+        steps=FakeSteps(clock),
+        records=RecordInMemory(record),
+        policies=OnePolicy(),
+        ledgers=LedgersInMemory(),
+        groups=groups,
+        instances=FakeInstances(groups),
+        offerings=OfferingsInMemory(),
+        cache_store=CacheStoreInMemory(),
+        cluster=cluster,
+        drains=DrainStatesInMemory(),
+        events=EventBusInMemory(),
+        reports=reports,
+    )
+
+
+def retirement_fakes(
+    kind: NoticeKind = NoticeKind.SPOT_INTERRUPTION, **changes: Any
+) -> RetirementFakes:
+    """Return the fakes of a retirement that such a notice starts. `changes` set attributes of the
+    policy, the group, the instances, the cluster or the event bus, whichever has the attribute."""
+    hook = HOOK if kind is NoticeKind.TERMINATE_HOOK else None
+    announced: dict[str, Any] = {}
+    if kind is NoticeKind.SCHEDULED_CHANGE:
+        announced = {"effective_at": NOTICED.replace(hour=13), "event": "arn:change"}
+    fakes = fakes_for(take(None, kind, "n-1", hook=hook, **announced).record)
+    fakes.groups.hooks = HOOKED if hook else ()
+    if changes.pop("notifies_hooks", False):
+        fakes.notify_hooks()
+    if (cache_store := changes.pop("cache_store", None)) is not None:
+        fakes.cache_store = cache_store
+    for name, value in changes.items():
+        (part,) = [
+            part
+            for part in (fakes.policies, fakes.groups, fakes.instances, fakes.cluster, fakes.events)
+            if name in vars(part)
+        ]
+        setattr(part, name, value)
+    return fakes
+
+
+def retire(fakes: RetirementFakes) -> Outcome:
+    """Run the first attempt, which no newer one supersedes."""
+    outcome = fakes.run_attempt()
+    assert outcome is not None
+    return outcome
+
+
+def rebalanced(**changes: object) -> RetirementFakes:
+    """Return the fakes of a voluntary retirement that nothing blocks."""
+    return retirement_fakes(
+        NoticeKind.REBALANCE, **{"pods": [POD], "blocks": False, "hooks": HOOKED} | changes
+    )
+
+
+def next_attempt(fakes: RetirementFakes) -> Outcome:
+    """Run the attempt that the record has now."""
+    outcome = fakes.run_attempt(fakes.record.attempt)
+    assert outcome is not None
+    return outcome

@@ -1,0 +1,126 @@
+"""Leftovers of terminated instances: one contract for the cluster and for the fake in memory."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+
+import pytest
+from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.reconciliation.ports import ClusterLeftovers
+
+from tests.fakes.cluster_leftovers import LeftoversInMemory
+from tests.sandbox.kubernetes.live import Live, bare_pod
+
+NUMBERS = count(801)
+
+
+@dataclass
+class Case:
+    """One implementation, and the actions of other clients of the cluster."""
+
+    port: ClusterLeftovers
+    add_node: Callable[[], str]
+    change_node: Callable[[str], object]
+    stop_node: Callable[[str], object]
+    attach_volume: Callable[[str], object]
+
+    def read(self, name: str) -> Node:
+        node = self.port.node(name)
+        assert node is not None
+        return node
+
+
+def in_memory() -> Case:
+    fake = LeftoversInMemory()
+
+    def add_node() -> str:
+        name = f"node-{next(NUMBERS)}"
+        provider_id = f"aws:///us-east-1a/i-{next(NUMBERS):017x}"
+        fake.nodes[name] = Node(name, f"uid-{name}", provider_id, False, True, {}, version="1")
+        return name
+
+    def stop_node(name: str) -> None:
+        fake.nodes[name] = replace(fake.nodes[name], ready=False)
+
+    def attach_volume(name: str) -> None:
+        fake.volumes[name] = [Attachment("pv-1", "default/data")]
+
+    return Case(fake, add_node, fake.write, stop_node, attach_volume)
+
+
+def in_a_cluster(live: Live, cluster: LightkubeCluster) -> Case:
+    def add_node() -> str:
+        (name,) = live.add_nodes(next(NUMBERS))
+        return name
+
+    def change_node(name: str) -> None:
+        body = {"metadata": {"annotations": {"changed": str(next(NUMBERS))}}}
+        assert live.patch(f"/api/v1/nodes/{name}", body).status_code == 200
+
+    def stop_node(name: str) -> None:
+        node = live.api.get(f"/api/v1/nodes/{name}").json()
+        live.report(node["spec"]["providerID"].rsplit("/", 1)[-1], "terminated")
+        live.until(lambda: not live.is_ready(name))
+
+    def attach_volume(name: str) -> None:
+        claim = {
+            "metadata": {"name": "contract"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        live.create("/api/v1/namespaces/default/persistentvolumeclaims", claim)
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "contract"}}]
+        pod = bare_pod("contract", nodeName=name, volumes=volumes)
+        live.create("/api/v1/namespaces/default/pods", pod)
+        live.until(lambda: cluster.attachments_on(name))
+
+    return Case(cluster, add_node, change_node, stop_node, attach_volume)
+
+
+@pytest.fixture(params=["cluster", "memory"])
+def case(request: pytest.FixtureRequest, live: Live, cluster: LightkubeCluster) -> Case:
+    return in_memory() if request.param == "memory" else in_a_cluster(live, cluster)
+
+
+def test_only_an_unchanged_node_is_tainted_or_deleted(case: Case) -> None:
+    name = case.add_node()
+    before = case.read(name)
+    case.change_node(name)
+    assert not case.port.mark_out_of_service(before)
+    assert not case.port.delete_node(before)
+    other = replace(case.read(name), uid="another-uid")
+    assert not case.port.mark_out_of_service(other)
+    assert not case.port.delete_node(other)
+    tainted = case.read(name)
+    assert case.port.mark_out_of_service(tainted)
+    assert not case.port.delete_node(tainted), "the taint has changed the node"
+    assert case.port.delete_node(case.read(name))
+    assert case.port.node(name) is None
+
+
+def test_a_node_that_does_not_exist_is_neither_tainted_nor_deleted(case: Case) -> None:
+    absent = Node("ip-10-99-99-98.ec2.internal", "some-uid", "", True, False, {}, version="1")
+    assert case.port.node(absent.name) is None
+    assert not case.port.mark_out_of_service(absent)
+    assert not case.port.delete_node(absent)
+
+
+def test_only_nodes_that_are_not_ready_are_listed(case: Case) -> None:
+    ready, stopped = case.add_node(), case.add_node()
+    case.stop_node(stopped)
+    listed = {node.name for node in case.port.unready()}
+    assert stopped in listed
+    assert ready not in listed
+
+
+def test_attached_volumes_are_listed_by_node(case: Case) -> None:
+    name, other = case.add_node(), case.add_node()
+    case.attach_volume(name)
+    (attachment,) = case.port.attachments_on(name)
+    assert attachment.claim.startswith("default/")
+    assert case.port.attachments_on(other) == []
+    assert name in case.port.nodes_with_volumes()
+    assert other not in case.port.nodes_with_volumes()

@@ -1,0 +1,266 @@
+"""An AWS account, the table and some clusters in memory, as reconcile uses them."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from leeway.admission.record import Admission
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import (
+    ObservedChange,
+    ObservedHook,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
+)
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome, NoticeResult
+from leeway.interruption.ports import InstanceState
+from leeway.notices import LifecycleHook
+from leeway.notices.parse import parse_notice
+from leeway.notices.synthetic import EventOrigin
+from leeway.policy.rules import Action, ClusterPolicy
+from leeway.ports.aws import (
+    CloudRefused,
+    CloudUnavailable,
+    HookResult,
+    LifecycleActionOver,
+    Waiting,
+)
+from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
+from leeway.reconciliation.report import ClusterReport
+from leeway.retirement.reasons import FIRST_NOTICE
+from leeway.retirement.record import Retirement
+
+from tests.fakes.cluster_leftovers import LeftoversInMemory
+from tests.retirement.retirements import FACTS, NOTICED
+
+
+def facts(number: int, cluster: str = "prod", owner: Owner = FACTS.owner) -> InstanceFacts:
+    """The facts of the instance with this number."""
+    return FACTS.model_copy(
+        update={
+            "instance": f"i-{number:017x}",
+            "cluster": cluster,
+            "private_dns_name": f"ip-10-0-0-{number}.ec2.internal",
+            "owner": owner,
+        }
+    )
+
+
+def node(one: InstanceFacts, **changes: Any) -> Node:
+    """The Node of an instance; it is not Ready."""
+    given: dict[str, Any] = {
+        "name": one.private_dns_name,
+        "uid": f"uid-{one.instance}",
+        "provider_id": f"aws:///{one.zone}/{one.instance}",
+        "unschedulable": False,
+        "ready": False,
+        "labels": {},
+    }
+    return Node(**given | changes)
+
+
+@dataclass
+class Account:
+    """The dependencies of reconcile other than a cluster's API server.
+
+    - `fails`: the calls that raise CloudUnavailable; `breaks`: those that raise a KeyError.
+    - `fresh`: states that EC2 returns by id, if they differ from the list of instances.
+    - `without_state`: instances of which EC2 returns no state.
+    - `records_open`: whether the records are open; `unreadable`: errors of other records.
+    - `hook_over`: no lifecycle hook waits any more.
+    - `state_reads`, `name_reads`: the instances and the names of each call.
+    """
+
+    instances_: list[ObservedInstance] = field(default_factory=list)
+    interruptions_: list[ObservedInterruption] = field(default_factory=list)
+    changes_: list[ObservedChange] = field(default_factory=list)
+    impairments_: list[ObservedImpairment] = field(default_factory=list)
+    hooks: list[ObservedHook] = field(default_factory=list)
+    fresh: dict[str, str] = field(default_factory=dict)
+    without_state: set[str] = field(default_factory=set)
+    records: list[Retirement | Admission] = field(default_factory=list)
+    records_open: bool = True
+    unreadable: tuple[str, ...] = ()
+    index: dict[str, InstanceFacts] = field(default_factory=dict)
+    clusters: dict[str, LeftoversInMemory] = field(
+        default_factory=lambda: {"prod": LeftoversInMemory()}
+    )
+    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+    fails: set[str] = field(default_factory=set)
+    breaks: set[str] = field(default_factory=set)
+    hook_over: bool = False
+    result: NoticeResult = NoticeResult.STARTED
+    now_: datetime = NOTICED + timedelta(minutes=2)
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    received: list[Any] = field(default_factory=list)
+    begun: list[Action | None] = field(default_factory=list)
+    state_reads: list[list[str]] = field(default_factory=list)
+    name_reads: list[list[str]] = field(default_factory=list)
+    answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
+    started: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def _fail(self, part: str) -> None:
+        if part in self.fails:
+            raise CloudUnavailable(f"{part}: RequestLimitExceeded")
+        if part in self.breaks:
+            raise KeyError(part)
+
+    # Clock
+    def now(self) -> datetime:
+        return self.now_
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ += timedelta(seconds=seconds)
+
+    # Sweep
+    def instances(self, clusters: Collection[str]) -> list[ObservedInstance]:
+        self._fail("instances")
+        return self.instances_
+
+    def interruptions(self) -> list[ObservedInterruption]:
+        self._fail("interruptions")
+        return self.interruptions_
+
+    def changes(self) -> list[ObservedChange]:
+        self._fail("changes")
+        return self.changes_
+
+    def impairments(self) -> list[ObservedImpairment]:
+        self._fail("impairments")
+        return self.impairments_
+
+    def named(self, private_dns_names: Collection[str]) -> list[ObservedInstance]:
+        self._fail("named")
+        self.name_reads.append(sorted(private_dns_names))
+        return [o for o in self.instances_ if o.facts.private_dns_name in private_dns_names]
+
+    def states(self, instances: Collection[str]) -> dict[str, str]:
+        self._fail("states")
+        self.state_reads.append(sorted(instances))
+        listed = {one.facts.instance: one.state for one in self.instances_}
+        now = listed | self.fresh
+        known = set(instances) - self.without_state
+        return {name: now.get(name, "terminated") for name in known}
+
+    # WaitingActions and Groups
+    def of_groups(self, groups: Collection[str]) -> Waiting:
+        if "hooks" in self.breaks:
+            raise KeyError("hooks")
+        if "hooks" in self.fails:
+            return Waiting((), ("hooks: RequestLimitExceeded",))
+        return Waiting(tuple(one for one in self.hooks if one.hook.group in groups))
+
+    def complete(self, instance: str, hook: LifecycleHook, result: HookResult) -> None:
+        if self.hook_over:
+            raise LifecycleActionOver("No active Lifecycle Action found")
+        self.answers.append((instance, hook.name, result))
+
+    # Records
+    def open_records(self, cluster: str) -> OpenRecords:
+        self._fail("records")
+        mine = (one for one in self.records if one.facts.cluster == cluster)
+        return OpenRecords(tuple(mine) if self.records_open else (), self.unreadable)
+
+    def known(self, instance: str) -> InstanceState:
+        self._fail("known")
+        mine = [one for one in self.records if one.instance == instance]
+        return InstanceState(
+            next((r for r in mine if isinstance(r, Retirement)), None),
+            self.index.get(instance),
+            next((a for a in mine if isinstance(a, Admission)), None),
+        )
+
+    # InstanceIndex
+    def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
+        self._fail("index")
+        return {name: one for name, one in self.index.items() if one.cluster == cluster}
+
+    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+        self._fail("update")
+        for one in written:
+            self.index[one.instance] = one
+            self.written.append(one.instance)
+        for name in removed:
+            del self.index[name]
+            self.removed.append(name)
+
+    # ClusterPolicies, RetireNode and AdmitNode
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        self._fail(f"policy of {cluster}")
+        return self.policy
+
+    def start(self, instance: str, cluster: str, attempt: int) -> None:
+        self._fail("start")
+        self.started.append((instance, cluster, attempt))
+
+    # ReceiveNotice
+    def receive(self, event: Any, begun: Action | None = None) -> NoticeOutcome:
+        notice = parse_notice(event)
+        self.received.append(notice)
+        self.begun.append(begun)
+        return NoticeOutcome(
+            notice, (InstanceOutcome(self.result, FIRST_NOTICE(), notice.instances[0]),)
+        )
+
+    def open_cluster(self, name: str) -> LeftoversInMemory:
+        if name not in self.clusters:
+            raise CloudRefused(f"No cluster found for name: {name}")
+        return self.clusters[name]
+
+    def reconciliation(self, *clusters: str) -> Reconciliation:
+        """The use case with these dependencies."""
+        partly: Any = self  # it has the methods of Groups and ReceiveNotice that reconcile calls
+        return Reconciliation(
+            Dependencies(
+                clusters=frozenset(clusters or self.clusters),
+                origin=EventOrigin("123456789012", "us-east-1"),
+                sweep=self,
+                hasty_sweep=self,
+                waiting=self,
+                groups=partly,
+                index=self,
+                records=self,
+                policies=self,
+                receive_notice=partly,
+                retire_node=self,
+                admit_node=self,
+                open_cluster=self.open_cluster,
+                clock=self,
+            )
+        )
+
+
+OURS = facts(1)
+VOLUME = Attachment("pv-1", "shop/data-0")
+
+
+def observed(one: Any = OURS, state: str = "running", group: str = "") -> ObservedInstance:
+    """An instance in the list of EC2; it is in the group that owns it, if one does."""
+    in_its_own = one.owner.name if one.owner.kind is OwnerKind.AUTO_SCALING_GROUP else ""
+    return ObservedInstance(one, state, NOTICED, group or in_its_own)
+
+
+def run(account: Account, *clusters: str) -> ClusterReport:
+    """Reconcile all clusters, of which there is one."""
+    (report,) = account.reconciliation(*clusters).run(ReconcileRequest())
+    return report
+
+
+def terminated(**changes: Any) -> Account:
+    """An instance that is terminated and whose Node still exists, with a volume."""
+    cluster = LeftoversInMemory(
+        {OURS.private_dns_name: node(OURS)}, {OURS.private_dns_name: [VOLUME]}
+    )
+    given: dict[str, Any] = {
+        "instances_": [observed(state="terminated")],
+        "fresh": {OURS.instance: "terminated"},
+        "index": {OURS.instance: OURS},
+        "clusters": {"prod": cluster},
+    }
+    return Account(**given | changes)
