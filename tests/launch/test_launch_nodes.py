@@ -286,7 +286,7 @@ def test_an_admission_that_cannot_be_started_is_started_by_the_next_run(
 ) -> None:
     world.starts.failures = 6 * 3
     outcome = world.launch_nodes.launch(order(catalog))
-    assert "AdmissionNotStarted" in codes(outcome)
+    assert "LaunchedNodeNotAdmitted" in codes(outcome)
     assert len(world.fleets.running) == 3
     world.starts.failures = 0
     world.launch_nodes.launch(order(catalog))

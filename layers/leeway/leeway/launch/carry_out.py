@@ -104,7 +104,7 @@ class IntentExecutor:
                 started.append(instance.instance)
             except API_ERRORS as error:
                 failed.append(
-                    reasons.ADMISSION_NOT_STARTED(instance=instance.instance, error=clause(error))
+                    reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=instance.instance, error=clause(error))
                 )
         if started:
             intent = intent.with_admissions(started)

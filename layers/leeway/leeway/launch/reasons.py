@@ -127,8 +127,8 @@ LAUNCH_UNANSWERED = ReasonCode(
     "the request with its client token, so that nothing is launched twice.",
     "a-launch-is-refused",
 )
-ADMISSION_NOT_STARTED = ReasonCode(
-    "AdmissionNotStarted",
+LAUNCHED_NODE_NOT_ADMITTED = ReasonCode(
+    "LaunchedNodeNotAdmitted",
     "Leeway launched {instance} and could not start its admission ({error}): the next run starts "
     "it.",
 )
