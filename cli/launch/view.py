@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from leeway.launch.outcome import LaunchOutcome
     from leeway.launch.prepare import PreparedLaunch
 
+    from cli.launch.admissions import Joined
+
 
 def print_preview(preview: "LaunchPreview") -> None:
     """Print the fleet requests of a preview as a table."""
@@ -47,6 +49,41 @@ def preview_as_data(preview: "LaunchPreview") -> dict[str, Any]:
         "launches": [_prepared(one) for one in preview.prepared],
         **outcome_as_data(preview.outcome),
     }
+
+
+def print_launch(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> None:
+    """Print the launched instances and their nodes as a table."""
+    from rich.table import Table
+
+    console = stdout_console()
+    table = Table(box=None, pad_edge=False)
+    for title in ("NODE", "INSTANCE", "POOL", "TYPE", "ZONE", "CAPACITY"):
+        table.add_column(title, overflow="fold")
+    nodes = {one.instance: one.node for one in joined if one.problem is None}
+    for one in outcome.launched:
+        launched = one.instance
+        node = nodes.get(launched.instance, "not Ready")
+        place = (launched.instance_type, launched.zone, launched.capacity_type)
+        table.add_row(node, launched.instance, one.pool, *place)
+    if outcome.launched:
+        console.print(table)
+    else:
+        console.print("Leeway launched no node.")
+
+
+def launch_as_data(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> dict[str, Any]:
+    """Render a launch for JSON."""
+    nodes = [
+        {
+            "instance": one.instance,
+            "node": one.node or None,
+            "ready": one.problem is None,
+            "code": one.problem.code if one.problem else None,
+            "reason": one.problem.message if one.problem else None,
+        }
+        for one in joined
+    ]
+    return {**outcome_as_data(outcome), "nodes": nodes}
 
 
 def outcome_as_data(outcome: "LaunchOutcome") -> dict[str, Any]:
