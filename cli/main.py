@@ -37,6 +37,7 @@ COMMANDS = {
     "types": "cli.selection.types:types",
     "select": "cli.selection.select:select",
     "userdata": "cli.userdata.command:userdata",
+    "launch": "cli.launch.command:launch",
     "sandbox": "cli.sandbox.command:app",
     "completion": "cli.completion:completion",
 }

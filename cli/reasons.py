@@ -94,6 +94,12 @@ KUBECONFIG_CREDENTIALS_REJECTED = ReasonCode(
 )
 NODE_NOT_FOUND = ReasonCode("NodeNotInCluster", "The cluster has no node {node}.", _RUNBOOK)
 NODE_NOT_DRAINED = ReasonCode("NodeNotDrained", "{problems}.", _RUNBOOK)
+NODE_NOT_READY = ReasonCode(
+    "LaunchedNodeNotReady",
+    "Instance {instance} was launched, and its node is not Ready: {problem}. Read its boot log "
+    "with `aws ec2 get-console-output --latest --instance-id {instance}`.",
+    _RUNBOOK,
+)
 
 # The sandbox and the demo: exit code 1.
 SANDBOX_FAILED = ReasonCode("SandboxFailed", "{error}.", _RUNBOOK)

@@ -1,0 +1,1 @@
+"""`leeway launch`: launches nodes for pods by hand."""

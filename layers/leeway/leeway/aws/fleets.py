@@ -1,0 +1,131 @@
+"""EC2's fleets of type instant, by boto3."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from leeway.aws.errors import aws_errors, code_of
+from leeway.launch.fleet_errors import FleetError
+from leeway.launch.fleets import FleetRequest, Override
+from leeway.launch.intent import FleetInstance
+from leeway.launch.ports import FleetAnswer
+from leeway.launch.tags import INTENT_TAG
+from leeway.launch.templates import VERSION, tag_list
+from leeway.ports.aws import CloudRefused
+from leeway.selection.labels import SPOT
+
+
+class Ec2Fleets:
+    """The Fleets Protocol; `client` makes boto3's EC2 client when it is first used."""
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+
+    def create(self, request: FleetRequest, token: str) -> FleetAnswer:
+        """Launch instances; the same request with the same token launches nothing again.
+
+        Raises:
+            CloudUnavailable: the instances may have been launched: repeat the call.
+        """
+        try:
+            with aws_errors():
+                answer = self._client().create_fleet(ClientToken=token, **_parameters(request))
+        except CloudRefused as refusal:
+            return FleetAnswer((), (_refusal(refusal, request),))
+        return FleetAnswer(
+            tuple(
+                FleetInstance(
+                    instance,
+                    entry["InstanceType"],
+                    _override(entry).zone,
+                    entry.get("Lifecycle", request.capacity_type),
+                )
+                for entry in answer.get("Instances", [])
+                for instance in entry["InstanceIds"]
+            ),
+            tuple(_error(entry, request) for entry in answer.get("Errors", [])),
+        )
+
+    def launched_by(self, intent: str) -> list[FleetInstance]:
+        """List the instances with the tag of an intent that start or run."""
+        filters = [
+            {"Name": f"tag:{INTENT_TAG}", "Values": [intent]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        with aws_errors():
+            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
+            return [
+                FleetInstance(
+                    found["InstanceId"],
+                    found["InstanceType"],
+                    found["Placement"]["AvailabilityZone"],
+                    found.get("InstanceLifecycle", "on-demand"),
+                )
+                for page in pages
+                for reserved in page["Reservations"]
+                for found in reserved["Instances"]
+            ]
+
+
+def _parameters(request: FleetRequest) -> dict[str, Any]:
+    is_spot = request.capacity_type == SPOT
+    strategy = (
+        {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
+        if is_spot
+        else {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}
+    )
+    tags = tag_list(request.tags)
+    return {
+        "Type": "instant",
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {
+                    "LaunchTemplateName": one.template,
+                    "Version": VERSION,
+                },
+                "Overrides": [
+                    {
+                        "InstanceType": override.instance_type,
+                        "SubnetId": override.subnet,
+                        "AvailabilityZone": override.zone,
+                    }
+                    for override in one.overrides
+                ],
+            }
+            for one in request.templates
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": request.count,
+            "DefaultTargetCapacityType": request.capacity_type,
+        },
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tags} for kind in ("fleet", "instance", "volume")
+        ],
+        **strategy,
+    }
+
+
+def _override(entry: Mapping[str, Any]) -> Override:
+    found = entry.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    return Override(
+        found.get("InstanceType", ""), found.get("AvailabilityZone", ""), found.get("SubnetId", "")
+    )
+
+
+def _error(entry: Mapping[str, Any], request: FleetRequest) -> FleetError:
+    override = _override(entry)
+    return FleetError(
+        entry.get("ErrorCode", ""),
+        entry.get("ErrorMessage", ""),
+        entry.get("Lifecycle", request.capacity_type),
+        override if override.instance_type else None,
+    )
+
+
+def _refusal(refusal: CloudRefused, request: FleetRequest) -> FleetError:
+    cause = refusal.__cause__
+    if isinstance(cause, ClientError):
+        message = str(cause.response.get("Error", {}).get("Message", ""))
+        return FleetError(code_of(cause), message, request.capacity_type)
+    raise refusal

@@ -1,0 +1,56 @@
+"""EC2's subnets and security groups, by boto3."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from leeway.aws.errors import aws_errors
+from leeway.aws.filters import tag_filters
+from leeway.launch.observed import Subnet
+from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+
+
+class Ec2Networks:
+    """The Networks Protocol; `client` makes boto3's EC2 client when it is first used."""
+
+    def __init__(self, client: Callable[[], Any]) -> None:
+        self._client = client
+
+    def subnets(self, terms: Sequence[SubnetTerm]) -> list[Subnet]:
+        """List the subnets that match at least one of the terms."""
+        ids = [one.id for one in terms if one.id]
+        queries = [tag_filters(one.tags) for one in terms if one.tags]
+        if ids:
+            queries.append([{"Name": "subnet-id", "Values": ids}])
+        found = {
+            one["SubnetId"]: Subnet(
+                one["SubnetId"], one["AvailabilityZone"], one["AvailableIpAddressCount"]
+            )
+            for query in queries
+            for one in self._described("describe_subnets", "Subnets", query)
+        }
+        return [found[name] for name in sorted(found)]
+
+    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> list[str]:
+        """List the ids of the security groups that match at least one of the terms."""
+        queries = [tag_filters(one.tags) for one in terms if one.tags]
+        for name, values in (
+            ("group-id", [one.id for one in terms if one.id]),
+            ("group-name", [one.name for one in terms if one.name]),
+        ):
+            if values:
+                queries.append([{"Name": name, "Values": values}])
+        return sorted(
+            {
+                str(one["GroupId"])
+                for query in queries
+                for one in self._described("describe_security_groups", "SecurityGroups", query)
+            }
+        )
+
+    def _described(
+        self, call: str, content: str, filters: list[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        with aws_errors():
+            pages = self._client().get_paginator(call).paginate(Filters=filters)
+            found = [one for page in pages for one in page[content]]
+        yield from found

@@ -1,0 +1,1 @@
+"""Launches nodes of Leeway's own: from a plan to instances of EC2 fleets."""

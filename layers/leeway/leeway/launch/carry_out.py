@@ -1,0 +1,148 @@
+"""Carries out launch intents: write, request, write the answer, start the admissions.
+
+A run may end at any call. The request of an intent without an answer is repeated with its client
+token, so EC2 launches nothing twice.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from leeway.admission.ports import Admissions
+from leeway.admission.record import AdmissionRequest, apply_request
+from leeway.clock import Clock
+from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.launch import reasons
+from leeway.launch.fleet_errors import FleetError
+from leeway.launch.fleets import FleetRequest
+from leeway.launch.intent import JOIN_WITHIN, FleetInstance, LaunchIntent
+from leeway.launch.ports import FleetAnswer, Fleets, LaunchIntents
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.functions import AdmitNode
+from leeway.ports.table import RecordChanged
+from leeway.reasons import Reason, clause
+
+type AdmissionLabels = Callable[[LaunchIntent, FleetInstance], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """An intent after its request. `unanswered` says that EC2 did not answer: its instances may
+    have been launched."""
+
+    intent: LaunchIntent
+    errors: tuple[FleetError, ...] = ()
+    unanswered: Reason | None = None
+
+
+class IntentExecutor:
+    """Carries out intents of one cluster."""
+
+    def __init__(
+        self,
+        fleets: Fleets,
+        intents: LaunchIntents,
+        admissions: Admissions,
+        admit_node: AdmitNode,
+        clock: Clock,
+    ) -> None:
+        self._fleets = fleets
+        self._intents = intents
+        self._admissions = admissions
+        self._admit_node = admit_node
+        self._clock = clock
+
+    def carry_out(self, intent: LaunchIntent) -> CarriedOut:
+        """Write a new intent, request its instances, and write the answer.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table takes no intent; nothing was launched.
+        """
+        self._intents.write(intent)
+        return self.complete(intent)
+
+    def complete(self, intent: LaunchIntent) -> CarriedOut:
+        """Have the answer of an intent: request its instances if that may be, else find them by
+        their tag."""
+        if intent.request is None:
+            return CarriedOut(intent)
+        request = intent.request
+        try:
+            answer = retry_while_unavailable(self._clock, lambda: self._answer(intent, request))
+        except CloudUnavailable as error:
+            reason = reasons.LAUNCH_UNANSWERED(
+                count=request.count, pool=intent.pool, error=clause(error)
+            )
+            return CarriedOut(intent, unanswered=reason)
+        answered = intent.answered(answer.instances)
+        # Another run may have had the same answer.
+        with suppress(RecordChanged):
+            self._intents.write(answered)
+        return CarriedOut(answered, answer.errors)
+
+    def _answer(self, intent: LaunchIntent, request: FleetRequest) -> FleetAnswer:
+        if not intent.may_repeat(self._clock.now()):
+            return FleetAnswer(tuple(self._fleets.launched_by(intent.id)))
+        answer = self._fleets.create(request, intent.token)
+        if not answer.instances and any(error.override is None for error in answer.errors):
+            # EC2 refuses to repeat a request if its template is gone, for example.
+            return FleetAnswer(tuple(self._fleets.launched_by(intent.id)), answer.errors)
+        return answer
+
+    def admit(
+        self, intent: LaunchIntent, labels_of: AdmissionLabels
+    ) -> tuple[LaunchIntent, tuple[Reason, ...]]:
+        """Start the admission of each instance that has none; return the intent, and why an
+        admission could not be started."""
+        started: list[str] = []
+        failed: list[Reason] = []
+        for instance in intent.to_admit:
+            try:
+                self._admit(intent, instance, labels_of(intent, instance))
+                started.append(instance.instance)
+            except API_ERRORS as error:
+                failed.append(
+                    reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=instance.instance, error=clause(error))
+                )
+        if started:
+            intent = intent.with_admissions(started)
+            with suppress(RecordChanged):
+                self._intents.write(intent)
+        return intent, tuple(failed)
+
+    def _admit(
+        self, intent: LaunchIntent, instance: FleetInstance, labels: Mapping[str, str]
+    ) -> None:
+        facts = InstanceFacts(
+            instance=instance.instance,
+            cluster=intent.cluster,
+            private_dns_name="",
+            zone=instance.zone,
+            instance_type=instance.instance_type,
+            capacity_type=instance.capacity_type,
+            owner=Owner(OwnerKind.NONE),
+        )
+        request = AdmissionRequest(
+            id=f"launch-{intent.id}",
+            requested_at=intent.created_at,
+            deadline=intent.created_at + JOIN_WITHIN,
+            reason=reasons.NODE_LAUNCHED(instance=instance.instance, pool=intent.pool).message,
+            labels=labels,
+            startup_taints=intent.startup_taints,
+        )
+
+        def begin() -> None:
+            change = apply_request(self._admissions.admission(instance.instance), request, facts)
+            if change.write:
+                self._admissions.write(change.record)
+            if change.start:
+                self._admit_node.start(instance.instance, intent.cluster, change.record.attempt)
+
+        retry_conflicts(f"the admission of {instance.instance}", begin)
+
+
+def unanswered(results: Iterable[CarriedOut]) -> tuple[Reason, ...]:
+    """Return why EC2 did not answer, of the results that have no answer."""
+    return tuple(one.unanswered for one in results if one.unanswered is not None)

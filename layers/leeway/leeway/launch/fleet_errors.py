@@ -1,0 +1,206 @@
+"""The errors of a fleet's answer, and what a run does about each.
+
+Sources: EC2 API reference, "Error codes for the Amazon EC2 API"; Karpenter's classification of
+unavailable offerings.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from leeway.launch import reasons
+from leeway.launch.fleets import Override
+from leeway.reasons import Reason, clause
+from leeway.selection.offers.unavailable import ANY, Unavailable
+
+_NO_CAPACITY = frozenset(
+    {
+        "InsufficientCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InvalidFleetConfiguration",  # the zone does not offer the type
+        "ReservationCapacityExceeded",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        "Unsupported",
+    }
+)
+_QUOTAS = frozenset(
+    {
+        "InstanceLimitExceeded",
+        "MaxFleetCountExceeded",
+        "MaxScheduledInstanceCapacityExceeded",
+        "VcpuLimitExceeded",
+    }
+)
+_SPOT_QUOTAS = frozenset({"MaxSpotInstanceCountExceeded"})
+_SUBNETS = frozenset({"InsufficientFreeAddressesInSubnet"})
+_FORBIDDEN = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthFailure",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "OptInRequired",
+        "PendingVerification",
+        "UnauthorizedOperation",
+    }
+)
+_THROTTLED = frozenset(
+    {
+        "EC2ThrottledException",
+        "InternalError",
+        "InternalFailure",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "ServiceUnavailable",
+        "Throttling",
+        "Unavailable",
+    }
+)
+_MISCONFIGURED = ("Invalid", "Missing", "Malformed", "TagLimitExceeded", "IncorrectState")
+"""Beginnings of the codes of wrong templates, AMIs, security groups, profiles and volumes."""
+
+
+class Cause(StrEnum):
+    """What an error is about."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    SUBNET = "subnet"
+    PERMISSION = "permission"
+    SETTINGS = "settings"
+    THROTTLING = "throttling"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetError:
+    """An error of one override of a fleet, or of the whole call (`override` is None)."""
+
+    code: str
+    message: str
+    capacity_type: str
+    override: Override | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """What the errors of a fleet lead to.
+
+    `unavailable` are offerings that no run requests for some minutes, each with the code of its
+    error; `avoided` are offerings that this run does not request again. `exhausted` are ids of
+    subnets. `blocked` says why the run launches nothing more from the pool. `repeat`: the same
+    request may succeed.
+    """
+
+    unavailable: Mapping[Unavailable, str]
+    avoided: frozenset[Unavailable]
+    exhausted: frozenset[str]
+    blocked: Reason | None
+    repeat: bool
+    reasons: tuple[Reason, ...]
+
+
+def cause_of(code: str) -> Cause:
+    """Return what an error code is about."""
+    for codes, cause in _CAUSES:
+        if code in codes:
+            return cause
+    return Cause.SETTINGS if code.startswith(_MISCONFIGURED) else Cause.UNKNOWN
+
+
+def consequences_of(pool: str, errors: Iterable[FleetError]) -> Consequences:
+    """Decide what the errors of a pool's fleet lead to.
+
+    A permission or a setting blocks the pool only if it is the cause of every error: otherwise
+    other overrides can still succeed. EC2's unavailable offerings are written down for all runs,
+    those with any other error are not: a wrong setting must not make offerings unavailable.
+    """
+    by_cause: dict[Cause, list[FleetError]] = {}
+    for error in errors:
+        by_cause.setdefault(cause_of(error.code), []).append(error)
+    found = [(cause, by_cause[cause]) for cause in Cause if cause in by_cause]
+    return Consequences(
+        unavailable=dict(_offerings(found, _UNAVAILABLE)),
+        avoided=frozenset(dict(_offerings(found, _AVOIDED))),
+        exhausted=frozenset(
+            one.override.subnet for one in by_cause.get(Cause.SUBNET, ()) if one.override
+        ),
+        blocked=_blocked(pool, found),
+        repeat=Cause.THROTTLING in by_cause,
+        reasons=tuple(_reason(pool, cause, some) for cause, some in found),
+    )
+
+
+_STOPPING = frozenset({Cause.PERMISSION, Cause.SETTINGS})
+_UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA})
+_AVOIDED = frozenset({*_STOPPING, Cause.UNKNOWN})
+_CAUSES = (
+    (_NO_CAPACITY, Cause.CAPACITY),
+    (_QUOTAS | _SPOT_QUOTAS, Cause.QUOTA),
+    (_SUBNETS, Cause.SUBNET),
+    (_FORBIDDEN, Cause.PERMISSION),
+    (_THROTTLED, Cause.THROTTLING),
+)
+
+type _ByCause = Sequence[tuple[Cause, Sequence[FleetError]]]
+
+
+def _offerings(found: _ByCause, causes: Collection[Cause]) -> Iterator[tuple[Unavailable, str]]:
+    for cause, errors in found:
+        for error in errors if cause in causes else ():
+            if (offering := _offering(error)) is not None:
+                yield offering, error.code
+
+
+def _blocked(pool: str, found: _ByCause) -> Reason | None:
+    """An error of the whole call blocks as well, unless the call may succeed later."""
+    if found and all(cause in _STOPPING for cause, _ in found):
+        return _reason(pool, *found[0])
+    for cause, errors in found:
+        if cause is not Cause.THROTTLING and any(_offering(one) is None for one in errors):
+            return _reason(pool, cause, errors)
+    return None
+
+
+def _offering(error: FleetError) -> Unavailable | None:
+    if error.code in _SPOT_QUOTAS:
+        return Unavailable(ANY, ANY, error.capacity_type)
+    if error.override is None:
+        return None
+    return Unavailable(error.override.instance_type, error.override.zone, error.capacity_type)
+
+
+def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
+    first = errors[0]
+    facts = {
+        "capacity_type": first.capacity_type,
+        "types": _some(one.override.instance_type for one in errors if one.override),
+        "zones": _some(one.override.zone for one in errors if one.override),
+        "codes": _some(one.code for one in errors),
+        "code": first.code,
+        "error": clause(first.message),
+        "pool": pool,
+        "subnets": _some(one.override.subnet for one in errors if one.override),
+    }
+    return _REASONS[cause](**facts)
+
+
+_REASONS = {
+    Cause.CAPACITY: reasons.CAPACITY_UNAVAILABLE,
+    Cause.QUOTA: reasons.QUOTA_REACHED,
+    Cause.SUBNET: reasons.SUBNET_EXHAUSTED,
+    Cause.PERMISSION: reasons.LAUNCH_FORBIDDEN,
+    Cause.SETTINGS: reasons.LAUNCH_MISCONFIGURED,
+    Cause.THROTTLING: reasons.LAUNCH_THROTTLED,
+    Cause.UNKNOWN: reasons.LAUNCH_ERROR_UNKNOWN,
+}
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    found = list(dict.fromkeys(names))
+    more = len(found) - most
+    shown = ", ".join(found[:most]) or "any"
+    return shown + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,194 @@
+"""A plan → requests for EC2 fleets of type instant.
+
+Planned nodes with the same choices are one request for several instances.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from math import inf, isnan
+
+from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT, WELL_KNOWN
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.node_class import NodeClass
+from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.packing.plan import Choice, Plan, PlannedNode
+from leeway.selection.pools import NodePool
+
+MOST_OVERRIDES = 300
+MOST_TEMPLATES = 50
+"""Overrides and launch templates of one request. Sources: EC2 user guide, "EC2 Fleet and Spot Fleet
+quotas"; EC2 API reference, CreateFleet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchGroup:
+    """Planned nodes of one pool that have the same choices, so that each is any of them."""
+
+    pool: NodePool
+    nodes: tuple[PlannedNode, ...]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The choices of each node."""
+        return self.nodes[0].choices
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of every node: the pool's, and those of which its requirements leave one
+        value."""
+        required = {
+            key: next(iter(requirement.values))
+            for key, requirement in self.pool.requirements.items()
+            if not requirement.complement and len(requirement.values) == 1
+        }
+        own = {key: value for key, value in required.items() if key not in WELL_KNOWN}
+        return {**own, **self.pool.labels}
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """The pods that the nodes are planned for."""
+        return tuple(pod for node in self.nodes for pod in node.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """An instance type in a subnet, and the subnet's zone."""
+
+    instance_type: str
+    zone: str
+    subnet: str
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateOverrides:
+    """A launch template, and the overrides that boot with it."""
+
+    template: str
+    overrides: tuple[Override, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """A request for `count` instances; EC2 may launch fewer. `capacity_type` is spot or
+    on-demand; `tags` are those of instances and volumes."""
+
+    capacity_type: str
+    count: int
+    templates: tuple[TemplateOverrides, ...]
+    tags: Mapping[str, str]
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        """All overrides."""
+        return tuple(one for each in self.templates for one in each.overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The overrides of a choice, in the order of preference."""
+
+    choice: Choice
+    overrides: tuple[Override, ...]
+
+
+class Offers:
+    """Prices of a catalog's offerings that are available."""
+
+    def __init__(self, catalog: Catalog, unavailable: Sequence[Unavailable] = ()) -> None:
+        self._index = catalog.index
+        self._markets = {
+            (market.zone, market.capacity_type): (market, available)
+            for market, available in catalog.for_node_class(NodeClass(), unavailable).markets
+        }
+
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        """Return USD per hour, infinity if the price is unknown; None if it is not available."""
+        market, available = self._markets.get((zone, capacity_type), (None, 0))
+        index = self._index.get(instance_type)
+        if market is None or index is None or not available >> index & 1:
+            return None
+        price = market.prices[index]
+        return inf if isnan(price) else price
+
+
+def groups_of(plan: Plan) -> tuple[LaunchGroup, ...]:
+    """Group the planned nodes of a plan, in its order."""
+    found: dict[tuple[NodePool, tuple[Choice, ...]], list[PlannedNode]] = {}
+    for node in plan.launches:
+        found.setdefault((node.cheapest.pool, node.choices), []).append(node)
+    return tuple(LaunchGroup(pool, tuple(nodes)) for (pool, _), nodes in found.items())
+
+
+def select_overrides(
+    choices: Sequence[Choice], subnets: Mapping[str, str], offers: Offers
+) -> Selected | None:
+    """Select the overrides of the first choice that can be requested; None if none can be.
+
+    `subnets` has the subnet of each zone. Reserved capacity is not requested. A Spot offering that
+    costs more than the cheapest on-demand choice is left out.
+    """
+    on_demand = [one.price for one in choices if one.capacity_type == ON_DEMAND]
+    ceiling = inf if not on_demand or on_demand[0] is None else on_demand[0]
+    for choice in choices:
+        if choice.capacity_type == RESERVED:
+            continue
+        most = ceiling if choice.capacity_type == SPOT else inf
+        overrides = tuple(_overrides(choice, subnets, offers, most))
+        if overrides:
+            return Selected(choice, overrides)
+    return None
+
+
+def _overrides(
+    choice: Choice, subnets: Mapping[str, str], offers: Offers, most: float
+) -> Iterator[Override]:
+    """The cheapest zone of each type first, then the second cheapest, and so on: each type stays
+    if there are too many."""
+    ranked = []
+    for position, kind in enumerate(choice.instance_types):
+        priced = [
+            (price, zone)
+            for zone in choice.zones
+            if zone in subnets
+            and (price := offers.price(kind, zone, choice.capacity_type)) is not None
+            and price <= most
+        ]
+        for rank, (_, zone) in enumerate(sorted(priced)):
+            ranked.append((rank, position, Override(kind, zone, subnets[zone])))
+    for _, _, override in sorted(ranked, key=lambda one: one[:2])[:MOST_OVERRIDES]:
+        yield override
+
+
+def request_of(
+    selected: Selected,
+    count: int,
+    template_of: Callable[[str], str],
+    tags: Mapping[str, str],
+) -> FleetRequest:
+    """Make the request. `template_of` returns the name of the launch template of an instance type.
+
+    Overrides beyond EC2's number of launch templates are left out, the least preferred first.
+    """
+    names: dict[str, None] = {}
+    kept = []
+    for override in selected.overrides:
+        name = template_of(override.instance_type)
+        if name in names or len(names) < MOST_TEMPLATES:
+            names[name] = None
+            kept.append((name, override))
+    ordered = sorted(kept, key=lambda one: list(names).index(one[0]))
+    templates = tuple(
+        TemplateOverrides(name, tuple(override for _, override in group))
+        for name, group in groupby(ordered, key=lambda one: one[0])
+    )
+    return FleetRequest(selected.choice.capacity_type, count, templates, dict(tags))
+
+
+def token_of(intent: str, request: FleetRequest) -> str:
+    """Return the client token of a request: 64 characters, which EC2 accepts at most. EC2 refuses
+    another request with the same token."""
+    text = json.dumps([intent, asdict(request)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,306 @@
+"""The use case: plan, prepare, launch, and plan again with what is left, within one run."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from leeway.admission.ports import Admissions
+from leeway.clock import Clock
+from leeway.execution.retrying import API_ERRORS
+from leeway.launch import reasons
+from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
+from leeway.launch.fleet_errors import consequences_of
+from leeway.launch.fleets import LaunchGroup, Offers, groups_of
+from leeway.launch.images import variant_of
+from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.launch.node_settings import NodeSettings, settings_of
+from leeway.launch.nodes_on_the_way import labels_for_admission, nodes_on_the_way
+from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
+from leeway.launch.ports import Fleets, LaunchIntents, LaunchTemplates
+from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
+from leeway.launch.problems import NotLaunchable
+from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.manifests.base import Manifest
+from leeway.parallel import in_parallel
+from leeway.policy.rules import UNAVAILABLE_FOR
+from leeway.ports.functions import AdmitNode
+from leeway.ports.table import Offering, UnavailableOfferings
+from leeway.reasons import Reason, clause
+from leeway.selection.labels import ZONE
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pools import NodePool
+from leeway.selection.requirements import Requirement, Requirements
+
+MOST_ROUNDS = 6
+"""How often one run plans and launches. Each round leaves out what EC2 has refused."""
+
+THROTTLED_PAUSE = 2.0
+"""Seconds before the next round if EC2 throttled overrides of a fleet."""
+
+AT_ONCE = 8
+"""Fleets that one run requests at the same time, and offerings that it marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDependencies:
+    """The ports of a launch. `new_id` makes ids of intents."""
+
+    sources: NodeSources
+    templates: LaunchTemplates
+    fleets: Fleets
+    intents: LaunchIntents
+    offerings: UnavailableOfferings
+    admissions: Admissions
+    admit_node: AdmitNode
+    clock: Clock
+    new_id: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
+    """The pods to launch nodes for, and the state of their cluster.
+
+    `nodes` are those that run, `joined` the instances that have a Node, `daemons` the pods of
+    DaemonSets.
+    """
+
+    cluster: str
+    manifests: Sequence[Manifest]
+    catalog: Catalog
+    pods: Sequence[Pod]
+    nodes: Sequence[ExistingNode] = ()
+    joined: frozenset[str] = frozenset()
+    daemons: Sequence[PodSpec] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPreview:
+    """The first round of a launch, which was not carried out."""
+
+    plan: Plan
+    prepared: tuple[PreparedLaunch, ...]
+    outcome: LaunchOutcome
+
+
+class LaunchNodes:
+    """Launches nodes for pods."""
+
+    def __init__(self, deps: LaunchDependencies) -> None:
+        self._deps = deps
+        self._executor = IntentExecutor(
+            deps.fleets, deps.intents, deps.admissions, deps.admit_node, deps.clock
+        )
+
+    def preview(self, order: LaunchOrder) -> LaunchPreview:
+        """Plan and prepare; write nothing and launch nothing.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table cannot be read.
+        """
+        run = _Run(self._deps, order, list(self._deps.intents.of_cluster(order.cluster)))
+        for _ in range(MOST_ROUNDS):
+            blocked = len(run.blocked)
+            plan = run.plan()
+            prepared = run.prepare(plan)
+            if len(run.blocked) == blocked:
+                break
+        return LaunchPreview(plan, prepared, run.outcome(plan, waiting=()))
+
+    def launch(self, order: LaunchOrder) -> LaunchOutcome:
+        """Launch nodes, and start the admission of each.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table cannot be read.
+        """
+        intents = list(self._deps.intents.of_cluster(order.cluster))
+        run = _Run(self._deps, order, [one for one in intents if one.is_answered])
+        results = [self._executor.complete(one) for one in intents if not one.is_answered]
+        run.accept(results)
+        self._admit(run)
+        for _ in range(MOST_ROUNDS):
+            if run.stopped:
+                break
+            blocked, plan = len(run.blocked), run.plan()
+            prepared = run.prepare(plan)
+            if not prepared and len(run.blocked) == blocked:
+                return run.outcome(plan)
+            self._round(run, prepared)
+            self._admit(run)
+            if run.throttled:
+                self._deps.clock.sleep(THROTTLED_PAUSE)
+        plan = run.plan()
+        return run.outcome(plan, [pod for node in plan.launches for pod in node.pods])
+
+    def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> None:
+        """Launch a round's groups side by side."""
+        ready = self._with_templates(run, prepared)
+        run.accept(in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE))
+
+    def _with_templates(
+        self, run: "_Run", prepared: Sequence[PreparedLaunch]
+    ) -> list[PreparedLaunch]:
+        """Create the launch templates of each launch before its intent is written: an intent can
+        always be repeated."""
+        ready = []
+        for one in prepared:
+            run.reasons += one.warnings
+            try:
+                self._deps.templates.ensure(one.templates)
+                ready.append(one)
+            except API_ERRORS as error:
+                run.blocked[one.intent.pool] = reasons.TEMPLATE_NOT_CREATED(
+                    pool=one.intent.pool, error=clause(error)
+                )
+        return ready
+
+    def _admit(self, run: "_Run") -> None:
+        for position, intent in enumerate(run.intents):
+            if intent.to_admit:
+                run.launched |= {
+                    one.instance: LaunchedNode(one, intent.pool, intent.id)
+                    for one in intent.to_admit
+                }
+                run.intents[position], failed = self._executor.admit(intent, run.labels)
+                run.reasons += failed
+
+
+@dataclass
+class _Run:
+    """The state of one run: what it has launched, and what it no longer requests."""
+
+    deps: LaunchDependencies
+    order: LaunchOrder
+    intents: list[LaunchIntent]
+    blocked: dict[str, Reason] = field(default_factory=dict)
+    unavailable: set[Unavailable] = field(default_factory=set)
+    exhausted: set[str] = field(default_factory=set)
+    launched: dict[str, LaunchedNode] = field(default_factory=dict)
+    reasons: list[Reason] = field(default_factory=list)
+    stopped: tuple[Reason, ...] = ()
+    throttled: bool = False
+
+    def __post_init__(self) -> None:
+        self._settings = settings_of(self.order.manifests)
+        self._resolver = PoolResolver(self.deps.sources, self.order.cluster)
+        with suppress(*API_ERRORS):  # without the marks, EC2 itself refuses
+            region, now = self.order.catalog.region, self.deps.clock.now()
+            self.unavailable |= self.deps.offerings.now(region, now)
+
+    def plan(self) -> Plan:
+        """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
+        pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
+        now, catalog = self.deps.clock.now(), self.order.catalog
+        on_the_way = nodes_on_the_way(self.intents, self.order.joined, self._pools, catalog, now)
+        supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
+        return pack(self.order.pods, supply, [*self.order.nodes, *on_the_way])
+
+    @property
+    def _pools(self) -> list[NodePool]:
+        return [one.template.pool for one in self._settings]
+
+    def _open(self, settings: NodeSettings) -> NodePool | None:
+        """The pool in the zones that have a subnet; None if nothing is launched from it."""
+        if settings.pool in self.blocked:
+            return None
+        choice = self._unless_blocked(
+            settings, lambda: self._resolver.subnets(settings, self.exhausted)
+        )
+        if choice is None:
+            return None
+        if not choice.by_zone:
+            self.blocked[settings.pool] = choice.left_out[0]
+            return None
+        zones = Requirements([Requirement.of(ZONE, "In", list(choice.by_zone))])
+        pool = settings.template.pool
+        return replace(pool, requirements=pool.requirements.intersection(zones))
+
+    def prepare(self, plan: Plan) -> tuple[PreparedLaunch, ...]:
+        """Prepare the launches of a plan; pools that cannot be launched from become blocked."""
+        offers = Offers(self.order.catalog, tuple(self.unavailable))
+        by_name = {one.pool: one for one in self._settings}
+        found = []
+        for group in groups_of(plan):
+            settings = by_name[group.pool.name]
+            work = partial(self._prepared, group, settings, offers)
+            prepared = self._unless_blocked(settings, work)
+            if prepared is not None:
+                found.append(prepared)
+        return tuple(found)
+
+    def _prepared(
+        self, group: LaunchGroup, settings: NodeSettings, offers: Offers
+    ) -> PreparedLaunch:
+        machines = machines_of(group, self.order.catalog)
+        variants = {variant_of(machine) for machine in machines.values()}
+        pool = self._resolver.resolve(settings, variants, self.exhausted)
+        now = self.deps.clock.now()
+        return prepare(group, pool, self.order.catalog, offers, self.deps.new_id(), now)
+
+    def _unless_blocked[T](self, settings: NodeSettings, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except NotLaunchable as problem:
+            self.blocked[settings.pool] = problem.reason
+        except API_ERRORS as error:
+            self.blocked[settings.pool] = reasons.POOL_NOT_READ(
+                pool=settings.pool, error=clause(error)
+            )
+        return None
+
+    def accept(self, results: Sequence[CarriedOut]) -> None:
+        """Add intents after their requests, and leave out what EC2 has refused."""
+        marks: dict[Unavailable, str] = {}
+        self.throttled = False
+        for one in results:
+            self.intents.append(one.intent)
+            found = consequences_of(one.intent.pool, one.errors)
+            self.reasons += found.reasons
+            self.unavailable |= found.unavailable.keys() | found.avoided
+            self.exhausted |= found.exhausted
+            self.throttled |= found.repeat
+            marks |= found.unavailable
+            if found.blocked is not None:
+                self.blocked[one.intent.pool] = found.blocked
+        self.stopped = (*self.stopped, *unanswered(results))
+        in_parallel(self._mark, list(marks.items()), AT_ONCE)
+
+    def _mark(self, marked: tuple[Unavailable, str]) -> None:
+        """Mark an offering for other runs; this one leaves it out in any case."""
+        one, code = marked
+        region, until = self.order.catalog.region, self.deps.clock.now() + UNAVAILABLE_FOR
+        offering = Offering(region, one.instance_type, one.zone, one.capacity_type)
+        with suppress(*API_ERRORS):
+            self.deps.offerings.mark(offering, code, until)
+
+    def labels(self, intent: LaunchIntent, instance: FleetInstance) -> dict[str, str]:
+        """The labels that admission puts on the node of an instance."""
+        pool = next((one for one in self._pools if one.name == intent.pool), None)
+        if pool is None:
+            return dict(intent.labels_for_admission)
+        return dict(labels_for_admission(intent, instance, pool, self.order.catalog))
+
+    def outcome(self, plan: Plan, waiting: Iterable[str] = ()) -> LaunchOutcome:
+        """The outcome, with the last plan; `waiting` are planned pods whose nodes were not
+        launched."""
+        causes = [*self.stopped, *self.blocked.values()]
+        missing = {one.pod: one.reason for one in plan.unschedulable}
+        last = causes or self.reasons[-1:]
+        missing |= dict.fromkeys(waiting, "its node was not launched")
+        without = tuple(
+            PodWithoutNode(pod, reasons.POD_WITHOUT_NODE(pod=pod, why=_why(text, last)))
+            for pod, text in missing.items()
+        )
+        shown = (*self.reasons, *self.blocked.values(), *self.stopped)
+        return LaunchOutcome(
+            tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
+        )
+
+
+def _why(text: str, causes: Iterable[Reason]) -> str:
+    return " ".join([f"{text.rstrip('.')}.", *dict.fromkeys(one.message for one in causes)])

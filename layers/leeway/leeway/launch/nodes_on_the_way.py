@@ -1,0 +1,76 @@
+"""The nodes that were launched and have not joined yet, as selection counts them."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+
+from leeway.bootstrap.labels import split
+from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_ID
+from leeway.selection.offers.catalog import Catalog, InstanceType
+from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import NodePool
+
+
+def nodes_on_the_way(
+    intents: Iterable[LaunchIntent],
+    joined: Collection[str],
+    pools: Iterable[NodePool],
+    catalog: Catalog,
+    now: datetime,
+) -> tuple[ExistingNode, ...]:
+    """Return the instances of intents that have no Node yet, each by its id. `joined` are the
+    instances that have a Node. They count for pods, and against the limits of their pools."""
+    by_name = {pool.name: pool for pool in pools}
+    return tuple(
+        node
+        for intent in intents
+        if intent.pool in by_name
+        for instance in intent.joining(now)
+        if instance.instance not in joined
+        for node in _node(intent, instance, by_name[intent.pool], catalog)
+    )
+
+
+def labels_for_admission(
+    intent: LaunchIntent, instance: FleetInstance, pool: NodePool, catalog: Catalog
+) -> Mapping[str, str]:
+    """Return the labels that admission puts on the node of an instance, so that it has all that
+    selection counted on. The labels of its state (`JOINED`) are not among them."""
+    kind = _type_of(instance, pool, catalog)
+    promised = split(_labels(intent, instance, kind, catalog)).admission if kind else {}
+    found = {**intent.labels_for_admission, **promised}
+    return {key: value for key, value in sorted(found.items()) if key not in JOINED}
+
+
+def _node(
+    intent: LaunchIntent, instance: FleetInstance, pool: NodePool, catalog: Catalog
+) -> Iterator[ExistingNode]:
+    kind = _type_of(instance, pool, catalog)
+    if kind is not None:
+        yield ExistingNode(
+            name=instance.instance,
+            labels={**_labels(intent, instance, kind, catalog), **JOINED},
+            allocatable=kind.allocatable,
+            capacity=kind.capacity,
+            taints=pool.taints,
+            pool=pool.name,
+        )
+
+
+def _type_of(instance: FleetInstance, pool: NodePool, catalog: Catalog) -> InstanceType | None:
+    index = catalog.index.get(instance.instance_type)
+    return None if index is None else catalog.for_node_class(pool.node_class).type(index)
+
+
+def _labels(
+    intent: LaunchIntent, instance: FleetInstance, kind: InstanceType, catalog: Catalog
+) -> dict[str, str]:
+    zone_id = catalog.zone_ids.get(instance.zone, "")
+    return {
+        **kind.labels,
+        **intent.labels,
+        ZONE: instance.zone,
+        **({ZONE_ID: zone_id} if zone_id else {}),
+        CAPACITY_TYPE: instance.capacity_type,
+        NODEPOOL: intent.pool,
+    }

@@ -1,0 +1,136 @@
+"""A group of planned nodes → the launch intent with its fleet request, and its launch templates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import node_of
+from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.user_data import UserData, render
+from leeway.launch import reasons
+from leeway.launch.fleets import LaunchGroup, Offers, request_of, select_overrides, token_of
+from leeway.launch.images import ImageVariant, variant_of
+from leeway.launch.intent import LaunchIntent
+from leeway.launch.networks import SubnetChoice
+from leeway.launch.node_settings import NodeSettings
+from leeway.launch.problems import NotLaunchable
+from leeway.launch.tags import instance_tags
+from leeway.launch.templates import LaunchTemplate, NodeResources, TemplateImage, template_of
+from leeway.reasons import Reason, clause
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.machines import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPool:
+    """A pool's settings with the resources of AWS that they select. `images` lacks the variants
+    that have no AMI; `warnings` name them, and the subnets that are left out."""
+
+    settings: NodeSettings
+    details: ClusterDetails
+    resources: NodeResources
+    subnets: SubnetChoice
+    images: Mapping[ImageVariant, TemplateImage]
+    warnings: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLaunch:
+    """An intent that has not been written, and the templates that its request names."""
+
+    intent: LaunchIntent
+    templates: tuple[LaunchTemplate, ...]
+    warnings: tuple[Reason, ...]
+
+
+def machines_of(group: LaunchGroup, catalog: Catalog) -> Mapping[str, Machine]:
+    """Return the machines of a group's instance types that the catalog describes, by name."""
+    names = dict.fromkeys(name for one in group.choices for name in one.instance_types)
+    found = {name: catalog.machine(name) for name in names}
+    return {name: machine for name, machine in found.items() if machine is not None}
+
+
+def prepare(
+    group: LaunchGroup,
+    pool: ResolvedPool,
+    catalog: Catalog,
+    offers: Offers,
+    intent: str,
+    now: datetime,
+) -> PreparedLaunch:
+    """Prepare the launch of a group. `intent` is the id of the new intent.
+
+    Raises:
+        NotLaunchable: no offering of the group can be requested, or its user data is not valid.
+    """
+    machines = machines_of(group, catalog)
+    bootable = {name: m for name, m in machines.items() if variant_of(m) in pool.images}
+    choices = [
+        replace(one, instance_types=tuple(t for t in one.instance_types if t in bootable))
+        for one in group.choices
+    ]
+    selected = select_overrides(choices, pool.subnets.by_zone, offers)
+    if selected is None:
+        zones = ", ".join(sorted({zone for one in group.choices for zone in one.zones}))
+        raise NotLaunchable(reasons.NOTHING_OFFERED(pool=group.pool.name, zones=zones))
+    used = dict.fromkeys(one.instance_type for one in selected.overrides)
+    boots = _boots(group, pool, {name: bootable[name] for name in used})
+    cluster = pool.details.name
+    tags = instance_tags(cluster, group.pool.name, intent, pool.resources.tags)
+    request = request_of(selected, len(group.nodes), lambda name: boots[name].template.name, tags)
+    first = next(iter(boots.values())).user_data
+    named = {one.template for one in request.templates}
+    templates = {one.template.name: one.template for one in boots.values()}
+    return PreparedLaunch(
+        LaunchIntent(
+            id=intent,
+            cluster=cluster,
+            pool=group.pool.name,
+            labels=group.labels,
+            labels_for_admission=first.labels_for_admission,
+            startup_taints=tuple(taint.key for taint in group.pool.startup_taints),
+            pods=group.pods,
+            token=token_of(intent, request),
+            created_at=now,
+            request=request,
+        ),
+        tuple(template for name, template in templates.items() if name in named),
+        tuple(dict.fromkeys((*pool.warnings, *first.warnings))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Boot:
+    template: LaunchTemplate
+    user_data: UserData
+
+
+def _boots(
+    group: LaunchGroup, pool: ResolvedPool, machines: Mapping[str, Machine]
+) -> Mapping[str, _Boot]:
+    """Render the user data of each instance type, once for equal ones: it takes milliseconds."""
+    source = replace(pool.settings.template, pool=group.pool)
+    known: dict[object, _Boot] = {}
+    found = {}
+    for name, machine in machines.items():
+        variant = variant_of(machine)
+        try:
+            node = node_of(source, pool.details, machine)
+            reserved = tuple(node.kube_reserved.items())
+            key = (variant, node.max_pods, reserved, node.local_disks)
+            if key not in known:
+                user_data = render(source, pool.details, machine)
+                template = template_of(
+                    pool.details.name,
+                    pool.settings,
+                    pool.resources,
+                    pool.images[variant],
+                    user_data.text,
+                )
+                known[key] = _Boot(template, user_data)
+        except UserDataError as error:
+            reason = reasons.USER_DATA_INVALID(pool=group.pool.name, error=clause(error))
+            raise NotLaunchable(reason) from error
+        found[name] = known[key]
+    return found

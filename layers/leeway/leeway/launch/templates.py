@@ -1,0 +1,143 @@
+"""Launch templates: their data, and a name that contains the hash of the data.
+
+Equal data has one name, so a template is created once and never changed.
+"""
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leeway.launch.node_settings import NodeSettings
+from leeway.launch.tags import cluster_tags
+from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
+from leeway.selection.offers.node_class import GIB, AmiFamily
+from leeway.selection.quantities import whole
+
+VERSION = "1"
+"""The version that fleets use: Leeway creates no other one, and EC2 changes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTemplate:
+    """A launch template. `data` is its LaunchTemplateData as JSON."""
+
+    name: str
+    data: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResources:
+    """The resources of AWS that all nodes of a node class use. `tags` are the user's."""
+
+    security_groups: tuple[str, ...]
+    profile: str
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateImage:
+    """The AMI of a template; `root_device` is empty if the family's device is used."""
+
+    id: str
+    root_device: str = ""
+
+
+def template_of(
+    cluster: str,
+    settings: NodeSettings,
+    resources: NodeResources,
+    image: TemplateImage,
+    user_data: str,
+) -> LaunchTemplate:
+    """Make the launch template of nodes that boot with this AMI and this user data."""
+    tags = {**resources.tags, **cluster_tags(cluster)}
+    data: dict[str, Any] = {
+        "ImageId": image.id,
+        "IamInstanceProfile": {"Name": resources.profile},
+        "MetadataOptions": _metadata(settings.metadata),
+        "Monitoring": {"Enabled": settings.detailed_monitoring},
+        "TagSpecifications": [{"ResourceType": "network-interface", "Tags": tag_list(tags)}],
+        **_network(settings, resources.security_groups),
+    }
+    devices = settings.block_devices or _default_devices(
+        settings.template.pool.node_class.family, image.root_device
+    )
+    if devices:
+        data["BlockDeviceMappings"] = [_device(one, image.root_device) for one in devices]
+    if user_data:
+        data["UserData"] = b64encode(user_data.encode()).decode()
+    text = json.dumps(data, sort_keys=True)
+    digest = hashlib.sha256(f"{cluster}\n{text}".encode()).hexdigest()[:16]
+    return LaunchTemplate(f"leeway-{cluster}-{digest}", text, cluster_tags(cluster))
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags in the form of EC2's requests, sorted."""
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+def _metadata(options: MetadataOptions) -> dict[str, Any]:
+    return {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpProtocolIpv6": options.http_protocol_ipv6,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+    }
+
+
+def _network(settings: NodeSettings, groups: Sequence[str]) -> dict[str, Any]:
+    """EC2 accepts security groups either of the instance or of its network interfaces."""
+    if settings.public_address is None:
+        return {"SecurityGroupIds": list(groups)}
+    interface = {
+        "AssociatePublicIpAddress": settings.public_address,
+        "DeleteOnTermination": True,
+        "DeviceIndex": 0,
+        "Groups": list(groups),
+    }
+    return {"NetworkInterfaces": [interface]}
+
+
+def _default_devices(family: AmiFamily, root_device: str) -> tuple[BlockDevice, ...]:
+    """The volumes of a node class without mappings: as large as selection counts, encrypted."""
+    match family:
+        case AmiFamily.CUSTOM:
+            root = BlockDevice.model_validate({"deviceName": root_device})
+            return (root,) if root_device else ()
+        case AmiFamily.BOTTLEROCKET:
+            return (_volume("/dev/xvda", "4Gi"), _volume("/dev/xvdb", "20Gi"))
+        case _ if family.windows:
+            return (_volume("/dev/sda1", "50Gi"),)
+        case _:
+            return (_volume("/dev/xvda", "20Gi"),)
+
+
+def _volume(device: str, size: str) -> BlockDevice:
+    ebs = {"volumeSize": size, "volumeType": "gp3"}
+    return BlockDevice.model_validate({"deviceName": device, "ebs": ebs})
+
+
+def _device(device: BlockDevice, root_device: str) -> dict[str, Any]:
+    name = device.device_name or root_device
+    ebs = dict(_ebs(device.ebs)) if device.ebs else {"DeleteOnTermination": True, "Encrypted": True}
+    return {**({"DeviceName": name} if name else {}), "Ebs": ebs}
+
+
+def _ebs(volume: Volume) -> Iterator[tuple[str, Any]]:
+    """A volume that says nothing else is encrypted, and ends with its instance."""
+    yield "DeleteOnTermination", volume.delete_on_termination is not False
+    yield "Encrypted", volume.encrypted is not False
+    given = {
+        "Iops": volume.iops,
+        "KmsKeyId": volume.kms_key_id,
+        "SnapshotId": volume.snapshot_id,
+        "Throughput": volume.throughput,
+        "VolumeInitializationRate": volume.volume_initialization_rate,
+        "VolumeType": volume.volume_type,
+        "VolumeSize": -(-whole(volume.volume_size) // GIB) if volume.volume_size else None,
+    }
+    yield from ((name, value) for name, value in given.items() if value is not None)

@@ -1,0 +1,42 @@
+"""Puts together the launch of nodes."""
+
+from functools import partial
+from uuid import uuid4
+
+from leeway.aws.fleets import Ec2Fleets
+from leeway.aws.images import AwsImages
+from leeway.aws.instance_profiles import IamInstanceProfiles
+from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.aws.networks import Ec2Networks
+from leeway.aws.node_clusters import EksNodeClusters
+from leeway.aws.records import DynamoRecords
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes
+from leeway.launch.resolve_pools import NodeSources
+from leeway.ports.functions import AdmitNode
+from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
+
+
+def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
+    """Build the use case on a table; `admit_node` starts the admissions."""
+    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
+    dynamodb = partial(client, "dynamodb")
+    return LaunchNodes(
+        LaunchDependencies(
+            sources=NodeSources(
+                networks=Ec2Networks(ec2),
+                images=AwsImages(ec2, partial(client, "ssm")),
+                profiles=IamInstanceProfiles(partial(client, "iam")),
+                clusters=EksNodeClusters(partial(client, "eks")),
+            ),
+            templates=Ec2LaunchTemplates(ec2),
+            fleets=Ec2Fleets(ec2),
+            intents=DynamoLaunchIntents(dynamodb, table),
+            offerings=DynamoUnavailableOfferings(dynamodb, table),
+            admissions=DynamoRecords(dynamodb, table),
+            admit_node=admit_node,
+            clock=clock(),
+            new_id=lambda: uuid4().hex,
+        )
+    )

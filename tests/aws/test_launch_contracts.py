@@ -1,0 +1,443 @@
+"""The ports of launches, each held to its contract: on the sandbox's AWS, and in memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from leeway.aws.fleets import Ec2Fleets
+from leeway.aws.images import AwsImages
+from leeway.aws.instance_profiles import IamInstanceProfiles
+from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.aws.networks import Ec2Networks
+from leeway.aws.node_clusters import EksNodeClusters
+from leeway.bootstrap.cluster import ClusterDetails
+from leeway.launch.fleet_errors import Cause, cause_of
+from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides
+from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.launch.observed import Image, Subnet
+from leeway.launch.ports import (
+    FleetAnswer,
+    Fleets,
+    Images,
+    InstanceProfiles,
+    LaunchIntents,
+    LaunchTemplates,
+    Networks,
+    NodeCluster,
+    NodeClusters,
+)
+from leeway.launch.tags import INTENT_TAG, cluster_tags
+from leeway.launch.templates import LaunchTemplate
+from leeway.manifests.node_class import AmiTerm
+from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.table import RecordChanged
+
+from tests.aws.stored import TABLE
+from tests.fakes.fleets import FleetsInMemory, Shortage
+from tests.fakes.images import ImagesInMemory
+from tests.fakes.launch_intents import LaunchIntentsInMemory
+from tests.fakes.launch_templates import LaunchTemplatesInMemory
+from tests.fakes.networks import NetworksInMemory
+from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
+from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
+from tests.sandbox.aws.started import Sandbox
+
+_numbers = count(1)
+ZONES = ("us-east-1a", "us-east-1b")
+FEW = 11
+"""Free addresses of the small subnet: AWS keeps five of the 16 of a /28."""
+
+
+@dataclass
+class Embedded:
+    """The sandbox's AWS."""
+
+    aws: Sandbox
+    in_zone: dict[str, str]
+    small: str
+    group: str
+    ami: str
+
+    def __post_init__(self) -> None:
+        client = partial(partial, self.aws.client)
+        self.fleets: Fleets = Ec2Fleets(client("ec2"))
+        self.templates: LaunchTemplates = Ec2LaunchTemplates(client("ec2"))
+        self.networks: Networks = Ec2Networks(client("ec2"))
+        self.images: Images = AwsImages(client("ec2"), client("ssm"))
+        self.profiles: InstanceProfiles = IamInstanceProfiles(client("iam"))
+        self.clusters: NodeClusters = EksNodeClusters(client("eks"))
+        self.intents: LaunchIntents = DynamoLaunchIntents(client("dynamodb"), TABLE)
+
+    def lack(self, *shortages: Shortage) -> None:
+        faults = [
+            {
+                "service": "ec2",
+                "action": "Launch",
+                "instance_type": one.instance_type,
+                "zone": one.zone,
+                "capacity_type": one.capacity_type,
+                "error": one.code,
+            }
+            for one in shortages
+        ]
+        self.aws.control("PUT", "faults", {"faults": faults})
+
+    def lose(self) -> None:
+        fault = {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 1}
+        self.aws.control("PUT", "faults", {"faults": [fault]})
+
+
+@dataclass
+class InMemory:
+    """The fakes."""
+
+    in_zone: dict[str, str] = field(
+        default_factory=lambda: {zone: f"subnet-{zone[-1]}" for zone in ZONES}
+    )
+    small: str = "subnet-small"
+    group: str = "sg-1"
+    ami: str = "ami-1"
+
+    def __post_init__(self) -> None:
+        templates = LaunchTemplatesInMemory()
+        self.templates = templates
+        self.fleets = FleetsInMemory(templates.existing.__contains__, free={self.small: FEW})
+        known = {name: Subnet(name, zone, 4000) for zone, name in self.in_zone.items()}
+        known[self.small] = Subnet(self.small, "us-east-1a", FEW)
+        tagged = {name: {"discovery": "prod"} for name in self.in_zone.values()}
+        tagged[self.group] = {"discovery": "prod"}
+        self.networks = NetworksInMemory(known, tagged, {self.group: "contract-nodes"})
+        created = datetime(2026, 11, 1, tzinfo=UTC)
+        named = Image(self.ami, "amazon-eks-node-al2023-x", "x86_64", created, "/dev/xvda")
+        self.images = ImagesInMemory({AL2023: self.ami}, {self.ami: named})
+        self.profiles = InstanceProfilesInMemory({"contract-nodes": ["contract-nodes"]})
+        details = ClusterDetails("contract", "https://contract.example.com", "Q0E=", "10.0.0.0/16")
+        self.clusters = NodeClustersInMemory({"contract": NodeCluster(details, "1.34")})
+        self.intents = LaunchIntentsInMemory()
+
+    def lack(self, *shortages: Shortage) -> None:
+        self.fleets.shortages = list(shortages)
+
+    def lose(self) -> None:
+        self.fleets.lost = 1
+
+
+type World = Embedded | InMemory
+
+
+@pytest.fixture(scope="module")
+def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Embedded:
+    """The sandbox's AWS with subnets, a security group, a profile and a cluster."""
+    ec2 = aws.client("ec2")
+    in_zone = {zone: name for zone, name in subnets(aws).items() if zone in ZONES}
+    (known,) = {
+        one["VpcId"] for one in ec2.describe_subnets(SubnetIds=[*in_zone.values()])["Subnets"]
+    }
+    small = ec2.create_subnet(
+        VpcId=known, CidrBlock="172.31.250.0/28", AvailabilityZone="us-east-1a"
+    )["Subnet"]["SubnetId"]
+    group = ec2.create_security_group(GroupName="contract-nodes", Description="nodes", VpcId=known)[
+        "GroupId"
+    ]
+    tags = [{"Key": "discovery", "Value": "prod"}]
+    ec2.create_tags(Resources=[*in_zone.values(), group], Tags=tags)
+    profile(aws, "contract-nodes")
+    aws.client("eks").create_cluster(
+        name="contract",
+        version="1.34",
+        roleArn="arn:aws:iam::123456789012:role/cluster",
+        resourcesVpcConfig={},
+        kubernetesNetworkConfig={"serviceIpv4Cidr": "10.0.0.0/16"},
+    )
+    authority = tmp_path_factory.mktemp("contract") / "ca.pem"
+    authority.write_bytes(b"CA")
+    link = {"endpoint": "https://contract.example.com", "ca_file": str(authority)}
+    aws.control("PUT", "links", {"eks": {"contract": link}})
+    return Embedded(aws, in_zone, small, group, image(aws))
+
+
+@pytest.fixture(params=["embedded", "in memory"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Both, one after the other."""
+    if request.param == "in memory":
+        yield InMemory()
+    else:
+        yield request.getfixturevalue("embedded")
+
+
+def template(world: World) -> LaunchTemplate:
+    """A launch template that exists."""
+    data = {
+        "ImageId": world.ami,
+        "IamInstanceProfile": {"Name": "contract-nodes"},
+        "SecurityGroupIds": [world.group],
+    }
+    made = LaunchTemplate(
+        f"leeway-contract-{next(_numbers)}", json.dumps(data), cluster_tags("contract")
+    )
+    world.templates.ensure([made])
+    return made
+
+
+def request_(
+    world: World, intent: str, *types: str, amount: int = 1, spot: bool = True
+) -> FleetRequest:
+    """A request for instances of these types in two zones."""
+    overrides = tuple(
+        Override(kind, zone, subnet) for kind in types for zone, subnet in world.in_zone.items()
+    )
+    return FleetRequest(
+        "spot" if spot else "on-demand",
+        amount,
+        (TemplateOverrides(template(world).name, overrides),),
+        {INTENT_TAG: intent, **cluster_tags("contract")},
+    )
+
+
+def new(name: str) -> str:
+    return f"{name}-{next(_numbers)}"
+
+
+def create(world: World, request: FleetRequest, token: str = "") -> FleetAnswer:
+    return world.fleets.create(request, token or new("token"))
+
+
+@pytest.mark.parametrize("spot", [True, False])
+def test_a_fleet_launches_as_many_as_requested(world: World, spot: bool) -> None:
+    intent = new("intent")
+    request = request_(world, intent, "m5.large", "m6i.large", amount=3, spot=spot)
+    answer = create(world, request)
+    assert answer.errors == ()
+    assert len({one.instance for one in answer.instances}) == 3
+    for one in answer.instances:
+        assert one.capacity_type == request.capacity_type
+        assert (one.instance_type, one.zone) in {
+            (override.instance_type, override.zone) for override in request.overrides
+        }
+    found = world.fleets.launched_by(intent)
+    assert sorted(one.instance for one in found) == sorted(o.instance for o in answer.instances)
+    assert {*found} == {*answer.instances}
+    assert world.fleets.launched_by(new("intent")) == []
+
+
+def test_the_same_request_with_the_same_token_launches_once(world: World) -> None:
+    intent = new("intent")
+    request, token = request_(world, intent, "m5.large", amount=2), new("token")
+    assert create(world, request, token) == create(world, request, token)
+    assert len(world.fleets.launched_by(intent)) == 2
+
+
+def test_another_request_with_the_same_token_is_refused(world: World) -> None:
+    request, token = request_(world, new("intent"), "m5.large"), new("token")
+    create(world, request, token)
+    answer = create(world, replace(request, count=2), token)
+    (error,) = answer.errors
+    assert (answer.instances, error.code, error.override) == (
+        (),
+        "IdempotentParameterMismatch",
+        None,
+    )
+
+
+def test_an_answer_that_is_lost_is_had_by_the_same_token(world: World) -> None:
+    intent = new("intent")
+    request, token = request_(world, intent, "m5.large"), new("token")
+    world.lose()
+    with pytest.raises(CloudUnavailable):
+        create(world, request, token)
+    (launched,) = world.fleets.launched_by(intent)
+    assert create(world, request, token).instances == (launched,)
+    assert len(world.fleets.launched_by(intent)) == 1
+
+
+def test_a_zone_without_capacity_is_an_error_and_another_one_is_used(world: World) -> None:
+    world.lack(Shortage(zone="us-east-1a"), Shortage(capacity_type="on-demand"))
+    request = request_(world, new("intent"), "m5.large", amount=2)
+    answer = create(world, request)
+    assert [one.zone for one in answer.instances] == ["us-east-1b"] * 2
+    for error in answer.errors:
+        assert error.code == "InsufficientInstanceCapacity"
+        assert error.override in request.overrides
+
+
+def test_without_any_capacity_each_override_has_an_error(world: World) -> None:
+    world.lack(Shortage())
+    request = request_(world, new("intent"), "m5.large", "m6i.large")
+    answer = create(world, request)
+    assert answer.instances == ()
+    assert {error.override for error in answer.errors} == {*request.overrides}
+    assert {cause_of(error.code) for error in answer.errors} == {Cause.CAPACITY}
+
+
+def test_a_subnet_with_too_few_addresses_launches_as_many_as_it_has(world: World) -> None:
+    request = request_(world, new("intent"), "m5.large", amount=FEW + 3)
+    override = Override("m5.large", "us-east-1a", world.small)
+    small = replace(request.templates[0], overrides=(override,))
+    answer = create(world, replace(request, templates=(small,)))
+    assert len(answer.instances) == FEW
+    (error,) = answer.errors
+    assert cause_of(error.code) is Cause.SUBNET
+    assert error.override == override
+
+
+def test_a_template_that_does_not_exist_is_an_error_of_the_whole_request(world: World) -> None:
+    request = request_(world, new("intent"), "m5.large")
+    missing = replace(request.templates[0], template="leeway-contract-missing")
+    answer = create(world, replace(request, templates=(missing,)))
+    (error,) = answer.errors
+    assert answer.instances == ()
+    assert error.override is None
+    assert cause_of(error.code) is Cause.SETTINGS
+
+
+def term(**fields: Any) -> SubnetTerm:
+    return SubnetTerm.model_validate(fields)
+
+
+def group_term(**fields: Any) -> SecurityGroupTerm:
+    return SecurityGroupTerm.model_validate(fields)
+
+
+def test_subnets_are_found_by_id_and_by_tags(world: World) -> None:
+    tagged = sorted(world.in_zone.values())
+    one = tagged[0]
+    cases = [
+        ([term(tags={"discovery": "prod"})], tagged),
+        ([term(tags={"discovery": "*"})], tagged),
+        ([term(tags={"discovery": "other"})], []),
+        ([term(tags={"discovery": "prod", "more": "x"})], []),
+        ([term(id=one)], [one]),
+        ([term(id="subnet-0123456789abcdef0")], []),
+        ([term(id=world.small), term(tags={"discovery": "prod"})], sorted([*tagged, world.small])),
+    ]
+    for terms, expected in cases:
+        assert [found.id for found in world.networks.subnets(terms)] == expected
+    by_zone = {found.zone for found in world.networks.subnets(cases[0][0])}
+    assert by_zone == {*world.in_zone}
+    assert all(found.free > 0 for found in world.networks.subnets(cases[0][0]))
+
+
+def test_security_groups_are_found_by_id_name_and_tags(world: World) -> None:
+    cases = [
+        ([group_term(tags={"discovery": "*"})], [world.group]),
+        ([group_term(id=world.group), group_term(name="contract-nodes")], [world.group]),
+        ([group_term(name="never-was")], []),
+        ([group_term(id="sg-0123456789abcdef0")], []),
+    ]
+    for terms, expected in cases:
+        assert world.networks.security_groups(terms) == expected
+
+
+def test_parameters_that_do_not_exist_are_left_out(world: World) -> None:
+    names = [AL2023, *(f"/aws/service/eks/never-was-{n}" for n in range(12))]
+    assert world.images.parameters(names) == {AL2023: world.ami}
+    assert world.images.parameters([]) == {}
+
+
+def ami_term(**fields: Any) -> AmiTerm:
+    return AmiTerm.model_validate(fields)
+
+
+def test_images_are_found_by_id_parameter_and_name(world: World) -> None:
+    for found in (
+        world.images.images([ami_term(id=world.ami)]),
+        world.images.images([ami_term(ssmParameter=AL2023)]),
+    ):
+        (only,) = found
+        assert (only.id, only.architecture) == (world.ami, "x86_64")
+        assert only.root_device == "/dev/xvda"
+        assert not only.deprecated
+    named = world.images.images([ami_term(name="amazon-eks-node-al2023-*")])
+    assert world.ami in {one.id for one in named}
+    for nothing in (ami_term(name="never-was-*"), ami_term(id="ami-0123456789abcdef0")):
+        assert world.images.images([nothing]) == []
+
+
+def test_profiles_are_found_by_their_role(world: World) -> None:
+    assert world.profiles.profiles_of("contract-nodes") == ["contract-nodes"]
+    assert world.profiles.profiles_of("never-was") == []
+
+
+def test_a_cluster_is_read_as_nodes_need_it(world: World) -> None:
+    found = world.clusters.node_cluster("contract")
+    assert (found.version, found.details.name) == ("1.34", "contract")
+    assert found.details.service_cidr == "10.0.0.0/16"
+    assert found.details.endpoint == "https://contract.example.com"
+    with pytest.raises(CloudRefused, match="never-was"):
+        world.clusters.node_cluster("never-was")
+
+
+def intent_of(world: World, cluster: str, created: datetime) -> LaunchIntent:
+    return LaunchIntent(
+        id=new("intent"),
+        cluster=cluster,
+        pool="web",
+        token="t",
+        created_at=created,
+        request=request_(world, "i", "m5.large"),
+    )
+
+
+def test_intents_are_read_as_they_were_written_the_oldest_first(world: World) -> None:
+    cluster, now = new("cluster"), datetime.now(UTC)
+    assert list(world.intents.of_cluster(cluster)) == []
+    younger = intent_of(world, cluster, now)
+    older = intent_of(world, cluster, now - timedelta(minutes=1))
+    for one in (younger, older, intent_of(world, new("cluster"), now)):
+        world.intents.write(one)
+    assert list(world.intents.of_cluster(cluster)) == [older, younger]
+    answered = older.answered([FleetInstance("i-1", "m5.large", "us-east-1a", "spot")])
+    world.intents.write(answered)
+    assert list(world.intents.of_cluster(cluster)) == [answered, younger]
+
+
+def test_of_two_writers_of_an_intent_one_learns_that_it_has_changed(world: World) -> None:
+    cluster = new("cluster")
+    written = intent_of(world, cluster, datetime.now(UTC))
+    world.intents.write(written)
+    writes: list[Callable[[], None]] = [
+        lambda: world.intents.write(written),
+        lambda: world.intents.write(written.answered([]).answered([])),
+    ]
+    for write in writes:
+        with pytest.raises(RecordChanged):
+            write()
+    assert list(world.intents.of_cluster(cluster)) == [written]
+
+
+def test_a_template_is_created_once_with_the_tags_of_its_cluster(embedded: Embedded) -> None:
+    made = template(embedded)
+    Ec2LaunchTemplates(partial(embedded.aws.client, "ec2")).ensure([made])
+    found = embedded.aws.client("ec2").describe_launch_templates(LaunchTemplateNames=[made.name])
+    (only,) = found["LaunchTemplates"]
+    assert only["LatestVersionNumber"] == 1
+    assert {tag["Key"]: tag["Value"] for tag in only["Tags"]} == made.tags
+
+
+def test_a_template_that_another_run_creates_meanwhile_is_no_error(embedded: Embedded) -> None:
+    made = template(embedded)
+    late = Ec2LaunchTemplates(partial(embedded.aws.client, "ec2"))
+    late._create(made)
+
+
+def test_a_launched_instance_and_its_volumes_have_the_tags_of_the_request(
+    embedded: Embedded,
+) -> None:
+    request = request_(embedded, new("intent"), "m5.large")
+    (launched,) = create(embedded, request).instances
+    ec2 = embedded.aws.client("ec2")
+    answer = ec2.describe_instances(InstanceIds=[launched.instance])
+    shown = answer["Reservations"][0]["Instances"][0]
+    volumes = [one["Ebs"]["VolumeId"] for one in shown["BlockDeviceMappings"]]
+    assert volumes
+    described = ec2.describe_volumes(VolumeIds=volumes)["Volumes"]
+    for tagged in (shown, *described):
+        tags = {tag["Key"]: tag["Value"] for tag in tagged["Tags"]}
+        assert request.tags.items() <= tags.items()

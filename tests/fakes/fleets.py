@@ -1,0 +1,96 @@
+"""Fleets in memory: they launch in the order of the overrides."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from leeway.launch.fleet_errors import FleetError
+from leeway.launch.fleets import FleetRequest, Override
+from leeway.launch.intent import FleetInstance
+from leeway.launch.ports import FleetAnswer
+from leeway.launch.tags import INTENT_TAG
+from leeway.ports.aws import CloudUnavailable
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """An error of each override that the patterns match."""
+
+    code: str = "InsufficientInstanceCapacity"
+    instance_type: str = "*"
+    zone: str = "*"
+    capacity_type: str = "*"
+
+    def hits(self, override: Override, capacity_type: str) -> bool:
+        """Whether an override has the error."""
+        return (
+            fnmatchcase(override.instance_type, self.instance_type)
+            and fnmatchcase(override.zone, self.zone)
+            and fnmatchcase(capacity_type, self.capacity_type)
+        )
+
+
+@dataclass
+class FleetsInMemory:
+    """The Fleets Protocol. `exists` says whether there is a launch template; `free` are the free
+    addresses of subnets that have few; `lost` answers never arrive."""
+
+    exists: Callable[[str], bool]
+    shortages: list[Shortage] = field(default_factory=list)
+    free: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    refused: str = ""
+    running: dict[str, FleetInstance] = field(default_factory=dict)
+    intents: dict[str, str] = field(default_factory=dict)
+    requests: list[FleetRequest] = field(default_factory=list)
+    _answers: dict[str, tuple[FleetRequest, FleetAnswer]] = field(default_factory=dict)
+
+    def create(self, request: FleetRequest, token: str) -> FleetAnswer:
+        self.requests.append(request)
+        if self.refused:
+            return _refusal(self.refused, request)
+        if any(not self.exists(one.template) for one in request.templates):
+            return _refusal("InvalidLaunchTemplateName.NotFoundException", request)
+        if token not in self._answers:
+            self._answers[token] = (request, self._launch(request))
+        known, answer = self._answers[token]
+        if known != request:
+            return _refusal("IdempotentParameterMismatch", request)
+        if self.lost:
+            self.lost -= 1
+            raise CloudUnavailable("EC2 does not answer")
+        return answer
+
+    def launched_by(self, intent: str) -> list[FleetInstance]:
+        return [one for name, one in self.running.items() if self.intents[name] == intent]
+
+    def _launch(self, request: FleetRequest) -> FleetAnswer:
+        launched: list[FleetInstance] = []
+        errors: list[FleetError] = []
+        for override in request.overrides:
+            missing = request.count - len(launched)
+            if not missing:
+                break
+            code = next(
+                (s.code for s in self.shortages if s.hits(override, request.capacity_type)), ""
+            )
+            room = 0 if code else min(missing, self.free.get(override.subnet, missing))
+            if override.subnet in self.free:
+                self.free[override.subnet] -= room
+            if not code and room < missing:
+                code = "InsufficientFreeAddressesInSubnet"
+            if code:
+                errors.append(FleetError(code, "none", request.capacity_type, override))
+            launched += [self._instance(override, request) for _ in range(room)]
+        return FleetAnswer(tuple(launched), tuple(errors))
+
+    def _instance(self, override: Override, request: FleetRequest) -> FleetInstance:
+        name = f"i-{len(self.running):017x}"
+        launched = FleetInstance(name, override.instance_type, override.zone, request.capacity_type)
+        self.running[name] = launched
+        self.intents[name] = request.tags.get(INTENT_TAG, "")
+        return launched
+
+
+def _refusal(code: str, request: FleetRequest) -> FleetAnswer:
+    return FleetAnswer((), (FleetError(code, "refused", request.capacity_type),))

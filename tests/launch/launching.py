@@ -1,0 +1,92 @@
+"""An AWS in memory with all that launches need, and the use case on it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from leeway.bootstrap.cluster import ClusterDetails
+from leeway.launch.images import ImageVariant, parameters_of
+from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOrder
+from leeway.launch.observed import Subnet
+from leeway.launch.ports import NodeCluster
+from leeway.launch.resolve_pools import NodeSources
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import Pod
+
+from tests.fakes.admissions import AdmissionsInMemory
+from tests.fakes.fleets import FleetsInMemory
+from tests.fakes.functions import Starts
+from tests.fakes.images import ImagesInMemory
+from tests.fakes.launch_intents import LaunchIntentsInMemory
+from tests.fakes.launch_templates import LaunchTemplatesInMemory
+from tests.fakes.networks import NetworksInMemory
+from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.launch.pools import manifests, node_class, pods, pool, settings
+
+NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+
+
+class World:
+    """Every port in memory, and a clock that tests move."""
+
+    def __init__(self) -> None:
+        self.time = NOW
+        numbers = count(1)
+        self.templates = LaunchTemplatesInMemory()
+        self.fleets = FleetsInMemory(self.templates.existing.__contains__)
+        self.intents = LaunchIntentsInMemory()
+        self.offerings = OfferingsInMemory()
+        self.admissions = AdmissionsInMemory()
+        self.starts = Starts()
+        known = {f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900) for zone in ZONES}
+        tags = {name: {"discovery": "prod"} for name in (*known, "sg-1")}
+        self.networks = NetworksInMemory(known, tags, {"sg-1": "nodes"})
+        variants = [ImageVariant("x86_64"), ImageVariant("arm64")]
+        parameters = parameters_of(settings(node_class()), "1.34", variants)
+        self.images = ImagesInMemory(
+            {name: f"ami-{n}" for n, name in enumerate(parameters.values())}
+        )
+        self.profiles = InstanceProfilesInMemory({"prod-nodes": ["prod-nodes"]})
+        details = ClusterDetails("prod", "https://prod.example.com", "Q0E=", "10.0.0.0/16")
+        self.clusters = NodeClustersInMemory({"prod": NodeCluster(details, "1.34")})
+        self.deps = LaunchDependencies(
+            sources=NodeSources(self.networks, self.images, self.profiles, self.clusters),
+            templates=self.templates,
+            fleets=self.fleets,
+            intents=self.intents,
+            offerings=self.offerings,
+            admissions=self.admissions,
+            admit_node=self.starts,
+            clock=self,
+            new_id=lambda: f"intent-{next(numbers)}",
+        )
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    @property
+    def launch_nodes(self) -> LaunchNodes:
+        """The use case."""
+        return LaunchNodes(self.deps)
+
+    def admitted(self) -> list[str]:
+        """The instances whose admission was started."""
+        return [instance for instance, _, _ in self.starts.started]
+
+
+def order(
+    catalog: Catalog,
+    *documents: Mapping[str, Any],
+    waiting: Sequence[Pod] | None = None,
+    **more: Any,
+) -> LaunchOrder:
+    """An order for three pods that need a node each; a pool is added if there is none."""
+    given = documents or (pool(), node_class())
+    found = pods(3, cpu=90_000) if waiting is None else waiting
+    return LaunchOrder("prod", manifests(*given), catalog, found, **more)

@@ -1,0 +1,96 @@
+"""The AMI of a node: by the parameters that AWS publishes, or by the terms of the node class."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from leeway.launch.images import (
+    ImageVariant,
+    image_by_parameter,
+    image_by_terms,
+    parameters_of,
+    variant_of,
+)
+from leeway.launch.observed import Image
+from leeway.launch.problems import NotLaunchable
+from leeway.selection.offers.catalog import Catalog
+
+from sandbox.aws.images import node_images
+from tests.launch.pools import node_class, settings
+
+AMD, ARM = ImageVariant("x86_64"), ImageVariant("arm64")
+NVIDIA, NEURON = ImageVariant("x86_64", "nvidia"), ImageVariant("x86_64", "neuron")
+ALL = (AMD, ARM, NVIDIA, NEURON)
+PUBLISHED = {f"{path}/image_id" for image in node_images() for path in image.parameters}
+
+
+@pytest.mark.parametrize(
+    ("family", "kubernetes", "variants"),
+    [
+        ("AL2023", "1.34", ALL),
+        ("AL2", "1.32", ALL),
+        ("Bottlerocket", "1.34", ALL),
+        ("Windows2019", "1.34", (AMD,)),
+        ("Windows2022", "1.34", (AMD,)),
+        ("Windows2025", "1.34", (AMD,)),
+    ],
+)
+def test_the_parameters_of_a_family_exist(
+    family: str, kubernetes: str, variants: tuple[ImageVariant, ...]
+) -> None:
+    found = parameters_of(settings(node_class(amiFamily=family)), kubernetes, variants)
+    assert found.keys() == {*variants}
+    assert {*found.values()} <= PUBLISHED
+
+
+@pytest.mark.parametrize(
+    "alias", ["al2023@v20260901", "al2@v20260901", "bottlerocket@v1.48.0", "al2023@latest"]
+)
+def test_an_alias_names_a_release(alias: str) -> None:
+    terms = [{"alias": alias}]
+    found = parameters_of(settings(node_class(amiSelectorTerms=terms)), "1.32", (AMD, ARM))
+    assert len({*found.values()}) == 2
+    release = alias.partition("@")[2].removeprefix("v").replace("latest", "recommended")
+    for parameter in found.values():
+        assert release in parameter
+
+
+def test_terms_other_than_an_alias_need_no_parameter() -> None:
+    terms = [{"id": "ami-0123456789abcdef0"}]
+    custom = node_class(amiSelectorTerms=terms, amiFamily="AL2023")
+    assert parameters_of(settings(custom), "1.34", ALL) == {}
+
+
+def test_the_family_custom_without_terms_is_an_error() -> None:
+    with pytest.raises(NotLaunchable, match=r"spec\.amiSelectorTerms in EC2NodeClass default"):
+        parameters_of(settings(node_class(amiFamily="Custom")), "1.34", ALL)
+
+
+def test_a_parameter_that_does_not_exist_is_an_error_with_its_name() -> None:
+    with pytest.raises(NotLaunchable, match="no SSM parameter /aws/x") as caught:
+        image_by_parameter(settings(node_class()), AMD, "/aws/x", {})
+    assert caught.value.reason.code == "ImageNotFound"
+
+
+def image(name: str, age: int, architecture: str = "x86_64", deprecated: bool = False) -> Image:
+    created = datetime(2026, 11, 1, tzinfo=UTC) - timedelta(days=age)
+    return Image(f"ami-{name}", name, architecture, created, "/dev/xvda", deprecated)
+
+
+def test_the_newest_image_of_the_architecture_is_used() -> None:
+    images = [image("old", 9), image("new", 1), image("arm", 0, "arm64"), image("x", 0, "x", True)]
+    found = settings(node_class(amiSelectorTerms=[{"name": "own-*"}], amiFamily="AL2023"))
+    assert image_by_terms(found, AMD, images).name == "new"
+    assert image_by_terms(found, ARM, images).name == "arm"
+    deprecated = [image("newest", 0, deprecated=True), *images]
+    assert image_by_terms(found, AMD, deprecated).name == "new"
+    assert image_by_terms(found, AMD, deprecated[:1]).name == "newest"
+    with pytest.raises(NotLaunchable, match=r"arm64 matches EC2NodeClass default, spec\.amiSelect"):
+        image_by_terms(found, ARM, images[:1])
+
+
+def test_the_variant_is_that_of_the_machine(catalog: Catalog) -> None:
+    expected = {"m5.large": AMD, "m6g.large": ARM, "g4dn.xlarge": NVIDIA, "inf1.xlarge": NEURON}
+    for name, variant in expected.items():
+        machine = catalog.machine(name)
+        assert machine is not None
+        assert variant_of(machine) == variant

@@ -1,0 +1,336 @@
+"""A run launches nodes for pods, goes around what EC2 refuses, and says why a pod has none."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from leeway.launch.images import ImageVariant, parameters_of
+from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
+from leeway.launch.launch_nodes import MOST_ROUNDS
+from leeway.launch.observed import Subnet
+from leeway.launch.outcome import LaunchOutcome
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.unavailable import ANY, Unavailable
+
+from tests.fakes.fleets import Shortage
+from tests.launch.launching import NOW, ZONES, World, order
+from tests.launch.pools import node_class, pods, pool, settings
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def codes(outcome: LaunchOutcome) -> set[str]:
+    return {one.code for one in outcome.reasons}
+
+
+def test_pods_get_nodes_of_their_pool_and_each_node_is_admitted(
+    world: World, catalog: Catalog
+) -> None:
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert outcome.reasons == ()
+    assert len(outcome.launched) == 3
+    assert {one.instance.instance for one in outcome.launched} == world.fleets.running.keys()
+    assert sorted(world.admitted()) == sorted(world.fleets.running)
+    assert [one.pool for one in outcome.launched] == ["web"] * 3
+    (request,) = world.fleets.requests
+    assert (request.count, request.capacity_type) == (3, "spot")
+    assert request.tags["leeway.sh/intent"] == outcome.launched[0].intent
+    placed = [pod for one in outcome.placed for pod in one.pods]
+    assert sorted(placed) == [f"shop/web-{n}" for n in range(3)]
+
+
+def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
+    world: World, catalog: Catalog
+) -> None:
+    taint = {"key": "example.com/starting", "effect": "NoSchedule"}
+    starting = pool(template={"startupTaints": [taint]})
+    world.launch_nodes.launch(order(catalog, starting, node_class()))
+    records = list(world.admissions.stored.values())
+    assert len(records) == 3
+    for record in records:
+        assert record.labels["karpenter.sh/nodepool"] == "web"
+        assert record.labels["karpenter.sh/capacity-type"] == "spot"
+        assert record.startup_taints == ("example.com/starting",)
+        assert record.deadline == NOW + JOIN_WITHIN
+        assert record.facts.zone in ZONES
+
+
+def test_a_second_run_counts_nodes_on_their_way(world: World, catalog: Catalog) -> None:
+    for _ in range(2):
+        assert world.launch_nodes.launch(order(catalog)).complete
+    assert len(world.fleets.running) == 3
+    assert len(world.admitted()) == 3
+
+
+def test_a_node_that_has_joined_is_counted_once(world: World, catalog: Catalog) -> None:
+    first = world.launch_nodes.launch(order(catalog))
+    joined = frozenset(one.instance.instance for one in first.launched)
+    more = pods(1, cpu=90_000, name="more")
+    world.launch_nodes.launch(order(catalog, waiting=more, joined=joined))
+    assert len(world.fleets.running) == 4
+
+
+def test_without_spot_capacity_the_same_run_launches_on_demand(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.shortages = [Shortage(capacity_type="spot")]
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert {one.instance.capacity_type for one in outcome.launched} == {"on-demand"}
+    assert codes(outcome) == {"CapacityUnavailable"}
+    marked = world.offerings.now("us-east-1", NOW)
+    assert marked
+    assert {one.capacity_type for one in marked} == {"spot"}
+    assert world.offerings.now("us-east-1", NOW + timedelta(minutes=3)) == frozenset()
+
+
+def test_a_pool_of_spot_alone_is_not_launched_on_demand(world: World, catalog: Catalog) -> None:
+    world.fleets.shortages = [Shortage(capacity_type="spot")]
+    outcome = world.launch_nodes.launch(order(catalog, pool(capacity=["spot"]), node_class()))
+    assert not world.fleets.running
+    assert len(outcome.without_node) == 3
+    for pod in outcome.without_node:
+        assert pod.reason.code == "PodWithoutNode"
+        assert "EC2 has no spot capacity" in pod.reason.message
+
+
+def test_the_spot_quota_ends_spot_with_one_mark(world: World, catalog: Catalog) -> None:
+    world.fleets.shortages = [Shortage("MaxSpotInstanceCountExceeded", capacity_type="spot")]
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert codes(outcome) == {"QuotaReached"}
+    assert world.offerings.now("us-east-1", NOW) == {Unavailable(ANY, ANY, "spot")}
+
+
+def test_a_zone_without_capacity_is_avoided(world: World, catalog: Catalog) -> None:
+    world.fleets.shortages = [Shortage(zone="us-east-1a"), Shortage(zone="us-east-1b")]
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert {one.instance.zone for one in outcome.launched} == {"us-east-1c"}
+
+
+def test_a_subnet_that_is_full_is_replaced_by_another_one(world: World, catalog: Catalog) -> None:
+    for zone in ZONES:
+        name = f"subnet-small-{zone[-1]}"
+        world.networks.known[name] = Subnet(name, zone, 500)
+        world.networks.tags = {**world.networks.tags, name: {"discovery": "prod"}}
+    world.fleets.free = {f"subnet-{zone[-1]}": 0 for zone in ZONES}
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert codes(outcome) >= {"SubnetExhausted"}
+    assert world.offerings.now("us-east-1", NOW) == frozenset(), "no offering is to blame"
+
+
+def test_subnets_without_addresses_end_the_launch_with_a_reason(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.free = {f"subnet-{zone[-1]}": 0 for zone in ZONES}
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert len(outcome.without_node) == 3
+    assert codes(outcome) >= {"SubnetExhausted", "SubnetWithoutAddresses"}
+
+
+def test_a_partial_success_is_completed_in_the_same_run(world: World, catalog: Catalog) -> None:
+    world.fleets.free = {"subnet-a": 1, "subnet-b": 1, "subnet-c": 1}
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert len(world.fleets.running) == 3
+
+
+def test_another_pool_is_used_if_one_cannot_be_launched_from(
+    world: World, catalog: Catalog
+) -> None:
+    broken = node_class(role=None)
+    broken["metadata"]["name"] = "broken"
+    first = pool("first", weight=10)
+    first["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "broken"
+    outcome = world.launch_nodes.launch(order(catalog, first, pool(), broken, node_class()))
+    assert outcome.complete
+    assert {one.pool for one in outcome.launched} == {"web"}
+    assert codes(outcome) == {"NodeRoleNotSet"}
+
+
+REFUSALS = {
+    "UnauthorizedOperation": "LaunchForbidden",
+    "InvalidAMIID.NotFound": "LaunchMisconfigured",
+    "InvalidParameterValue": "LaunchMisconfigured",
+    "MaxFleetCountExceeded": "QuotaReached",
+    "SomethingNew": "LaunchErrorUnknown",
+}
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the call", "each override"])
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_refused_launch_ends_with_its_reason_on_every_pod(
+    world: World, catalog: Catalog, code: str, whole: bool
+) -> None:
+    if whole:
+        world.fleets.refused = code
+    else:
+        world.fleets.shortages = [Shortage(code)]
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert not world.fleets.running
+    assert codes(outcome) == {REFUSALS[code]}
+    assert len(outcome.without_node) == 3
+    assert len(world.fleets.requests) <= 2 * MOST_ROUNDS, "the run does not loop"
+    expected = next(one.message for one in outcome.reasons)
+    assert expected
+    if whole:
+        assert all(expected in pod.reason.message for pod in outcome.without_node)
+        assert len(world.fleets.requests) == 1
+
+
+def broken_worlds() -> dict[str, tuple[Any, str]]:
+    def without_subnets(world: World) -> None:
+        world.networks.known.clear()
+
+    def without_groups(world: World) -> None:
+        world.networks.names.clear()
+
+    def without_images(world: World) -> None:
+        world.images.values.clear()
+
+    def without_profile(world: World) -> None:
+        world.profiles.by_role.clear()
+
+    def without_cluster(world: World) -> None:
+        world.clusters.known.clear()
+
+    return {
+        "subnets": (without_subnets, "SubnetsNotFound"),
+        "groups": (without_groups, "SecurityGroupsNotFound"),
+        "images": (without_images, "ImageNotFound"),
+        "profile": (without_profile, "NodeRoleWithoutProfile"),
+        "cluster": (without_cluster, "PoolNotRead"),
+    }
+
+
+@pytest.mark.parametrize("missing", broken_worlds())
+def test_what_is_missing_in_aws_is_the_reason_and_nothing_is_written(
+    world: World, catalog: Catalog, missing: str
+) -> None:
+    break_, code = broken_worlds()[missing]
+    break_(world)
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert codes(outcome) == {code}
+    assert len(outcome.without_node) == 3
+    assert not world.intents.stored
+    assert not world.fleets.requests
+
+
+def test_user_data_that_is_too_large_is_the_reason(world: World, catalog: Catalog) -> None:
+    large = node_class(userData="#!/bin/bash\n" + "x" * 16_384)
+    outcome = world.launch_nodes.launch(order(catalog, pool(), large))
+    assert codes(outcome) == {"UserDataInvalid"}
+    assert "16,384 bytes" in outcome.without_node[0].reason.message
+
+
+def test_types_without_an_ami_are_left_out_with_a_warning(world: World, catalog: Catalog) -> None:
+    arm = parameters_of(settings(node_class()), "1.34", [ImageVariant("arm64")])
+    for name in arm.values():
+        del world.images.values[name]
+    both = pool(arch=["amd64", "arm64"])
+    outcome = world.launch_nodes.launch(order(catalog, both, node_class()))
+    assert outcome.complete
+    assert codes(outcome) == {"ImageNotFound"}
+    for one in outcome.launched:
+        machine = catalog.machine(one.instance.instance_type)
+        assert machine is not None
+        assert not machine.arm
+
+
+def test_a_lost_answer_is_had_by_the_same_token(world: World, catalog: Catalog) -> None:
+    world.fleets.lost = 1
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert len(world.fleets.running) == 3
+
+
+def test_a_launch_that_ec2_never_answers_is_resolved_by_the_next_run(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.lost = 100
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert codes(outcome) == {"LaunchUnanswered"}
+    assert len(outcome.without_node) == 3
+    assert world.admitted() == []
+    world.fleets.lost = 0
+    assert world.launch_nodes.launch(order(catalog)).complete
+    assert len(world.fleets.running) == 3
+    assert len(world.admitted()) == 3
+
+
+def test_after_some_minutes_the_instances_of_a_lost_answer_are_found_by_their_tag(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.lost = 100
+    world.launch_nodes.launch(order(catalog))
+    world.fleets.lost = 0
+    requests = len(world.fleets.requests)
+    world.time = NOW + REPEAT_WITHIN
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert len(outcome.launched) == 3
+    assert len(world.fleets.requests) == requests
+    assert len(world.fleets.running) == 3
+
+
+def test_an_admission_that_cannot_be_started_is_started_by_the_next_run(
+    world: World, catalog: Catalog
+) -> None:
+    world.starts.failures = 6 * 3
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert "LaunchedNodeNotAdmitted" in codes(outcome)
+    assert len(world.fleets.running) == 3
+    world.starts.failures = 0
+    world.launch_nodes.launch(order(catalog))
+    assert sorted(world.admitted()) == sorted(world.fleets.running)
+
+
+def test_limits_count_nodes_on_their_way(world: World, catalog: Catalog) -> None:
+    limited = (pool(limits={"nodes": 2}), node_class())
+    for _ in range(3):
+        outcome = world.launch_nodes.launch(order(catalog, *limited))
+        assert len(outcome.without_node) == 1
+    assert len(world.fleets.running) == 2
+
+
+def test_different_launches_are_requested_side_by_side(world: World, catalog: Catalog) -> None:
+    arms = pool("arms", arch=["arm64"], limits={"nodes": 1}, weight=10)
+    outcome = world.launch_nodes.launch(order(catalog, arms, pool(), node_class()))
+    assert outcome.complete
+    assert {one.pool for one in outcome.launched} == {"arms", "web"}
+    assert len(world.intents.stored) == len(world.fleets.requests) == 2
+
+
+def test_a_preview_writes_and_launches_nothing(world: World, catalog: Catalog) -> None:
+    preview = world.launch_nodes.preview(order(catalog))
+    (prepared,) = preview.prepared
+    assert prepared.intent.request is not None
+    assert prepared.intent.request.count == 3
+    assert prepared.templates
+    assert preview.outcome.launched == ()
+    assert preview.outcome.complete
+    assert not world.intents.stored
+    assert not world.templates.existing
+    assert not world.fleets.requests
+
+
+def test_a_table_that_cannot_be_read_launches_nothing(world: World, catalog: Catalog) -> None:
+    class Unreadable:
+        def of_cluster(self, cluster: str) -> list[Any]:
+            raise CloudUnavailable("DynamoDB does not answer")
+
+        def write(self, intent: Any) -> None:
+            raise CloudRefused("no")
+
+    world.deps = replace(world.deps, intents=Unreadable())
+    with pytest.raises(CloudUnavailable):
+        world.launch_nodes.launch(order(catalog))
+    assert not world.fleets.requests

@@ -1,0 +1,143 @@
+"""A pool's EC2 settings come from its node class, or from the Cluster's defaults."""
+
+from collections.abc import Callable
+
+import pytest
+from leeway.launch import reasons
+from leeway.launch.networks import (
+    choose_profile,
+    choose_security_groups,
+    choose_subnets,
+    node_role,
+    security_group_terms,
+    subnet_terms,
+)
+from leeway.launch.node_settings import NodeSettings, Setting
+from leeway.launch.observed import Subnet
+from leeway.launch.problems import NotLaunchable
+from leeway.launch.tags import instance_tags, user_tags
+from leeway.reasons import ReasonCode
+
+from tests.launch.pools import NODE_CLASS, document, node_class, settings
+
+DEFAULTS = {
+    "nodeRole": "default-nodes",
+    "subnetSelectorTerms": [{"id": "subnet-0a"}],
+    "securityGroupSelectorTerms": [{"name": "nodes"}],
+    "tags": {"team": "platform", "cost": "1"},
+}
+CLUSTER = document("Cluster", "prod", {"defaults": DEFAULTS})
+
+
+def test_a_node_class_has_precedence_over_the_defaults() -> None:
+    found = settings(node_class(tags={"cost": "2"}), CLUSTER)
+    assert subnet_terms(found).place == "EC2NodeClass default, spec.subnetSelectorTerms"
+    assert node_role(found) == Setting("prod-nodes", "EC2NodeClass default, spec.role")
+    assert user_tags(found) == {"team": "platform", "cost": "2"}
+
+
+def test_a_pool_whose_node_class_is_not_given_has_the_defaults() -> None:
+    found = settings(CLUSTER)
+    terms = subnet_terms(found)
+    assert [one.id for one in terms.value] == ["subnet-0a"]
+    assert terms.place == "Cluster prod, spec.defaults.subnetSelectorTerms"
+    assert [one.name for one in security_group_terms(found).value] == ["nodes"]
+    assert node_role(found) == Setting("default-nodes", "Cluster prod, spec.defaults.nodeRole")
+
+
+def test_an_instance_profile_of_the_node_class_replaces_the_default_role() -> None:
+    found = settings(node_class(role=None, instanceProfile="own-profile"), CLUSTER)
+    assert found.profile is not None
+    assert (found.profile.value, found.role) == ("own-profile", None)
+
+
+@pytest.mark.parametrize(
+    ("field", "ask", "code"),
+    [
+        ("subnetSelectorTerms", subnet_terms, reasons.SUBNETS_NOT_SELECTED),
+        ("securityGroupSelectorTerms", security_group_terms, reasons.SECURITY_GROUPS_NOT_SELECTED),
+        ("role", node_role, reasons.NODE_ROLE_NOT_SET),
+    ],
+)
+def test_a_missing_setting_is_an_error_that_names_manifest_and_field(
+    field: str, ask: Callable[[NodeSettings], object], code: ReasonCode
+) -> None:
+    assert field in NODE_CLASS
+    with pytest.raises(NotLaunchable) as caught:
+        ask(settings(node_class(**{field: None})))
+    assert caught.value.reason.code == code.name
+    assert f"spec.{field}" in str(caught.value)
+    assert "EC2NodeClass default" in str(caught.value)
+    assert "spec.defaults." in str(caught.value)
+
+
+def test_each_zone_has_the_subnet_with_the_most_free_addresses() -> None:
+    subnets = [
+        Subnet("subnet-1", "us-east-1a", 10),
+        Subnet("subnet-2", "us-east-1a", 200),
+        Subnet("subnet-3", "us-east-1b", 0),
+        Subnet("subnet-4", "us-east-1c", 1),
+    ]
+    choice = choose_subnets("PLACE", subnets)
+    assert choice.by_zone == {"us-east-1a": "subnet-2", "us-east-1c": "subnet-4"}
+    (left_out,) = choice.left_out
+    assert left_out.code == "SubnetWithoutAddresses"
+    assert "subnet-3" in left_out.message
+    assert "PLACE" in left_out.message
+
+
+def test_a_subnet_that_ec2_found_full_is_replaced_by_another_one_of_its_zone() -> None:
+    subnets = [Subnet("subnet-1", "us-east-1a", 10), Subnet("subnet-2", "us-east-1a", 200)]
+    choice = choose_subnets("PLACE", subnets, exhausted={"subnet-2"})
+    assert choice.by_zone == {"us-east-1a": "subnet-1"}
+
+
+def test_terms_that_match_nothing_are_errors_that_name_the_terms() -> None:
+    role = Setting("nodes", "EC2NodeClass default, spec.role")
+    failing: list[tuple[Callable[[], object], str, str]] = [
+        (lambda: choose_subnets("PLACE", []), "SubnetsNotFound", "PLACE"),
+        (lambda: choose_security_groups("PLACE", []), "SecurityGroupsNotFound", "PLACE"),
+        (lambda: choose_profile(role, []), "NodeRoleWithoutProfile", role.place),
+    ]
+    for choose, code, named in failing:
+        with pytest.raises(NotLaunchable) as caught:
+            choose()
+        assert caught.value.reason.code == code
+        assert named in str(caught.value)
+
+
+def test_the_profile_with_the_name_of_the_role_is_preferred() -> None:
+    role = Setting("nodes", "")
+    assert choose_profile(role, ["eks-1", "nodes"]) == "nodes"
+    assert choose_profile(role, ["eks-2", "eks-1"]) == "eks-1"
+
+
+def test_instances_have_the_tags_of_the_cluster_and_of_the_user() -> None:
+    tags = instance_tags("prod", "web", "i1", {"team": "a", "Name": "mine"})
+    assert tags == {
+        "Name": "mine",
+        "team": "a",
+        "eks:eks-cluster-name": "prod",
+        "kubernetes.io/cluster/prod": "owned",
+        "leeway.sh/owner": "leeway",
+        "leeway.sh/nodepool": "web",
+        "leeway.sh/intent": "i1",
+    }
+    assert instance_tags("prod", "web", "i1", {})["Name"] == "prod-web"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["aws:x", "AWS:x", "eks:cluster-name", "kubernetes.io/cluster/other", "leeway.sh/intent"],
+)
+def test_a_tag_that_would_change_the_owner_of_an_instance_is_refused(key: str) -> None:
+    with pytest.raises(NotLaunchable, match=r"EC2NodeClass default, spec\.tags") as caught:
+        user_tags(settings(node_class(tags={key: "x"})))
+    assert caught.value.reason.code == "TagReserved"
+
+
+def test_as_many_tags_as_ec2_accepts_beside_those_of_leeway() -> None:
+    user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(45)})))
+    with pytest.raises(NotLaunchable) as caught:
+        user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(46)})))
+    assert caught.value.reason.code == "TooManyTags"
