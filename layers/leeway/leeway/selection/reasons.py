@@ -5,7 +5,7 @@ docs/packing.md lists the causes.
 
 from leeway.reasons import ReasonCode
 
-_RUNBOOK = "a-pod-fits-on-no-node"
+_RUNBOOK = "a-pod-gets-no-node"
 
 NO_NODE_POOL = ReasonCode(
     "NoNodePool",
