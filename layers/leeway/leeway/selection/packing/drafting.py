@@ -1,7 +1,7 @@
 """A draft of a plan: a run over all pods, then runs over the pods that have no node yet."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from leeway.selection.packing.preferences import fully_relaxed
 from leeway.selection.packing.requests import make_requests
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 from leeway.selection.resources import Resources
 from leeway.selection.solver.covering import least
 
@@ -84,7 +84,7 @@ class Draft:
         """Plan all pods at once. Relax the preferences that cannot be satisfied. `ranks` orders
         pods by spec: a lower rank is placed earlier."""
         by_name = {pod.name: ranks[pod.spec] for pod in self._pods} if ranks else {}
-        waiting = self._pods
+        waiting, excluded = self._pods, dict[str, Reason | None]()
         while True:
             run = PackingRun(
                 waiting,
@@ -95,14 +95,32 @@ class Draft:
                 ranks=by_name,
             )
             if run.plan():
-                break
+                left_out = self._others_depend_on(run)
+                if not left_out:
+                    break
+                excluded |= left_out
+                waiting = [pod for pod in waiting if pod.name not in left_out]
+                continue
             # Relax all pods of a spec alike, because they may have to share a node or zone.
             names = run.given_up
             given_up = {pod.spec: names[pod.name] for pod in waiting if pod.name in names}
             waiting = [Pod(pod.name, given_up.get(pod.spec, pod.spec)) for pod in waiting]
         self._bounds = run.outcome.bounds
-        self._unplaced = dict(run.outcome.unplaced)
+        self._unplaced = {**excluded, **run.outcome.unplaced}
+        self._limited |= excluded.keys()
         self._merge(run)
+
+    def _others_depend_on(self, run: PackingRun) -> dict[str, Reason | None]:
+        """Return the pods that the limits of pools exclude from a run, with their reasons, if its
+        other pods were placed by counting them: they are then planned again without these.
+        Empty if no affinity or spread of another pod selects one of them."""
+        limited = run.outcome.limited
+        specs = {self._specs[name] for name in limited}
+        others = {spec for name, spec in self._specs.items() if name not in limited}
+        terms = [term for spec in others for term in _required_terms(spec)]
+        if not any(term.selects(spec) for term in terms for spec in specs):
+            return {}
+        return {name: run.outcome.unplaced[name] for name in limited}
 
     def bind_all(self) -> None:
         """Assign pods to existing nodes and plan no new nodes."""
@@ -113,8 +131,7 @@ class Draft:
     def add_unplaced(self, rounds: int) -> None:
         """Plan the pods without a node again, on top of the draft, up to this many rounds.
 
-        Does nothing if the limits of pools excluded pods, because spreads were planned with these
-        pods.
+        Does nothing if the limits of pools excluded pods: they have no room for more nodes.
         """
         for _ in range(0 if self._limited else rounds):
             if not self._add([name for name in self._unplaced if name not in self._infeasible]):
@@ -253,6 +270,13 @@ class Draft:
         everywhere = np.ones(len(self._classifier.supply), dtype=bool)
         pod_classes, _ = self._classifier.classify(placed, everywhere)
         return least(pod_classes.problem) if pod_classes else 0.0
+
+
+def _required_terms(spec: PodSpec) -> Iterator[PodTerm]:
+    """Yield what the pod requires of other pods in its topology: affinities and spreads."""
+    required = fully_relaxed(spec, soft_taints=False)
+    yield from required.pod_affinity
+    yield from (spread.pods for spread in required.spreads)
 
 
 def _not_planned(pod: str) -> Reason:
