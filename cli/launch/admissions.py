@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from leeway.admission.admit_node import AdmitNode
+from leeway.admission.admit_node import AdmitNode, NodeCheck
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import AdmissionResult
 from leeway.aws.autoscaling import AutoScalingGroups
@@ -77,10 +77,11 @@ def admit(
 
 
 def _admit(use_case: AdmitNode, one: AttemptId, until: datetime) -> Joined:
+    steps = _LocalSteps(clock(), until)
     try:
-        outcome = use_case.admit(one, _LocalSteps(clock(), until))
+        outcome = use_case.admit(one, steps)
     except _TimeIsUp:
-        return Joined(one.instance, "", _not_ready(one, "the timeout has passed"))
+        return Joined(one.instance, steps.check.node, _not_ready(one, steps.problem))
     except API_ERRORS as error:
         return Joined(one.instance, "", _not_ready(one, as_clause(error)))
     if outcome is None:
@@ -98,16 +99,26 @@ class _TimeIsUp(Exception):
     """The command waits no longer."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _LocalSteps:
-    """The Steps Protocol in one process: nothing is stored."""
+    """The Steps Protocol in one process. Only the latest check of the node is kept."""
 
     clock: Clock
     until: datetime
+    check: NodeCheck = field(default_factory=lambda: NodeCheck(None))
+
+    @property
+    def problem(self) -> str:
+        """Why the node was not Ready at the latest check."""
+        unmet = [as_clause(reason.message) for reason in self.check.unmet]
+        return "; ".join(unmet) or self.check.problem or "it has not joined the cluster"
 
     def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
         """Call `work`."""
-        return work()
+        result = work()
+        if isinstance(result, NodeCheck):
+            self.check = result
+        return result
 
     def wait(self, name: str, seconds: int) -> None:
         """Sleep; after the time is up, end the admission."""

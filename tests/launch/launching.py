@@ -6,6 +6,8 @@ from itertools import count
 from typing import Any
 
 from leeway.bootstrap.cluster import ClusterDetails
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOrder
 from leeway.launch.observed import Subnet
@@ -60,6 +62,7 @@ class World:
             offerings=self.offerings,
             admissions=self.admissions,
             admit_node=self.starts,
+            instances=self,
             clock=self,
             new_id=lambda: f"intent-{next(numbers)}",
         )
@@ -69,6 +72,25 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
+
+    def describe(self, instance: str) -> InstanceFacts | None:
+        """The Instances Protocol; EC2 does not describe the first instance yet."""
+        launched = self.fleets.running[instance]
+        if instance == next(iter(self.fleets.running)):
+            return None
+        return InstanceFacts(
+            instance=instance,
+            cluster="prod",
+            private_dns_name=f"{instance}.internal",
+            zone=launched.zone,
+            instance_type=launched.instance_type,
+            capacity_type=launched.capacity_type,
+            owner=Owner(OwnerKind.NONE),
+        )
+
+    def terminate(self, instance: str) -> None:
+        """A launch terminates nothing."""
+        raise AssertionError(f"a launch terminated {instance}")
 
     @property
     def launch_nodes(self) -> LaunchNodes:

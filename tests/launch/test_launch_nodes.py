@@ -59,6 +59,8 @@ def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
         assert record.startup_taints == ("example.com/starting",)
         assert record.deadline == NOW + JOIN_WITHIN
         assert record.facts.zone in ZONES
+    named = [one for one in records if one.facts.private_dns_name]
+    assert len(named) == 2, "EC2 does not describe one of them yet"
 
 
 def test_a_second_run_counts_nodes_on_their_way(world: World, catalog: Catalog) -> None:

@@ -19,7 +19,7 @@ from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import JOIN_WITHIN, FleetInstance, LaunchIntent
 from leeway.launch.ports import FleetAnswer, Fleets, LaunchIntents
-from leeway.ports.aws import CloudUnavailable
+from leeway.ports.aws import CloudUnavailable, Instances
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason, clause
@@ -46,8 +46,10 @@ class IntentExecutor:
         intents: LaunchIntents,
         admissions: Admissions,
         admit_node: AdmitNode,
+        instances: Instances,
         clock: Clock,
     ) -> None:
+        self._instances = instances
         self._fleets = fleets
         self._intents = intents
         self._admissions = admissions
@@ -114,15 +116,7 @@ class IntentExecutor:
     def _admit(
         self, intent: LaunchIntent, instance: FleetInstance, labels: Mapping[str, str]
     ) -> None:
-        facts = InstanceFacts(
-            instance=instance.instance,
-            cluster=intent.cluster,
-            private_dns_name="",
-            zone=instance.zone,
-            instance_type=instance.instance_type,
-            capacity_type=instance.capacity_type,
-            owner=Owner(OwnerKind.NONE),
-        )
+        facts = self._instances.describe(instance.instance) or _facts_of(intent, instance)
         request = AdmissionRequest(
             id=f"launch-{intent.id}",
             requested_at=intent.created_at,
@@ -140,6 +134,20 @@ class IntentExecutor:
                 self._admit_node.start(instance.instance, intent.cluster, change.record.attempt)
 
         retry_conflicts(f"the admission of {instance.instance}", begin)
+
+
+def _facts_of(intent: LaunchIntent, instance: FleetInstance) -> InstanceFacts:
+    """The facts of an instance that EC2 does not describe yet. Without its private DNS name,
+    admission finds its node in the list of all nodes."""
+    return InstanceFacts(
+        instance=instance.instance,
+        cluster=intent.cluster,
+        private_dns_name="",
+        zone=instance.zone,
+        instance_type=instance.instance_type,
+        capacity_type=instance.capacity_type,
+        owner=Owner(OwnerKind.NONE),
+    )
 
 
 def unanswered(results: Iterable[CarriedOut]) -> tuple[Reason, ...]:

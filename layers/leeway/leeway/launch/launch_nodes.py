@@ -24,6 +24,7 @@ from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
+from leeway.ports.aws import Instances
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.reasons import Reason, clause
@@ -58,6 +59,7 @@ class LaunchDependencies:
     offerings: UnavailableOfferings
     admissions: Admissions
     admit_node: AdmitNode
+    instances: Instances
     clock: Clock
     new_id: Callable[[], str]
 
@@ -94,7 +96,12 @@ class LaunchNodes:
     def __init__(self, deps: LaunchDependencies) -> None:
         self._deps = deps
         self._executor = IntentExecutor(
-            deps.fleets, deps.intents, deps.admissions, deps.admit_node, deps.clock
+            deps.fleets,
+            deps.intents,
+            deps.admissions,
+            deps.admit_node,
+            deps.instances,
+            deps.clock,
         )
 
     def preview(self, order: LaunchOrder) -> LaunchPreview:

@@ -3,6 +3,7 @@
 from functools import partial
 from uuid import uuid4
 
+from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
 from leeway.aws.instance_profiles import IamInstanceProfiles
@@ -36,6 +37,7 @@ def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
             offerings=DynamoUnavailableOfferings(dynamodb, table),
             admissions=DynamoRecords(dynamodb, table),
             admit_node=admit_node,
+            instances=Ec2Instances(ec2),
             clock=clock(),
             new_id=lambda: uuid4().hex,
         )

@@ -1,0 +1,140 @@
+"""`leeway launch` on a running sandbox: nodes join, and failures end with a reason."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leeway.aws.surveys import DynamoSurveys
+from leeway.selection.offers.compressed import compressed
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import Node
+
+from cli import main
+from cli.selection.catalogs import sandbox_survey
+from sandbox.provisioning import client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
+from tests.cli.conftest import drop_clients
+from tests.launch.pools import node_class, pool
+
+CLUSTER = "launches"
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A cluster without nodes, in a network that node classes select, with a catalog."""
+    scenario = Scenario(cluster=CLUSTER, groups=())
+    with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+        ec2, iam = client("ec2", running.aws_url), client("iam", running.aws_url)
+        found = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])
+        subnets = found["Subnets"]
+        group = ec2.create_security_group(
+            GroupName="nodes", Description="nodes", VpcId=subnets[0]["VpcId"]
+        )
+        tagged = [*(one["SubnetId"] for one in subnets), group["GroupId"]]
+        ec2.create_tags(Resources=tagged, Tags=[{"Key": "discovery", "Value": "prod"}])
+        iam.create_role(RoleName="prod-nodes", AssumeRolePolicyDocument="{}")
+        iam.create_instance_profile(InstanceProfileName="prod-nodes")
+        iam.add_role_to_instance_profile(InstanceProfileName="prod-nodes", RoleName="prod-nodes")
+        table = running.environment()["LEEWAY_TABLE"]
+        dynamodb = client("dynamodb", running.aws_url)
+        DynamoSurveys(lambda: dynamodb, table).write("us-east-1", compressed(sandbox_survey()))
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment that `leeway sandbox up` prints, and no faults."""
+    for name, value in sandbox.environment().items():
+        monkeypatch.setenv(name, value)
+    drop_clients()
+    sandbox.faults("aws", [])
+    yield
+    drop_clients()
+
+
+def launch(
+    sandbox: Sandbox,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    *documents: dict[str, Any],
+    timeout: str = "2m",
+) -> tuple[int, dict[str, Any], str]:
+    """Launch nodes for two pods that need one each: exit code, JSON document and stderr."""
+    container = {"name": "web", "image": "x", "resources": {"requests": {"cpu": "90"}}}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"web-{number}", "namespace": "shop"},
+            "spec": {"containers": [container]},
+        }
+        for number in range(2)
+    ]
+    (folder / "pools.yaml").write_text(yaml.safe_dump_all(documents))
+    (folder / "pods.yaml").write_text(yaml.safe_dump_all(pods))
+    arguments = ["launch", "-f", str(folder / "pools.yaml"), "--pods", str(folder / "pods.yaml")]
+    arguments += ["--cluster", CLUSTER, "--kubeconfig", str(sandbox.kubeconfig)]
+    code = main.run([*arguments, "--timeout", timeout, "-o", "json"])
+    printed = capsys.readouterr()
+    return code, json.loads(printed.out), printed.err
+
+
+def labels(sandbox: Sandbox) -> dict[str, dict[str, str]]:
+    """The labels of each Node, by name."""
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+        found = [one.metadata for one in kube.list(Node) if one.metadata]
+        return {str(one.name): dict(one.labels or {}) for one in found}
+
+
+ONE_POD_EACH = {"cpu": ["96"]}
+
+
+def test_launched_nodes_join_with_the_labels_of_their_pool(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = pool("first", labels={"team": "a"}, only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, first, node_class())
+    assert code == 0, err
+    assert len(found["launched"]) == 2
+    nodes = [one["node"] for one in found["nodes"]]
+    assert all(one["ready"] for one in found["nodes"])
+    known = labels(sandbox)
+    expected = {
+        "team": "a",
+        "karpenter.sh/nodepool": "first",
+        "karpenter.sh/capacity-type": "spot",
+    }
+    assert len(nodes) == 2
+    for node in nodes:
+        assert expected.items() <= known[node].items()
+    assert err.count("is Ready") == 2
+
+
+def test_without_spot_capacity_nodes_are_on_demand(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shortage = {"service": "ec2", "action": "Launch", "capacity_type": "spot"}
+    sandbox.faults("aws", [shortage | {"error": "InsufficientInstanceCapacity"}])
+    second = pool("second", only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, second, node_class())
+    assert code == 0, err
+    assert [one["capacityType"] for one in found["launched"]] == ["on-demand"] * 2
+    assert "warning: CapacityUnavailable: " in err
+
+
+def test_nodes_that_cannot_boot_end_the_launch_with_a_reason(
+    sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_metadata = node_class(metadataOptions={"httpEndpoint": "disabled"})
+    third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
+    code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="8s")
+    assert code == 1
+    assert found["error"]["code"] == "LaunchedNodeNotReady"
+    assert len(found["launched"]) == 2
+    assert [one["ready"] for one in found["nodes"]] == [False, False]
+    assert "aws ec2 get-console-output" in err
+    assert "Traceback" not in err
