@@ -35,7 +35,7 @@ def _forced(pods: Sequence[Pod]) -> int:
     set of pods that exclude each other."""
     apart: Counter[object] = Counter()
     for pod in pods:
-        for term in pod.spec.apart:
+        for term in pod.spec.pod_anti_affinity:
             if term.topology == HOSTNAME and term.selects(pod.spec):
                 apart[term] += 1
     return max(apart.values(), default=0)

@@ -182,12 +182,14 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
         )
 
     while waiting:
-        going = [(pod, at) for pod, at in waiting if all(near(pod, at, t) for t in pod.spec.near)]
+        going = [
+            (pod, at) for pod, at in waiting if all(near(pod, at, t) for t in pod.spec.pod_affinity)
+        ]
         if not going:
             going = [
                 (pod, at)
                 for pod, at in waiting
-                if all(near(pod, at, t) or first(pod, t) for t in pod.spec.near)
+                if all(near(pod, at, t) or first(pod, t) for t in pod.spec.pod_affinity)
             ][:1]
         if not going:
             break
@@ -200,13 +202,13 @@ def _lonely(hosts: Sequence[Host]) -> Iterator[str]:
 
 
 def _apart(pod: Pod, host: Host, hosts: Sequence[Host]) -> Iterator[str]:
-    for term in pod.spec.apart:
+    for term in pod.spec.pod_anti_affinity:
         others = _count(term, host, hosts) - term.selects(pod.spec)
         if others:
             yield f"{pod.name} on {host.name} violates its anti-affinity to {others} pods"
     for other in hosts:
         for neighbour in other.old:
-            for term in neighbour.apart:
+            for term in neighbour.pod_anti_affinity:
                 domain = host.labels.get(term.topology)
                 near = domain is not None and domain == other.labels.get(term.topology)
                 if near and term.selects(pod.spec):
@@ -242,9 +244,9 @@ def _counts_in(spread: Spread, spec: PodSpec, host: Host) -> bool:
     """Return whether the pods of a host count in a spread, by the node's labels and taints as far
     as the spread uses them."""
     terms = spec.own_terms
-    if spread.heeds_affinity and terms and not any(map(_met_on(host), terms)):
+    if spread.honors_affinity and terms and not any(map(_met_on(host), terms)):
         return False
-    return not (spread.heeds_taints and list(_repelled(spec, host)))
+    return not (spread.honors_taints and list(_repelled(spec, host)))
 
 
 def _least(term: PodTerm, min_domains: int, hosts: Sequence[Host]) -> int:

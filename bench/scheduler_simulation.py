@@ -252,7 +252,7 @@ def host_of(node: ExistingNode) -> Host:
     """Return the host of an existing node."""
     labels = {HOSTNAME: node.name, **node.labels}
     free = Counter(dict(node.allocatable))
-    free.subtract(node.leaving)
+    free.subtract(node.terminating)
     host = Host(node.name, labels, node.taints, free, node.allocatable)
     for spec in node.pods:
         host.bind(spec)
@@ -320,9 +320,9 @@ def _even(spread: Spread, spec: PodSpec, host: Host, hosts: Sequence[Host]) -> b
     for each in hosts:
         if not keys <= each.labels.keys():
             continue
-        if spread.heeds_affinity and not _selected(spec.own_terms, spec, each):
+        if spread.honors_affinity and not _selected(spec.own_terms, spec, each):
             continue
-        if spread.heeds_taints and any(_repelling(spec, each.taints)):
+        if spread.honors_taints and any(_repelling(spec, each.taints)):
             continue
         counts[each.labels[key]] += sum(map(spread.pods.selects, each.pods))
     least = min(counts.values(), default=0) if len(counts) >= spread.min_domains else 0
@@ -331,26 +331,29 @@ def _even(spread: Spread, spec: PodSpec, host: Host, hosts: Sequence[Host]) -> b
 
 
 def _near(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> bool:
-    if not spec.near:
+    if not spec.pod_affinity:
         return True
-    if any(term.topology not in host.labels for term in spec.near):
+    if any(term.topology not in host.labels for term in spec.pod_affinity):
         return False
     # Only pods that all terms select count for each of them.
     found = [
-        each for each in hosts for pod in each.pods if all(term.selects(pod) for term in spec.near)
+        each
+        for each in hosts
+        for pod in each.pods
+        if all(term.selects(pod) for term in spec.pod_affinity)
     ]
-    if all(any(_shared(term, host, each) for each in found) for term in spec.near):
+    if all(any(_shared(term, host, each) for each in found) for term in spec.pod_affinity):
         return True
-    nowhere = not any(term.topology in each.labels for term in spec.near for each in found)
-    return nowhere and all(term.selects(spec) for term in spec.near)
+    nowhere = not any(term.topology in each.labels for term in spec.pod_affinity for each in found)
+    return nowhere and all(term.selects(spec) for term in spec.pod_affinity)
 
 
 def _apart(spec: PodSpec, host: Host, hosts: Sequence[Host]) -> bool:
     for each in hosts:
         for pod in each.pods:
-            if any(_shared(t, host, each) and t.selects(pod) for t in spec.apart):
+            if any(_shared(t, host, each) and t.selects(pod) for t in spec.pod_anti_affinity):
                 return False
-            if any(_shared(t, host, each) and t.selects(spec) for t in pod.apart):
+            if any(_shared(t, host, each) and t.selects(spec) for t in pod.pod_anti_affinity):
                 return False
     return True
 

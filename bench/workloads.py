@@ -69,11 +69,11 @@ def _of_kind(kind: str, dice: random.Random) -> PodSpec:
         case "zone-affinity":
             near = (_term(ZONE, {"my-affinity": dice.choice(VALUES)}),)
             labels = {"my-affinity": dice.choice(VALUES)}
-            return PodSpec(labels=labels, requests=_requests(dice), near=near)
+            return PodSpec(labels=labels, requests=_requests(dice), pod_affinity=near)
         case "host-anti-affinity":
             labels = {"app": "nginx"}
             apart = (_term(HOSTNAME, labels),)
-            return PodSpec(labels=labels, requests=_requests(dice), apart=apart)
+            return PodSpec(labels=labels, requests=_requests(dice), pod_anti_affinity=apart)
         case _:
             return _generic(dice)
 

@@ -102,7 +102,6 @@ NODE_NOT_READY = ReasonCode(
 )
 
 # The sandbox and the demo: exit code 1.
-SANDBOX_FAILED = ReasonCode("SandboxFailed", "{error}.", _RUNBOOK)
 SANDBOX_STILL_RUNS = ReasonCode(
     "SandboxStillRuns",
     "The sandbox process {pid} did not end within {seconds:.0f} s. Stop it with `kill {pid}`.",

@@ -81,6 +81,12 @@ def test_a_sentence_needs_all_of_its_facts() -> None:
         code(group="ng")
 
 
+def test_a_fact_that_is_a_sentence_does_not_double_the_full_stop() -> None:
+    code = ReasonCode("NodeNotDrained", "Not drained: {why}. Waiting for {what}...")
+    message = code(why="it is gone.", what="it").message
+    assert message == "Not drained: it is gone. Waiting for it..."
+
+
 @pytest.mark.parametrize("name", sorted(ALARMS))
 def test_an_alarm_begins_with_its_code_and_ends_with_its_section(name: str) -> None:
     code = name.removesuffix("Alarm")

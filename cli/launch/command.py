@@ -162,13 +162,13 @@ def _order(
 ) -> "LaunchOrder":
     from leeway.launch.launch_nodes import LaunchOrder
     from leeway.manifests.node_pool import NodePool
-    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
+    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 
     if not any(isinstance(one, NodePool) for one in manifests):
         expected = "at least one NodePool or Provisioner"
         raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
-    waiting = given.read_with(running, lambda of, others: waiting_pods(of, {}, others))
+    waiting = given.read_with(running, lambda of, others: pending_pods(of, {}, others))
     if not waiting:
         expected = "at least one pod without a node"
         raise BadInputError(INVALID_OPTION(option="--pods", expected=expected))

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import BadInputError, CannotBeDoneError, as_clause
-from cli.reasons import SANDBOX_FAILED, USAGE_ERROR
+from cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
+    from leeway.reasons import Reason
+
+    from sandbox.reasons import ReasonError
     from sandbox.sandbox import Sandbox
 
 StateDirOption = Annotated[
@@ -34,10 +36,17 @@ def sandbox_errors() -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        raise BadInputError(USAGE_ERROR(problem=as_clause(error))) from error
+        raise BadInputError(_reason(error, str(error))) from error
     except SandboxError as error:
         first, _, details = str(error).partition("\n")
-        raise CannotBeDoneError(SANDBOX_FAILED(error=as_clause(first)), details) from error
+        raise CannotBeDoneError(_reason(error, first), details) from error
+
+
+def _reason(error: "ReasonError", message: str) -> "Reason":
+    """Return the reason of an error of the sandbox, with the sandbox's own code."""
+    from leeway.reasons import Reason
+
+    return Reason(error.code, " ".join([*message.split(), error.reason.remedy]))
 
 
 @contextmanager

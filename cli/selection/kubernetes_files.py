@@ -23,13 +23,13 @@ class KubernetesFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         from leeway.selection.reading.cluster_objects import checked
-        from leeway.selection.reading.kinds import passed_over
+        from leeway.selection.reading.object_kinds import unknown_kinds
         from leeway.selection.reading.objects import BadObject
 
         self._places: list[tuple[str, Value]] = []
         self.documents: Sequence[Document] = tuple(self._read(paths))
         try:
-            unread = passed_over(self.documents)
+            unread = unknown_kinds(self.documents)
             self.documents = checked(self.documents)
         except BadObject as error:
             raise self._invalid(error) from error

@@ -66,8 +66,8 @@ def _plan(
     from leeway.manifests.pools import pools_of
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
-    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
-    from leeway.selection.reading.overlooked import overlooked
+    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+    from leeway.selection.reading.missing_references import missing_references
 
     if not (pods or nodes):
         expected = "a file of pods, or --nodes with pending pods"
@@ -80,10 +80,10 @@ def _plan(
         expected = "at least one NodePool or Provisioner"
         raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
     first, second = (given, cluster) if pods else (cluster, given)
-    waiting = first.read_with(second, lambda of, others: waiting_pods(of, replica_counts, others))
+    waiting = first.read_with(second, lambda of, others: pending_pods(of, replica_counts, others))
     if not waiting:
         _warn_of_no_pods(first)
-    for each in first.read_with(second, overlooked):
+    for each in first.read_with(second, missing_references):
         write_stderr(f"warning: {first.place(each.path, each.message)}")
     existing = cluster.read_with(given, existing_nodes)
     daemons = given.read_with(cluster, daemons_of)
@@ -119,7 +119,10 @@ def as_data(plan: "Plan") -> dict[str, Any]:
     return {
         "launches": [_launch(node) for node in plan.launches],
         "existing": [{"node": e.node, "pods": list(e.pods)} for e in plan.existing],
-        "unschedulable": [{"pod": u.pod, "reason": u.reason} for u in plan.unschedulable],
+        "unschedulable": [
+            {"pod": u.pod, "reason": {"code": u.reason.code, "message": u.reason.message}}
+            for u in plan.unschedulable
+        ],
         "pricePerHour": _usd(plan.price),
         "lowerBoundPerHour": _usd(plan.bound),
     }
@@ -167,8 +170,9 @@ def _print_plan(plan: "Plan") -> None:
         console.print(table)
     for placement in plan.existing:
         console.print(f"on {placement.node}: {_first(placement.pods, 8)}", soft_wrap=True)
-    for miss in plan.unschedulable:
-        console.print(f"{miss.pod} fits nowhere: {miss.reason}", soft_wrap=True, markup=False)
+    for pod in plan.unschedulable:
+        line = f"{pod.pod} is unschedulable: {pod.reason.code}: {pod.reason.message}"
+        console.print(line, soft_wrap=True, markup=False)
     count = len(plan.launches)
     console.print(
         f"{count} {'node' if count == 1 else 'nodes'} to launch, {plan.price:.4f} USD per hour; "

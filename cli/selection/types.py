@@ -97,7 +97,7 @@ def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
 
 
 def _warnings(table: "TypeTable", pool: "NodePool", matching: int) -> Iterator[str]:
-    from leeway.selection.offers.nearest import explain, unmatched
+    from leeway.selection.offers.mismatches import explain, unmatched
 
     if not matching:
         yield explain(table, pool.requirements)

@@ -164,7 +164,7 @@ def _machine(
     template: "NodeTemplate", name: str, region: str | None, stack: str, sandbox: bool
 ) -> "Machine":
     from leeway.manifests.problems import near_miss
-    from leeway.selection.offers.nearest import explain
+    from leeway.selection.offers.mismatches import explain
 
     catalog = find_catalog(region, stack, sandbox=sandbox)
     machine = catalog.machine(name)

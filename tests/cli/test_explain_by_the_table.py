@@ -112,7 +112,7 @@ def test_without_an_answer_of_the_table_explain_uses_the_same_policy_as_the_func
     aws.control("PUT", "faults", {"faults": [throttled]})
     plan, warned = explain()
     assert "RetirementPaused" in [remark["code"] for remark in plan["remarks"]]
-    assert warned.startswith("warning: prod: the manifests cannot be read: ")
+    assert warned.startswith("warning: prod: The manifests of the cluster cannot be read: ")
 
 
 def test_without_a_deployment_the_defaults_are_used_with_a_warning(

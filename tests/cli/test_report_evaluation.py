@@ -301,9 +301,9 @@ def test_the_report_has_the_events_that_leeway_published() -> None:
         "result": "drained",
         "kind": "spot-interruption",
         "pods": [
-            {"way": "evict", "asked_at": "2026-11-20T09:00:01Z", "stage": "gone"},
-            {"way": "delete", "asked_at": "2026-11-20T09:00:25Z", "stage": "gone"},
-            {"way": None, "asked_at": None, "stage": "left"},
+            {"method": "evict", "requested_at": "2026-11-20T09:00:01Z", "stage": "gone"},
+            {"method": "delete", "requested_at": "2026-11-20T09:00:25Z", "stage": "gone"},
+            {"method": None, "requested_at": None, "stage": "left"},
         ],
     }
     journal = good_storm().add(

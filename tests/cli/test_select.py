@@ -121,7 +121,7 @@ def test_a_pool_without_offerings_is_reported(select: Any) -> None:
     assert plan["launches"] == []
     (miss,) = plan["unschedulable"]
     assert miss["pod"] == "kubeflow-user/test-0"
-    assert "eu-north-1 offers none of them" in miss["reason"]
+    assert "eu-north-1 offers none of them" in miss["reason"]["message"]
 
 
 def test_five_replicas_get_the_cheapest_spot_type_that_fits_them(select: Any) -> None:
@@ -202,7 +202,7 @@ spec:
     assert launch["zones"] == ["us-east-1d"]
 
 
-def test_the_table_shows_launches_and_pods_that_fit_nowhere(
+def test_the_table_shows_launches_and_unschedulable_pods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pool = written(tmp_path, "pool.yaml", SPOT)
@@ -211,7 +211,7 @@ def test_the_table_shows_launches_and_pods_that_fit_nowhere(
     assert main.run(["select", "-f", str(pool), "--pods", str(pods), *arguments]) == 0
     printed = capsys.readouterr().out
     assert "default/inflate-0" in printed
-    assert "kubeflow-user/test-0 fits nowhere" in printed
+    assert "kubeflow-user/test-0 is unschedulable: " in printed
     assert "1 node to launch" in printed
 
 
@@ -283,7 +283,7 @@ def test_an_invalid_node_is_reported_with_its_own_file(
 
 def test_a_very_large_request_is_reported_as_unschedulable(select: Any) -> None:
     (miss,) = select(SPOT, NOTEBOOK.replace("cpu: 665m", "cpu: 9E"))["unschedulable"]
-    assert "it asks for 9E of cpu" in miss["reason"]
+    assert "the pod requests 9E of cpu" in miss["reason"]["message"]
 
 
 def test_select_without_pods_is_bad_input(
@@ -382,4 +382,4 @@ def test_other_objects_are_ignored_and_unknown_kinds_are_a_warning(
     )
     assert printed in err
     (miss,) = json.loads(out)["unschedulable"]
-    assert "did you mean topology.kubernetes.io/zone?" in miss["reason"]
+    assert "did you mean topology.kubernetes.io/zone?" in miss["reason"]["message"]

@@ -1,4 +1,4 @@
-"""Random mixes of waiting pods and of existing nodes, the same ones in every run."""
+"""Random pending pods and existing nodes, the same in every run."""
 
 import random
 
@@ -41,9 +41,9 @@ def _spec(dice: random.Random) -> PodSpec:
                 by = CAPACITY_TYPE if dice.random() < 0.1 else topology
                 settings["spreads"] = (_spread(dice, by, app),)
             case "near":
-                settings["near"] = (selected,)
+                settings["pod_affinity"] = (selected,)
             case "apart":
-                settings["apart"] = (selected,)
+                settings["pod_anti_affinity"] = (selected,)
             case "node":
                 settings["terms"] = (dice.choice(TERMS),)
             case "port":
@@ -58,8 +58,8 @@ def _spread(dice: random.Random, topology: str, app: str) -> Spread:
     return Spread(
         selected,
         dice.choice([1, 1, 2]),
-        heeds_taints=dice.random() < 0.3,
-        heeds_affinity=dice.random() < 0.8,
+        honors_taints=dice.random() < 0.3,
+        honors_affinity=dice.random() < 0.8,
         min_domains=dice.choice([1, 1, 1, 2, 3]) if topology != CAPACITY_TYPE else 1,
     )
 

@@ -1,12 +1,12 @@
-"""What the API server adds to pods: defaults of LimitRanges, and what RuntimeClasses say."""
+"""The changes of the API server to pods: defaults of LimitRanges, and RuntimeClasses."""
 
 from typing import Any
 
 import pytest
 from leeway.selection.pods import PodSpec, Toleration
-from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
-from leeway.selection.reading.overlooked import overlooked
 
 
 def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def runtime(**more: Any) -> dict[str, Any]:
     return {"kind": "RuntimeClass", "metadata": {"name": "gvisor"}, "handler": "runsc", **more}
 
 
-def waits(*objects: dict[str, Any]) -> PodSpec:
+def pending(*objects: dict[str, Any]) -> PodSpec:
     """The one pod that waits."""
-    (found,) = waiting_pods(objects, {})
+    (found,) = pending_pods(objects, {})
     return found.spec
 
 
@@ -46,28 +46,28 @@ def waits(*objects: dict[str, Any]) -> PodSpec:
         ({}, {"type": "Pod", "max": {"cpu": 2}}, 0),
     ],
 )
-def test_a_container_that_says_nothing_asks_for_what_its_namespace_gives(
+def test_a_container_without_requests_gets_the_defaults_of_its_namespace(
     resources: dict[str, Any], limit: dict[str, Any], cpu: int
 ) -> None:
-    assert waits(pod(resources), limits(**limit)).requests.of("cpu") == cpu
+    assert pending(pod(resources), limits(**limit)).requests.of("cpu") == cpu
 
 
 def test_init_containers_get_the_defaults_too() -> None:
     document = pod({"requests": {"cpu": "10m"}}, initContainers=[{"name": "i"}])
-    assert waits(document, limits(defaultRequest={"cpu": "2"})).requests.of("cpu") == 2000
+    assert pending(document, limits(defaultRequest={"cpu": "2"})).requests.of("cpu") == 2000
 
 
-def test_another_namespace_gives_nothing_and_of_two_limit_ranges_the_first_by_name_does() -> None:
+def test_limit_ranges_of_other_namespaces_are_ignored_and_the_first_by_name_applies() -> None:
     elsewhere = limits(namespace="other", default={"cpu": "1"})
-    assert waits(pod(), elsewhere).requests.of("cpu") == 0
+    assert pending(pod(), elsewhere).requests.of("cpu") == 0
     both = [limits("b", default={"cpu": "2"}), limits("a", default={"cpu": "1"})]
-    assert waits(pod(), *both).requests.of("cpu") == 1000
+    assert pending(pod(), *both).requests.of("cpu") == 1000
 
 
-def test_a_pod_that_the_server_keeps_already_is_as_it_was_admitted() -> None:
+def test_a_stored_pod_is_not_changed() -> None:
     kept = pod(metadata={"uid": "1"}, runtimeClassName="gvisor")
     overhead = runtime(overhead={"podFixed": {"cpu": "250m"}})
-    assert waits(kept, limits(default={"cpu": "1"}), overhead).requests.of("cpu") == 0
+    assert pending(kept, limits(default={"cpu": "1"}), overhead).requests.of("cpu") == 0
 
 
 def test_pods_of_workloads_and_daemons_are_admitted_too() -> None:
@@ -78,19 +78,19 @@ def test_pods_of_workloads_and_daemons_are_admitted_too() -> None:
             "metadata": {"name": "web", "namespace": "shop", "uid": "1"},
             "spec": {"template": {"spec": pod()["spec"]}},
         }
-        assert waits(whole, given).requests.of("cpu") == 200
+        assert pending(whole, given).requests.of("cpu") == 200
     whole["kind"] = "DaemonSet"
     (daemon,) = daemons_of([whole], [given])
     assert daemon.requests.of("cpu") == 200
 
 
-def test_pods_that_stand_on_a_node_are_admitted_too() -> None:
+def test_pods_on_a_node_are_admitted_too() -> None:
     node = {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}}
     (found,) = existing_nodes([node, pod(nodeName="n")], [limits(default={"cpu": "1"})])
     assert [each.requests.of("cpu") for each in found.pods] == [1000]
 
 
-def test_a_runtime_class_costs_its_overhead_and_says_where_it_is() -> None:
+def test_a_runtime_class_adds_its_overhead_and_its_node_selector() -> None:
     given = runtime(
         overhead={"podFixed": {"cpu": "250m"}},
         scheduling={
@@ -98,31 +98,31 @@ def test_a_runtime_class_costs_its_overhead_and_says_where_it_is() -> None:
             "tolerations": [{"key": "gvisor", "operator": "Exists"}],
         },
     )
-    found = waits(pod({"requests": {"cpu": "1"}}, runtimeClassName="gvisor"), given)
+    found = pending(pod({"requests": {"cpu": "1"}}, runtimeClassName="gvisor"), given)
     assert found.requests.of("cpu") == 1250
     assert [str(term) for term in found.terms] == ["runtime In [gvisor]"]
     assert found.tolerations == (Toleration("gvisor", "Exists"),)
-    other = waits(pod({"requests": {"cpu": "1"}}), given)
+    other = pending(pod({"requests": {"cpu": "1"}}), given)
     assert (other.requests.of("cpu"), other.terms) == (1000, ())
 
 
-def test_an_overhead_of_its_own_is_not_added_to() -> None:
+def test_the_overhead_of_a_pod_is_not_changed() -> None:
     document = pod(runtimeClassName="gvisor", overhead={"cpu": "10m"})
     given = runtime(overhead={"podFixed": {"cpu": "250m"}})
-    assert waits(document, given).requests.of("cpu") == 10
+    assert pending(document, given).requests.of("cpu") == 10
 
 
-def test_a_node_selector_against_that_of_the_runtime_class_is_refused() -> None:
+def test_a_node_selector_that_conflicts_with_the_runtime_class_is_rejected() -> None:
     given = runtime(scheduling={"nodeSelector": {"runtime": "gvisor"}})
     document = pod(runtimeClassName="gvisor", nodeSelector={"runtime": "kata"})
     with pytest.raises(BadObject, match="expected gvisor, as the RuntimeClass says") as refused:
-        waits(document, given)
+        pending(document, given)
     assert refused.value.path == (0, "spec", "nodeSelector", "runtime")
 
 
-def test_a_runtime_class_that_is_in_no_file_is_told() -> None:
+def test_a_missing_runtime_class_is_reported() -> None:
     document = pod(runtimeClassName="gvisor")
-    (found,) = overlooked([document])
+    (found,) = missing_references([document])
     assert found.path == (0, "spec", "runtimeClassName")
     assert "RuntimeClass gvisor is in no file" in found.message
-    assert overlooked([document], [runtime()]) == ()
+    assert missing_references([document], [runtime()]) == ()

@@ -1,4 +1,4 @@
-"""What of a machine is left to pods, for every type and every family."""
+"""The allocatable resources of every type and every AMI family."""
 
 import math
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ def reserved_by_the_bootstrap(vcpus: int) -> int:
 
 
 @pytest.mark.parametrize("family", list(AmiFamily))
-def test_every_type_of_a_region_leaves_something_and_no_more_than_it_has(
+def test_every_type_has_allocatable_resources_within_its_capacity(
     described: Described, family: AmiFamily
 ) -> None:
     of = NodeClass(family=family)
@@ -108,14 +108,14 @@ def test_pods_follow_from_the_addresses_of_the_default_network_card(described: D
         (Kubelet(pods_per_core=0), False, 58),
     ],
 )
-def test_what_decides_the_pods_of_an_m5_xlarge(
+def test_the_settings_that_determine_the_pods_of_an_m5_xlarge(
     described: Described, kubelet: Kubelet, prefixes: bool, pods: int
 ) -> None:
     of = NodeClass(kubelet=kubelet, prefix_delegation=prefixes)
     assert max_pods(machine(described["m5.xlarge"]), of) == pods
 
 
-def test_bottlerocket_knows_no_pods_per_core(described: Described) -> None:
+def test_bottlerocket_ignores_pods_per_core(described: Described) -> None:
     kubelet = Kubelet(pods_per_core=8)
     of = NodeClass(family=AmiFamily.BOTTLEROCKET, kubelet=kubelet)
     assert max_pods(machine(described["m5.xlarge"]), of) == 58
@@ -144,7 +144,7 @@ def test_memory_is_reserved_by_addresses_on_amazon_linux_and_by_pods_on_bottlero
         assert left["pods"] == "110"
 
 
-def test_what_is_reserved_by_hand_replaces_kube_reserved_and_adds_system_reserved(
+def test_configured_reservations_replace_kube_reserved_and_add_system_reserved(
     described: Described,
 ) -> None:
     kubelet = Kubelet(
@@ -187,6 +187,6 @@ def test_the_root_volume_or_all_local_disks_hold_ephemeral_storage(described: De
     assert node(described, "m5.large", raid)[0]["ephemeral-storage"] == "50Gi"
 
 
-def test_thresholds_that_take_more_than_there_is_leave_nothing(described: Described) -> None:
+def test_thresholds_above_the_capacity_leave_nothing(described: Described) -> None:
     of = NodeClass(kubelet=Kubelet(eviction_hard={"memory.available": "100Gi"}))
     assert "memory" not in node(described, "m5.large", of)[1]

@@ -1,4 +1,4 @@
-"""How many EBS volumes a node attaches: no more pods with volumes are planned for it."""
+"""The number of EBS volumes that a node attaches limits its pods with volumes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from leeway.selection.offers.node_class import AmiFamily, NodeClass
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool
-from leeway.selection.reading.cluster_objects import existing_nodes, waiting_pods
+from leeway.selection.reading.cluster_objects import existing_nodes, pending_pods
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES
@@ -53,7 +53,7 @@ def only(name: str) -> NodePool:
         ("m7i.large", AmiFamily.AL2023, 31),  # dedicated to volumes
     ],
 )
-def test_a_node_attaches_what_ec2_says_beside_its_root_and_a_second_interface(
+def test_attachable_volumes_exclude_the_root_volume_and_a_second_interface(
     catalog: Catalog, name: str, family: AmiFamily, volumes: int
 ) -> None:
     table = catalog.for_node_class(NodeClass(family=family))
@@ -61,14 +61,14 @@ def test_a_node_attaches_what_ec2_says_beside_its_root_and_a_second_interface(
 
 
 def test_a_stateful_set_gets_as_many_nodes_as_its_volumes_need(catalog: Catalog) -> None:
-    waiting = waiting_pods([stateful(52, "gp3"), CLASS], {})
+    waiting = pending_pods([stateful(52, "gp3"), CLASS], {})
     plan = pack(waiting, Supply([only("m5.xlarge")], catalog))
     assert sorted(len(node.pods) for node in plan.launches)[-1] <= 25
     assert len(plan.launches) == 3
 
 
-def test_volumes_of_other_drivers_are_attached_nowhere(catalog: Catalog) -> None:
-    waiting = waiting_pods([stateful(52, "efs"), FILES], {})
+def test_volumes_of_other_drivers_do_not_count(catalog: Catalog) -> None:
+    waiting = pending_pods([stateful(52, "efs"), FILES], {})
     assert len(pack(waiting, Supply([only("m5.xlarge")], catalog)).launches) == 1
 
 
@@ -86,7 +86,7 @@ def test_every_volume_of_a_pod_counts() -> None:
         {"name": "old", "awsElasticBlockStore": {"volumeID": "vol-1"}},
         {"name": "empty", "emptyDir": {}},
     ]
-    (pod,) = waiting_pods([document, bound, volume, CLASS], {})
+    (pod,) = pending_pods([document, bound, volume, CLASS], {})
     assert pod.spec.requests.of(EBS_VOLUMES) == 4
 
 
@@ -100,16 +100,16 @@ def node(*drivers: Any) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_node_that_is_there_attaches_what_its_driver_says(catalog: Catalog) -> None:
+def test_an_existing_node_attaches_as_many_volumes_as_its_driver_reports(catalog: Catalog) -> None:
     there = node({"name": "ebs.csi.aws.com", "allocatable": {"count": 2}})
-    waiting = waiting_pods([stateful(3, "gp3"), CLASS], {})
+    waiting = pending_pods([stateful(3, "gp3"), CLASS], {})
     plan = pack(waiting, Supply([only("m5.xlarge")], catalog), existing_nodes(there))
     assert [len(placement.pods) for placement in plan.existing] == [2]
     assert [len(launch.pods) for launch in plan.launches] == [1]
 
 
-def test_one_of_which_nothing_is_said_attaches_all(catalog: Catalog) -> None:
-    waiting = waiting_pods([stateful(3, "gp3"), CLASS], {})
+def test_an_existing_node_without_a_reported_limit_attaches_all_volumes(catalog: Catalog) -> None:
+    waiting = pending_pods([stateful(3, "gp3"), CLASS], {})
     plan = pack(waiting, Supply([only("m5.xlarge")], catalog), existing_nodes(node()))
     assert [len(placement.pods) for placement in plan.existing] == [3]
 
@@ -121,9 +121,7 @@ def test_one_of_which_nothing_is_said_attaches_all(catalog: Catalog) -> None:
         ({"name": "ebs.csi.aws.com", "allocatable": {"count": "a"}}, ("allocatable", "count")),
     ],
 )
-def test_drivers_that_are_not_as_the_api_has_them_are_named(
-    driver: Any, path: tuple[str, ...]
-) -> None:
+def test_invalid_drivers_are_rejected_with_their_path(driver: Any, path: tuple[str, ...]) -> None:
     with pytest.raises(BadObject, match="expected a") as caught:
         existing_nodes(node(driver))
     assert caught.value.path == (1, "spec", "drivers", 0, *path)
@@ -156,14 +154,14 @@ def test_a_claim_that_many_pods_share_is_attached_once(catalog: Catalog) -> None
         "metadata": {"name": "web"},
         "spec": {"replicas": 50, "template": template},
     }
-    waiting = waiting_pods([web, *SHARED], {})
+    waiting = pending_pods([web, *SHARED], {})
     assert [p.spec.requests.of(EBS_VOLUMES) for p in waiting] == [1] + [0] * 49
     assert len(pack(waiting, Supply([only("m5.xlarge")], catalog)).launches) == 1
-    apart = waiting_pods([sharing("a"), sharing("b"), *SHARED], {})
+    apart = pending_pods([sharing("a"), sharing("b"), *SHARED], {})
     assert [p.spec.requests.of(EBS_VOLUMES) for p in apart] == [1, 0]
 
 
-def test_a_node_that_runs_pods_with_one_claim_has_attached_it_once() -> None:
+def test_a_claim_of_several_running_pods_is_attached_once() -> None:
     there = [*node(), sharing("a", nodeName="here"), sharing("b", nodeName="here"), *SHARED]
     (found,) = existing_nodes(there)
     assert sum(p.requests.of(EBS_VOLUMES) for p in found.pods) == 1

@@ -1,4 +1,4 @@
-"""Branch interfaces of instance types: what pods with security groups of their own take one of."""
+"""Branch interfaces of instance types, which pods with their own security groups use."""
 
 import pytest
 from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
@@ -69,7 +69,7 @@ HYPERVISOR = f"{INSTANCE}hypervisor"
         ("z1d.3xlarge", 8, 54),
     ],
 )
-def test_a_type_has_the_branches_that_amazons_controller_gives_it(
+def test_a_type_has_the_branches_of_the_vpc_resource_controller(
     name: str, interfaces: int, branches: int
 ) -> None:
     assert branch_interfaces(name, interfaces) == branches
@@ -78,7 +78,7 @@ def test_a_type_has_the_branches_that_amazons_controller_gives_it(
 @pytest.mark.parametrize(
     "name", ["t3.large", "m4.large", "p3.2xlarge", "u-6tb1.56xlarge", "i3.large", "hpc7a.12xlarge"]
 )
-def test_types_that_have_none_and_those_that_are_not_known_take_no_such_pod(name: str) -> None:
+def test_types_without_branches_and_unknown_types_have_none(name: str) -> None:
     assert branch_interfaces(name, 3) == 0
 
 
@@ -103,7 +103,7 @@ def test_pods_with_security_groups_of_their_own_are_packed_by_branches(catalog: 
     assert not plan.unschedulable
 
 
-def test_pods_without_them_go_to_the_same_types_as_ever(catalog: Catalog) -> None:
+def test_pods_without_security_groups_use_all_types(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass())
     assert not table.type(catalog.index["m5.large"]).exotic
     assert table.type(catalog.index["m5.large"]).capacity.of(POD_ENI) == 9

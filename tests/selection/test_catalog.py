@@ -1,4 +1,4 @@
-"""The catalog: filtered as sets, compressed and opened again without loss, honest about misses."""
+"""The catalog: filtered as sets, compressed and opened without loss; mismatches are explained."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
 from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits, mask
 from leeway.selection.offers.compressed import UnknownForm, compressed, opened, unpacked
 from leeway.selection.offers.machines import machine
-from leeway.selection.offers.nearest import explain, unmatched
+from leeway.selection.offers.mismatches import explain, unmatched
 from leeway.selection.offers.node_class import AmiFamily, NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import ANY, Unavailable
@@ -44,19 +44,19 @@ def survey(region: Region) -> Survey:
     )
 
 
-def test_a_survey_comes_back_whole_from_its_compressed_form(survey: Survey) -> None:
+def test_a_survey_is_unchanged_by_compressing_and_opening_it(survey: Survey) -> None:
     packed = compressed(survey)
     assert unpacked(packed) == survey
     assert len(packed) < 400_000  # what one item of the table holds
 
 
-def test_an_empty_survey_is_a_catalog_of_nothing() -> None:
+def test_an_empty_survey_is_an_empty_catalog() -> None:
     empty = Survey("us-east-1")
     assert unpacked(compressed(empty)) == empty
     assert opened(compressed(empty)).for_node_class(NodeClass()).types() == []
 
 
-def test_another_versions_form_is_told_from_this_one(
+def test_another_format_version_is_rejected(
     survey: Survey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leeway.selection.offers.compressed.VERSION", 0)
@@ -119,7 +119,7 @@ def test_the_types_that_match_are_those_that_meet_every_requirement(
         and any(zone.has(o.zone) and capacity_type.has(o.capacity_type) for o in each.offerings)
     }
     found = {each.name for each in table.types(table.matching(requirements))}
-    bootable = {each.name for each in table.types(table.catalog.shapes.bootable())}
+    bootable = {each.name for each in table.types(table.catalog.source.bootable())}
     assert found == expected & bootable
 
 
@@ -128,7 +128,7 @@ def test_a_set_has_the_members_it_was_made_of(members: list[bool]) -> None:
     assert list(bits(mask(members))) == [i for i, member in enumerate(members) if member]
 
 
-def test_what_could_not_be_had_is_not_available_until_it_is_forgotten(catalog: Catalog) -> None:
+def test_an_unavailable_offering_is_excluded(catalog: Catalog) -> None:
     spot_a = asking((ZONE, "In", ["us-east-1a"]), (CAPACITY_TYPE, "In", ["spot"]))
     just_m5 = asking((INSTANCE_TYPE, "In", ["m5.large"])).intersection(spot_a)
     gone = [Unavailable("m5.large", "us-east-1a", "spot")]
@@ -195,13 +195,15 @@ def test_a_catalog_can_be_made_of_types_by_hand() -> None:
         ),
     ],
 )
-def test_a_requirement_that_excludes_all_is_told_with_what_was_perhaps_meant(
+def test_a_requirement_that_excludes_all_types_is_named_with_a_suggestion(
     catalog: Catalog, wanted: tuple[str, str, list[str]], said: str
 ) -> None:
     assert explain(catalog.for_node_class(NodeClass()), asking(wanted)) == said
 
 
-def test_where_none_alone_excludes_all_each_is_told_with_its_count(catalog: Catalog) -> None:
+def test_if_no_requirement_alone_excludes_all_types_each_is_named_with_its_count(
+    catalog: Catalog,
+) -> None:
     table = catalog.for_node_class(NodeClass())
     requirements = asking(("gpu-name", "In", ["t4"]), (ARCH, "In", ["arm64"]))
     assert not table.matching(requirements)
@@ -210,7 +212,7 @@ def test_where_none_alone_excludes_all_each_is_told_with_its_count(catalog: Cata
     assert f"instance-gpu-name In [t4] excludes {len(table) - t4}, arch In [arm64] excludes" in said
 
 
-def test_values_that_no_type_has_beside_others_are_named(catalog: Catalog) -> None:
+def test_values_that_no_type_has_are_named(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass())
     arch = Requirement.of(ARCH, "In", ["nvidia", "amd64"])
     assert unmatched(table, arch) == "no instance type has nvidia; did you mean amd64?"
@@ -224,7 +226,7 @@ def test_a_type_that_is_no_longer_described_is_not_offered(
     assert opened(compressed(fewer)).names == ["m5.large"]
 
 
-def test_windows_boots_on_no_arm_machine(catalog: Catalog) -> None:
+def test_windows_does_not_boot_on_arm(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass(family=AmiFamily.WINDOWS_2022))
     found = table.types(table.matching(Requirements()))
     assert {kind.labels[ARCH] for kind in found} == {"amd64"}

@@ -1,4 +1,4 @@
-"""Selection as other programs use it: the example of the docs, on its own."""
+"""The example of the docs, which uses selection as a library."""
 
 import re
 import subprocess

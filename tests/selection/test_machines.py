@@ -1,4 +1,4 @@
-"""Labels and facts of instance types, from DescribeInstanceTypes alone."""
+"""Labels and hardware of instance types, from DescribeInstanceTypes alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -79,7 +79,7 @@ def test_a_gpu_type_says_which_how_many_and_how_large(described: Described) -> N
     }
 
 
-def test_a_share_of_a_gpu_is_one_gpu_to_the_node_and_none_by_its_label(
+def test_a_fractional_gpu_is_one_gpu_of_the_node_and_none_by_its_label(
     described: Described,
 ) -> None:
     shared = machine(described["g6f.xlarge"])

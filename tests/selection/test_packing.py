@@ -1,14 +1,27 @@
-"""What packing decides: which node for which pods, and what it says of pods without a place."""
+"""Packing: the nodes of pods, and the reasons of unschedulable pods."""
 
 from dataclasses import replace
 
 import pytest
+from leeway.reasons import ReasonCode
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
 from leeway.selection.pools import NodePool, Taint
+from leeway.selection.reasons import (
+    HOST_PORT_IN_USE,
+    NO_INSTANCE_TYPE_MATCHES,
+    NO_NODE_POOL,
+    POD_AFFINITY_UNSATISFIABLE,
+    POOL_LIMIT_REACHED,
+    REQUEST_TOO_LARGE,
+    REQUIREMENTS_CONFLICT,
+    TAINT_NOT_TOLERATED,
+    TOPOLOGY_SPREAD_UNSATISFIABLE,
+    UNSUPPORTED_TOPOLOGY_KEY,
+)
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -40,7 +53,7 @@ def zones_of(plan: Plan) -> list[str]:
     return sorted(launch.cheapest.offering.zone for launch in plan.launches)
 
 
-def test_pods_go_onto_the_node_that_costs_least_in_all() -> None:
+def test_pods_are_packed_onto_the_cheapest_nodes() -> None:
     plan = plan_for(pods("web", 8, spec(450)))
     # Two small ones at 0.02 on Spot hold four each; a medium one would be 0.06.
     assert types_of(plan) == ["small", "small"]
@@ -54,13 +67,13 @@ def test_ten_thousand_replicas_are_one_group() -> None:
     assert plan.price / plan.bound < 1.03
 
 
-def test_nodes_that_are_there_are_filled_before_any_is_launched() -> None:
+def test_existing_nodes_are_filled_before_new_nodes_are_launched() -> None:
     plan = plan_for(pods("web", 3, spec(1000)), nodes=(node("here", "a", spec(3000)), node("too")))
     assert plan.launches == ()
     assert {p.node: len(p.pods) for p in plan.existing} == {"here": 1, "too": 2}
 
 
-def test_a_node_that_is_cordoned_or_tainted_takes_nobody() -> None:
+def test_a_cordoned_or_tainted_node_gets_no_pods() -> None:
     tainted = ExistingNode(
         "here",
         {ZONE: "a"},
@@ -72,7 +85,7 @@ def test_a_node_that_is_cordoned_or_tainted_takes_nobody() -> None:
     assert len(plan.launches) == 1
 
 
-def test_daemons_take_their_part_of_every_new_node() -> None:
+def test_daemonset_pods_reduce_the_room_of_every_new_node() -> None:
     plan = plan_for(pods("web", 1, spec(1900)), daemons=(spec(200),))
     assert types_of(plan) == ["medium"]
     assert types_of(plan_for(pods("web", 1, spec(1900)))) == ["small"]
@@ -90,16 +103,16 @@ def test_daemons_run_on_nodes_whose_soft_taint_they_do_not_tolerate() -> None:
     assert types_of(plan_for(pods("web", 1, spec(1900)), soft, daemons=(spec(200),))) == ["medium"]
 
 
-def test_no_pod_is_planned_where_a_daemon_has_its_host_port() -> None:
+def test_a_pod_is_unschedulable_if_a_daemonset_uses_its_host_port() -> None:
     exporter = spec(ports=frozenset({HostPort(9100)}))
     plan = plan_for(pods("web", 1, exporter), daemons=(exporter,))
     assert plan.launches == ()
-    assert plan.unschedulable[0].reason == "a daemon of its nodes has the host port 9100"
+    assert plan.unschedulable[0].reason == HOST_PORT_IN_USE(pool="plain", ports="9100")
     on_arm = replace(exporter, terms=(Requirements.from_labels({ARCH: "arm64"}),))
     assert len(plan_for(pods("web", 1, exporter), daemons=(on_arm,)).launches) == 1
 
 
-def test_daemons_that_are_not_on_a_node_yet_take_their_part_of_it() -> None:
+def test_pending_daemonset_pods_reduce_the_room_of_a_node() -> None:
     fresh = node("fresh", cpu=2000)
     daemon = spec(200)
     assert plan_for(pods("web", 1, spec(1900)), nodes=(fresh,), daemons=(daemon,)).existing == ()
@@ -108,8 +121,8 @@ def test_daemons_that_are_not_on_a_node_yet_take_their_part_of_it() -> None:
     assert [p.node for p in plan.existing] == ["fresh"]
 
 
-def test_pods_that_end_take_room_until_they_have_ended() -> None:
-    busy = replace(node("busy", cpu=2000), leaving=Resources({"cpu": 1500, "pods": 1}))
+def test_terminating_pods_use_room_until_they_exit() -> None:
+    busy = replace(node("busy", cpu=2000), terminating=Resources({"cpu": 1500, "pods": 1}))
     assert plan_for(pods("web", 1, spec(1000)), nodes=(busy,)).existing == ()
     assert len(plan_for(pods("web", 1, spec(400)), nodes=(busy,)).existing) == 1
 
@@ -123,7 +136,7 @@ def test_pods_that_end_take_room_until_they_have_ended() -> None:
         (Taint("other", "", "NoExecute"), {}, False),
     ],
 )
-def test_a_pools_node_that_starts_is_on_its_way(
+def test_a_starting_node_of_a_pool_is_used(
     taint: Taint, labels: dict[str, str], taken: bool
 ) -> None:
     pool = NodePool("plain", startup_taints=(Taint("cilium", "", "NoExecute"),))
@@ -133,13 +146,13 @@ def test_a_pools_node_that_starts_is_on_its_way(
     assert bool(plan.existing) is taken
 
 
-def test_a_pools_node_that_starts_takes_pods_that_ask_for_one_which_has_started() -> None:
+def test_a_starting_node_gets_pods_that_select_initialized_nodes() -> None:
     started = spec(terms=(Requirements.from_labels({INITIALIZED: "true"}),))
     plan = plan_for(pods("web", 1, started), nodes=(node("starting"),))
     assert [placement.node for placement in plan.existing] == ["starting"]
 
 
-def test_a_node_without_a_zone_takes_pods_that_need_none_and_is_no_domain() -> None:
+def test_a_node_without_a_zone_gets_unconstrained_pods_and_is_no_domain() -> None:
     bare = replace(node("bare"), labels={ARCH: "amd64"})
     free = plan_for(pods("web", 1, spec()), nodes=(bare,))
     assert [p.node for p in free.existing] == ["bare"]
@@ -150,31 +163,31 @@ def test_a_node_without_a_zone_takes_pods_that_need_none_and_is_no_domain() -> N
     assert zones_of(plan) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("heeds_taints", "placed"), [(False, 3), (True, 4)])
-def test_zones_of_nodes_that_pods_cannot_go_to_count_in_a_spread_unless_it_heeds_taints(
-    heeds_taints: bool, placed: int
+@pytest.mark.parametrize(("honors_taints", "placed"), [(False, 3), (True, 4)])
+def test_zones_of_tainted_nodes_count_in_a_spread_unless_it_honors_taints(
+    honors_taints: bool, placed: int
 ) -> None:
     # Zone "d" has nothing but a cordoned node: a pod more than one in any other is uneven.
     cordoned = (Taint("node.kubernetes.io/unschedulable"),)
     closed = replace(node("closed", "d"), taints=cordoned)
-    spread = Spread(term(ZONE, app="web"), max_skew=1, heeds_taints=heeds_taints)
+    spread = Spread(term(ZONE, app="web"), max_skew=1, honors_taints=honors_taints)
     plan = plan_for(pods("web", 4, spec(labels={"app": "web"}, spreads=(spread,))), nodes=(closed,))
     assert sum(len(launch.pods) for launch in plan.launches) == placed
 
 
-@pytest.mark.parametrize(("heeds_affinity", "placed"), [(True, 4), (False, 3)])
+@pytest.mark.parametrize(("honors_affinity", "placed"), [(True, 4), (False, 3)])
 def test_zones_of_nodes_that_affinity_excludes_count_in_a_spread_that_ignores_it(
-    heeds_affinity: bool, placed: int
+    honors_affinity: bool, placed: int
 ) -> None:
     elsewhere = node("elsewhere", "d")
-    spread = Spread(term(ZONE, app="web"), max_skew=1, heeds_affinity=heeds_affinity)
+    spread = Spread(term(ZONE, app="web"), max_skew=1, honors_affinity=honors_affinity)
     terms = (Requirements([Requirement.of(ZONE, "NotIn", ["d"])]),)
     web = spec(labels={"app": "web"}, spreads=(spread,), terms=terms)
     plan = plan_for(pods("web", 4, web), nodes=(elsewhere,))
     assert sum(len(launch.pods) for launch in plan.launches) == placed
 
 
-def test_one_of_several_terms_of_node_affinity_is_enough() -> None:
+def test_a_node_that_matches_one_of_several_affinity_terms_is_used() -> None:
     either = spec(
         terms=(
             Requirements.from_labels({ARCH: "riscv"}),
@@ -184,7 +197,7 @@ def test_one_of_several_terms_of_node_affinity_is_enough() -> None:
     assert types_of(plan_for(pods("web", 1, either))) == ["arm"]
 
 
-def test_a_zone_spread_leaves_zones_even() -> None:
+def test_a_spread_by_zone_distributes_pods_evenly() -> None:
     spread = Spread(term(ZONE, app="web"), max_skew=1)
     web = spec(1500, labels={"app": "web"}, spreads=(spread,))
     plan = plan_for(pods("web", 6, web), ON_DEMAND)
@@ -197,88 +210,88 @@ def test_a_zone_spread_leaves_zones_even() -> None:
     assert counts == {"a": 2, "b": 2, "c": 2}
 
 
-def test_pods_that_are_there_count_in_a_spread() -> None:
+def test_running_pods_count_in_a_spread() -> None:
     spread = Spread(term(ZONE, app="web"), max_skew=1)
     web = spec(1500, labels={"app": "web"}, spreads=(spread,))
     nodes = (node("one", "a", web, cpu=1500), node("two", "b", web, cpu=1500))
     assert zones_of(plan_for(pods("web", 1, web), nodes=nodes)) == ["c"]
 
 
-def test_min_domains_hold_pods_back_where_there_are_fewer_zones() -> None:
+def test_pods_are_unschedulable_if_there_are_fewer_zones_than_min_domains() -> None:
     spread = Spread(term(ZONE, app="web"), max_skew=1, min_domains=4)
     web = spec(labels={"app": "web"}, spreads=(spread,))
     plan = plan_for(pods("web", 5, web))
     assert len(plan.unschedulable) == 2
-    assert "spread by zone" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason.code == TOPOLOGY_SPREAD_UNSATISFIABLE.name
 
 
-def test_pods_apart_by_hostname_get_a_node_each() -> None:
-    web = spec(labels={"app": "web"}, apart=(term(HOSTNAME, app="web"),))
+def test_anti_affinity_by_hostname_uses_one_node_per_pod() -> None:
+    web = spec(labels={"app": "web"}, pod_anti_affinity=(term(HOSTNAME, app="web"),))
     plan = plan_for(pods("web", 4, web))
     assert len(plan.launches) == 4
     assert plan.bound == pytest.approx(4 * 0.02)
 
 
-def test_a_pod_that_runs_keeps_others_off_its_node_if_it_minds_them() -> None:
-    shy = spec(apart=(term(HOSTNAME, app="web"),))
+def test_the_anti_affinity_of_a_running_pod_excludes_other_pods() -> None:
+    shy = spec(pod_anti_affinity=(term(HOSTNAME, app="web"),))
     plan = plan_for(pods("web", 1, spec(labels={"app": "web"})), nodes=(node("here", "a", shy),))
     assert plan.existing == ()
 
 
-def test_pods_near_each_other_by_hostname_share_a_node() -> None:
-    pair = spec(700, labels={"app": "pair"}, near=(term(HOSTNAME, app="pair"),))
+def test_affinity_by_hostname_puts_pods_on_one_node() -> None:
+    pair = spec(700, labels={"app": "pair"}, pod_affinity=(term(HOSTNAME, app="pair"),))
     (launch,) = plan_for(pods("pair", 4, pair)).launches
     assert launch.cheapest.type.name == "medium"
 
 
-def test_pods_near_others_that_are_nowhere_are_told_so() -> None:
-    lost = spec(near=(term(ZONE, app="db"),))
+def test_affinity_to_pods_that_do_not_exist_is_reported() -> None:
+    lost = spec(pod_affinity=(term(ZONE, app="db"),))
     plan = plan_for(pods("web", 1, lost))
-    assert "has to be near" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason.code == POD_AFFINITY_UNSATISFIABLE.name
 
 
-def test_pods_follow_those_they_are_near_to_into_their_zone() -> None:
+def test_affinity_by_zone_puts_pods_into_one_zone() -> None:
     db = spec(4000, labels={"app": "db"}, terms=(Requirements.from_labels({ZONE: "c"}),))
-    web = spec(4000, near=(term(ZONE, app="db"),))
+    web = spec(4000, pod_affinity=(term(ZONE, app="db"),))
     plan = plan_for([*pods("web", 2, web), *pods("db", 1, db)])
     assert set(zones_of(plan)) == {"c"}
 
 
-def test_two_pods_with_one_host_port_are_on_two_nodes() -> None:
+def test_pods_with_the_same_host_port_use_different_nodes() -> None:
     proxy = spec(ports=frozenset({HostPort(80)}))
     other = spec(ports=frozenset({HostPort(80, address="10.0.0.1")}))
     assert len(plan_for([*pods("p", 1, proxy), *pods("q", 1, other)]).launches) == 2
 
 
-def test_the_pool_of_the_larger_weight_is_taken_until_its_limit() -> None:
+def test_the_pool_with_the_larger_weight_is_used_up_to_its_limit() -> None:
     first = NodePool("first", weight=10, limits={"cpu": 4000})
     plan = plan_for(pods("web", 4, spec(1800)), first, PLAIN)
     assert sorted(launch.pool for launch in plan.launches) == ["first", "first", "plain", "plain"]
 
 
-def test_nodes_that_run_count_against_a_pools_limits() -> None:
+def test_running_nodes_count_towards_the_limits_of_their_pool() -> None:
     limited = NodePool("plain", limits={"nodes": 2})
     nodes = (node("here", "a", spec(4000)),)
     plan = plan_for(pods("web", 2, spec(15000)), limited, nodes=nodes)
     assert len(plan.launches) == 1
-    assert "limits of its pools" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason == POOL_LIMIT_REACHED()
 
 
-def test_where_a_limit_ends_launching_the_higher_priority_has_its_place() -> None:
+def test_if_a_limit_is_reached_pods_of_higher_priority_get_the_nodes() -> None:
     limited = NodePool("plain", limits={"nodes": 1})
     low, high = spec(15000), spec(15000, priority=100)
     plan = plan_for([*pods("low", 1, low), *pods("high", 1, high)], limited)
     assert [miss.pod for miss in plan.unschedulable] == ["default/low-0"]
 
 
-def test_preferences_hold_where_they_can_and_are_given_up_where_they_cannot() -> None:
+def test_preferences_are_relaxed_only_if_they_cannot_be_satisfied() -> None:
     arm = Weighted(1, Requirements.from_labels({ARCH: "arm64"}))
     riscv = Weighted(2, Requirements.from_labels({ARCH: "riscv"}))
     assert types_of(plan_for(pods("web", 1, spec(preferred_terms=(arm,))))) == ["arm"]
     assert types_of(plan_for(pods("web", 1, spec(preferred_terms=(riscv,))))) == ["small"]
 
 
-def test_a_spread_that_may_be_violated_is_kept_where_it_can_be() -> None:
+def test_a_spread_with_schedule_anyway_is_satisfied_if_possible() -> None:
     spread = Spread(term(HOSTNAME, app="web"), max_skew=1, required=False)
     web = spec(labels={"app": "web"}, spreads=(spread,))
     assert len(plan_for(pods("web", 3, web)).launches) == 3
@@ -287,37 +300,55 @@ def test_a_spread_that_may_be_violated_is_kept_where_it_can_be() -> None:
     assert len(plan.launches) <= 1
 
 
-def test_soft_taints_are_kept_off_until_there_is_nothing_else() -> None:
+def test_nodes_with_soft_taints_are_used_last() -> None:
     soft = NodePool("soft", weight=10, taints=(Taint("spotInstance", "true", "PreferNoSchedule"),))
     assert [n.pool for n in plan_for(pods("web", 1, spec()), soft, PLAIN).launches] == ["plain"]
     assert [n.pool for n in plan_for(pods("web", 1, spec()), soft).launches] == ["soft"]
 
 
 @pytest.mark.parametrize(
-    ("pod", "words"),
+    ("pod", "code", "words"),
     [
-        (spec(200_000), "the largest of the 4 types that meet all requirements has 16"),
-        (spec(terms=(Requirements.from_labels({ARCH: "nvidia"}),)), "arch In [nvidia]"),
+        (
+            spec(200_000),
+            REQUEST_TOO_LARGE,
+            "the largest of the 4 types that match all requirements has 16",
+        ),
+        (
+            spec(terms=(Requirements.from_labels({ARCH: "nvidia"}),)),
+            NO_INSTANCE_TYPE_MATCHES,
+            "arch In [nvidia]",
+        ),
         (
             spec(terms=(Requirements.from_labels({"team": "x"}),)),
+            REQUIREMENTS_CONFLICT,
             "no node of the pool has the label",
         ),
-        (spec(apart=(term("rack", app="x"),)), "topology rack is not known"),
+        (
+            spec(pod_anti_affinity=(term("rack", app="x"),)),
+            UNSUPPORTED_TOPOLOGY_KEY,
+            "topologyKey rack",
+        ),
     ],
 )
-def test_a_pod_that_fits_nowhere_is_told_what_came_nearest(pod: PodSpec, words: str) -> None:
-    (miss,) = plan_for(pods("web", 1, pod)).unschedulable
-    assert words in miss.reason
+def test_the_reason_of_an_unschedulable_pod_has_a_code_and_names_the_cause(
+    pod: PodSpec, code: ReasonCode, words: str
+) -> None:
+    (unschedulable,) = plan_for(pods("web", 1, pod)).unschedulable
+    assert unschedulable.reason.code == code.name
+    assert words in unschedulable.reason.message
 
 
-def test_a_taint_nobody_tolerates_is_named() -> None:
+def test_an_untolerated_taint_is_named() -> None:
     plan = plan_for(pods("web", 1, spec()), NodePool("gpu", taints=(Taint("nvidia.com/gpu"),)))
-    assert "nvidia.com/gpu:NoSchedule" in plan.unschedulable[0].reason
+    assert plan.unschedulable[0].reason == TAINT_NOT_TOLERATED(
+        pool="gpu", taint="nvidia.com/gpu:NoSchedule"
+    )
 
 
-def test_without_a_pool_everybody_is_told_so() -> None:
+def test_without_a_pool_the_reason_is_no_node_pool() -> None:
     plan = pack(pods("web", 1, spec()), Supply((), catalog()))
-    assert plan.unschedulable[0].reason == "there is no node pool"
+    assert plan.unschedulable[0].reason == NO_NODE_POOL()
 
 
 def test_an_offering_without_a_price_is_the_last_choice() -> None:
@@ -330,15 +361,15 @@ def test_an_offering_without_a_price_is_the_last_choice() -> None:
     assert alone.price == 0
 
 
-def test_a_limit_that_lets_no_node_in_is_what_is_told_and_not_of_pods_that_fit_nowhere() -> None:
+def test_a_pool_limit_is_reported_only_for_pods_that_would_fit_without_it() -> None:
     none = NodePool("none", limits={"cpu": 0})
     waiting = [*pods("web", 1, spec()), *pods("huge", 1, spec(10**6))]
-    reasons = {miss.pod: miss.reason for miss in plan_for(waiting, none).unschedulable}
-    assert "limits of its pools" in reasons["default/web-0"]
-    assert "it asks for 1k of cpu" in reasons["default/huge-0"]
+    reasons = {pod.pod: pod.reason for pod in plan_for(waiting, none).unschedulable}
+    assert reasons["default/web-0"] == POOL_LIMIT_REACHED()
+    assert "the pod requests 1k of cpu" in reasons["default/huge-0"].message
 
 
-def test_a_preference_that_nothing_meets_does_not_cost_a_lighter_one_that_can_be_met() -> None:
+def test_an_impossible_preference_does_not_relax_a_lighter_possible_one() -> None:
     impossible = Weighted(100, Requirements.from_labels({"example.com/none": "x"}))
     possible = Weighted(1, Requirements.from_labels({ZONE: "b"}))
     plan = plan_for(pods("web", 2, spec(preferred_terms=(impossible, possible))))
@@ -348,7 +379,7 @@ def test_a_preference_that_nothing_meets_does_not_cost_a_lighter_one_that_can_be
     assert zones_of(plan) == ["c"]
 
 
-def test_a_zone_that_pods_prefer_does_not_keep_their_spread_from_counting_the_others() -> None:
+def test_a_preferred_zone_does_not_exclude_other_zones_from_a_spread() -> None:
     prefers_b = Weighted(100, Requirements.from_labels({ZONE: "b"}))
     spread = Spread(term(ZONE, app="web"), max_skew=1)
     web = spec(1500, labels={"app": "web"}, spreads=(spread,), preferred_terms=(prefers_b,))

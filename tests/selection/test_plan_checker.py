@@ -1,4 +1,4 @@
-"""The checker of plans finds what is wrong with one: each rule, broken on purpose."""
+"""The plan checker finds every kind of violation."""
 
 from dataclasses import replace
 
@@ -33,8 +33,8 @@ APART = (term(HOSTNAME, app="web"),)
     ("of", "words"),
     [
         (spec(3000), "requested"),
-        (spec(labels=WEB, apart=APART), "violates its anti-affinity"),
-        (spec(near=(term(ZONE, app="db"),)), "no pod of its affinity"),
+        (spec(labels=WEB, pod_anti_affinity=APART), "violates its anti-affinity"),
+        (spec(pod_affinity=(term(ZONE, app="db"),)), "no pod of its affinity"),
         (spec(labels=WEB, spreads=(Spread(term(HOSTNAME, app="web"), 1),)), "skew 2"),
         (spec(ports=frozenset({HostPort(80)})), "port 80"),
         (spec(terms=(Requirements.from_labels({ARCH: "riscv"}),)), "matches no affinity term"),
@@ -46,12 +46,12 @@ def test_a_broken_rule_is_found(of: PodSpec, words: str) -> None:
     assert any(words in line for line in found)
 
 
-def test_a_right_plan_has_nothing_wrong_with_it() -> None:
+def test_a_valid_plan_has_no_violations() -> None:
     waiting = pods("web", 2, spec())
     assert violations(onto_one_node(waiting), waiting, [PLAIN]) == []
 
 
-def test_pods_that_are_lost_or_told_of_twice_are_found() -> None:
+def test_missing_and_duplicate_pods_are_found() -> None:
     waiting = pods("web", 2, spec())
     plan = onto_one_node(waiting)
     assert violations(plan, [*waiting, *pods("lost", 1, spec())], [PLAIN])

@@ -1,4 +1,4 @@
-"""Kubernetes objects as the API has them, read as packing knows them."""
+"""Kubernetes objects are converted to the pods and nodes of packing."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
 from leeway.selection.pods import HostPort, PodSpec
 from leeway.selection.pools import Taint
-from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
-from leeway.selection.reading.kinds import passed_over
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.object_kinds import unknown_kinds
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.reading.pod_objects import pod_spec
 
@@ -28,7 +28,7 @@ def web(namespace: str = "shop", **labels: str) -> PodSpec:
     return PodSpec(namespace=namespace, labels=labels)
 
 
-def test_a_pod_asks_for_a_place_among_pods_too() -> None:
+def test_a_pod_requests_one_of_the_resource_pods() -> None:
     assert pod_spec(pod()).requests.printed() == {"cpu": "100m", "pods": "1"}
 
 
@@ -48,10 +48,10 @@ def test_a_pod_without_any_requirement_has_no_terms() -> None:
     assert pod_spec(pod()).terms == ()
 
 
-def test_pod_terms_mean_the_pods_own_namespace_unless_they_say_more() -> None:
+def test_a_pod_term_selects_only_the_pods_own_namespace_by_default() -> None:
     selector = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": ZONE}
     terms = [selector, {**selector, "namespaces": ["x"]}, {**selector, "namespaceSelector": {}}]
-    own, named, every = pod_spec(pod(affinity={"podAffinity": {REQUIRED: terms}})).near
+    own, named, every = pod_spec(pod(affinity={"podAffinity": {REQUIRED: terms}})).pod_affinity
     assert own.selects(web(app="db"))
     assert not own.selects(web("x", app="db"))
     assert named.selects(web("x", app="db"))
@@ -70,11 +70,11 @@ def test_a_namespace_selector_by_name_means_the_namespaces_of_these_names() -> N
         term({"matchLabels": {name: "x"}}, namespaces=["z"]),
         term({"matchLabels": {"team": "a"}}),
     ]
-    found = pod_spec(pod(affinity={"podAffinity": {REQUIRED: terms}})).near
+    found = pod_spec(pod(affinity={"podAffinity": {REQUIRED: terms}})).pod_affinity
     assert [each.namespaces for each in found] == [{"x"}, {"x", "y"}, {"x", "z"}, None]
 
 
-def test_match_label_keys_ask_for_the_pods_own_values() -> None:
+def test_match_label_keys_require_the_pods_own_values() -> None:
     spread = {
         "maxSkew": 2,
         "minDomains": 3,
@@ -93,20 +93,22 @@ def test_match_label_keys_ask_for_the_pods_own_values() -> None:
 def test_an_older_name_of_a_topology_is_the_same_topology() -> None:
     older = {"labelSelector": {}, "topologyKey": "failure-domain.beta.kubernetes.io/zone"}
     found = pod_spec(pod(affinity={"podAffinity": {REQUIRED: [older]}}))
-    assert found.near[0].topology == ZONE
+    assert found.pod_affinity[0].topology == ZONE
     assert pod_spec(pod(topologySpreadConstraints=[older])).spreads[0].pods.topology == ZONE
 
 
-def test_a_spread_heeds_affinity_and_no_taints_unless_it_says_so() -> None:
+def test_a_spread_honors_affinity_and_ignores_taints_by_default() -> None:
     usual = {"topologyKey": ZONE, "labelSelector": {}}
     other = {**usual, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
     found = pod_spec(pod(topologySpreadConstraints=[usual, other])).spreads
-    assert [(s.heeds_affinity, s.heeds_taints) for s in found] == [(True, False), (False, True)]
+    assert [(s.honors_affinity, s.honors_taints) for s in found] == [(True, False), (False, True)]
 
 
-def test_a_term_without_a_selector_selects_nobody_and_an_empty_one_everybody() -> None:
+def test_a_term_without_a_selector_selects_no_pod_and_an_empty_one_selects_all() -> None:
     terms = [{"topologyKey": ZONE}, {"topologyKey": ZONE, "labelSelector": {}}]
-    nobody, everybody = pod_spec(pod(affinity={"podAntiAffinity": {REQUIRED: terms}})).apart
+    nobody, everybody = pod_spec(
+        pod(affinity={"podAntiAffinity": {REQUIRED: terms}})
+    ).pod_anti_affinity
     assert not nobody.selects(web(app="web"))
     assert everybody.selects(web(app="web"))
 
@@ -119,10 +121,10 @@ def test_preferences_come_with_their_weights() -> None:
     }
     affinity = {"podAffinity": {PREFERRED: [near]}, "nodeAffinity": {PREFERRED: [node]}}
     found = pod_spec(pod(affinity=affinity))
-    assert [w.weight for w in (*found.preferred_near, *found.preferred_terms)] == [7, 3]
+    assert [w.weight for w in (*found.preferred_pod_affinity, *found.preferred_terms)] == [7, 3]
 
 
-def test_ports_of_the_host_are_taken_by_the_hosts_network_too() -> None:
+def test_container_ports_on_the_host_network_are_host_ports() -> None:
     every = "0.0.0.0"  # noqa: S104 - read, not bound
     ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": every}, {"containerPort": 81}]
     container = {"name": "c", "ports": ports}
@@ -145,18 +147,18 @@ def test_a_priority_is_the_pods_own_or_its_classes() -> None:
         ("Job", {"parallelism": 5, "completions": 2}, ["shop/web-0", "shop/web-1"]),
     ],
 )
-def test_workloads_are_their_pods(kind: str, spec: dict[str, Any], names: list[str]) -> None:
+def test_workloads_are_expanded_to_pods(kind: str, spec: dict[str, Any], names: list[str]) -> None:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
     metadata = {"name": "web", "namespace": "shop"}
     workload = {"kind": kind, "metadata": metadata, "spec": {**spec, "template": template}}
-    assert [p.name for p in waiting_pods([workload], {})] == names
-    assert len(waiting_pods([workload], {"web": 7})) == 7
+    assert [p.name for p in pending_pods([workload], {})] == names
+    assert len(pending_pods([workload], {"web": 7})) == 7
 
 
-def test_pods_that_run_are_done_or_are_held_back_do_not_wait() -> None:
+def test_running_finished_and_gated_pods_are_not_pending() -> None:
     done = {**pod("done"), "status": {"phase": "Succeeded"}}
     held = pod("held", schedulingGates=[{"name": "x"}])
-    found = waiting_pods([pod("bound", nodeName="n"), done, held, pod("waits")], {})
+    found = pending_pods([pod("bound", nodeName="n"), done, held, pod("waits")], {})
     assert [p.name for p in found] == ["shop/waits"]
 
 
@@ -175,7 +177,7 @@ def test_nodes_have_their_pods_taints_and_pool() -> None:
     assert found.taints[1].key == "node.kubernetes.io/unschedulable"
 
 
-def test_a_daemon_is_known_by_its_set_or_by_one_of_its_pods() -> None:
+def test_daemonset_pods_are_read_from_the_daemonset_or_from_an_owned_pod() -> None:
     template = {"spec": pod()["spec"]}
     given = {
         "kind": "DaemonSet",
@@ -191,23 +193,23 @@ def test_a_daemon_is_known_by_its_set_or_by_one_of_its_pods() -> None:
     assert daemons_of([owned])[0].terms == ()
 
 
-def test_what_applications_bring_along_is_passed_over_but_not_by_itself() -> None:
+def test_other_kinds_are_ignored_if_there_are_kinds_that_are_read() -> None:
     service, monitor, rollout = (
         {"kind": kind, "metadata": {"name": "x"}} for kind in ("Service", "PodMonitor", "Rollout")
     )
-    assert not passed_over([workload("Deployment"), service, monitor])
-    assert passed_over([workload("Deployment"), service, rollout, rollout]) == {"Rollout": 2}
+    assert not unknown_kinds([workload("Deployment"), service, monitor])
+    assert unknown_kinds([workload("Deployment"), service, rollout, rollout]) == {"Rollout": 2}
     with pytest.raises(BadObject, match="expected Pod, List, Deployment") as refused:
-        passed_over([service])
+        unknown_kinds([service])
     assert refused.value.path == (0, "kind")
 
 
 @pytest.mark.parametrize(
     ("kind", "meant"), [("Deploymet", "Deployment"), ("Pods", "Pod"), ("statefulSet", "Stateful")]
 )
-def test_a_kind_that_is_written_wrongly_is_no_kind_to_pass_over(kind: str, meant: str) -> None:
+def test_a_misspelled_kind_is_rejected(kind: str, meant: str) -> None:
     with pytest.raises(BadObject, match=f"got {kind}; did you mean {meant}") as refused:
-        passed_over([pod(), {"kind": kind, "metadata": {"name": "x"}}])
+        unknown_kinds([pod(), {"kind": kind, "metadata": {"name": "x"}}])
     assert refused.value.path == (1, "kind")
 
 
@@ -221,9 +223,9 @@ def test_a_kind_that_is_written_wrongly_is_no_kind_to_pass_over(kind: str, meant
         {"nodeSelector": {"not a label": "x"}, "affinity": {"nodeAffinity": {REQUIRED: 3}}},
     ],
 )
-def test_what_is_no_pod_is_refused_with_its_place(spec: dict[str, Any]) -> None:
+def test_an_invalid_pod_is_rejected_with_its_path(spec: dict[str, Any]) -> None:
     with pytest.raises(BadObject) as refused:
-        waiting_pods([pod(), pod(**spec)], {})
+        pending_pods([pod(), pod(**spec)], {})
     assert refused.value.path[0] == 1
     assert str(refused.value)
 
@@ -245,7 +247,9 @@ def test_what_is_no_pod_is_refused_with_its_place(spec: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_values_that_the_api_would_not_take_are_refused(spec: dict[str, Any], words: str) -> None:
+def test_values_that_are_invalid_in_kubernetes_are_rejected(
+    spec: dict[str, Any], words: str
+) -> None:
     with pytest.raises(BadObject) as refused:
         pod_spec(pod(**spec))
     assert words in f"{'.'.join(map(str, refused.value.path))}: {refused.value}"
@@ -259,16 +263,16 @@ def test_values_that_the_api_would_not_take_are_refused(spec: dict[str, Any], wo
         ({"kind": "Pod", "metadata": {}}, (1, "metadata", "name")),
     ],
 )
-def test_what_is_no_object_at_all_is_refused_with_its_place(
+def test_an_invalid_object_is_rejected_with_its_path(
     document: dict[str, Any], path: tuple[object, ...]
 ) -> None:
-    for reading in (lambda of: waiting_pods(of, {}), existing_nodes, daemons_of):
+    for reading in (lambda of: pending_pods(of, {}), existing_nodes, daemons_of):
         with pytest.raises(BadObject) as refused:
             reading([pod(), document])
         assert refused.value.path == path
 
 
-def test_required_node_affinity_whose_terms_say_nothing_matches_no_node() -> None:
+def test_required_node_affinity_with_only_empty_terms_matches_no_node() -> None:
     (term,) = pod_spec(
         pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}})
     ).terms
@@ -294,30 +298,28 @@ HERE = {
 }
 
 
-def test_pods_that_need_no_new_node_do_not_wait() -> None:
+def test_pods_that_need_no_new_node_are_not_pending() -> None:
     nominated = {**pod("nominated"), "status": {"nominatedNodeName": "n"}}
     lost = {**pod("lost"), "status": {"nominatedNodeName": "gone"}}
     daemon = owned("daemon", "DaemonSet", "logs")
-    found = waiting_pods([HERE, nominated, lost, daemon, ending(pod("ends"))], {})
+    found = pending_pods([HERE, nominated, lost, daemon, ending(pod("ends"))], {})
     assert [p.name for p in found] == ["shop/lost"]
 
 
-def test_a_node_that_is_deleted_takes_no_pods_and_one_that_pods_are_nominated_for_has_them() -> (
-    None
-):
+def test_a_terminating_node_is_excluded_and_nominated_pods_are_on_their_node() -> None:
     nominated = {**pod("nominated"), "status": {"nominatedNodeName": "n"}}
     (found,) = existing_nodes([HERE, nominated])
     assert len(found.pods) == 1
     assert existing_nodes([ending(HERE)]) == ()
 
 
-def test_a_pod_that_ends_takes_room_and_counts_for_nobody() -> None:
+def test_a_terminating_pod_uses_room_and_is_not_counted() -> None:
     (found,) = existing_nodes([HERE, ending(pod(nodeName="n"))])
     assert found.pods == ()
-    assert found.leaving.printed() == {"cpu": "100m", "pods": "1"}
+    assert found.terminating.printed() == {"cpu": "100m", "pods": "1"}
 
 
-def test_what_daemons_take_of_a_node_is_known() -> None:
+def test_the_requests_of_daemonset_pods_on_a_node_are_summed() -> None:
     (found,) = existing_nodes(
         [HERE, pod(nodeName="n"), owned("d", "DaemonSet", "logs", nodeName="n")]
     )
@@ -331,18 +333,18 @@ def workload(kind: str, name: str = "web", **spec: Any) -> dict[str, Any]:
     return {"kind": kind, "metadata": metadata, "spec": {**spec, "template": template}}
 
 
-def test_a_suspended_job_has_no_pods_and_what_says_no_replicas_has_one() -> None:
-    assert waiting_pods([workload("Job", parallelism=3, suspend=True)], {}) == ()
-    assert len(waiting_pods([workload("Deployment", replicas=None)], {})) == 1
+def test_a_suspended_job_has_no_pods_and_a_workload_without_replicas_has_one() -> None:
+    assert pending_pods([workload("Job", parallelism=3, suspend=True)], {}) == ()
+    assert len(pending_pods([workload("Deployment", replicas=None)], {})) == 1
 
 
-def test_a_stateful_set_counts_from_where_it_says() -> None:
-    found = waiting_pods([workload("StatefulSet", replicas=2, ordinals={"start": 5})], {})
+def test_the_ordinals_of_a_stateful_set_start_where_it_specifies() -> None:
+    found = pending_pods([workload("StatefulSet", replicas=2, ordinals={"start": 5})], {})
     assert [p.name for p in found] == ["shop/web-5", "shop/web-6"]
 
 
-def test_a_workload_whose_pods_are_given_too_is_not_counted_twice() -> None:
+def test_a_workload_whose_pods_are_given_is_not_counted_twice() -> None:
     whole = workload("Deployment", replicas=3)
     of_it = owned("web-7d9-x", "ReplicaSet", "web-7d9")
-    found = waiting_pods([whole, of_it, workload("Deployment", "other", replicas=1)], {})
+    found = pending_pods([whole, of_it, workload("Deployment", "other", replicas=1)], {})
     assert [p.name for p in found] == ["shop/web-7d9-x", "shop/other-0"]

@@ -36,17 +36,17 @@ def test_overhead_comes_on_top_and_a_limit_alone_is_a_request() -> None:
     assert found == Resources({"nvidia.com/gpu": 1, "cpu": 2000, "memory": 64 << 20})
 
 
-def test_what_the_pod_requests_as_a_whole_counts_instead_of_its_containers() -> None:
+def test_pod_level_requests_replace_those_of_the_containers() -> None:
     whole = {"requests": {"cpu": "3"}}
     found = requests_of({"containers": [container("1")], "resources": whole})
     assert found == Resources({"cpu": 3000})
 
 
-def test_a_limit_of_the_whole_pod_counts_where_its_containers_request_nothing() -> None:
+def test_a_pod_level_limit_applies_if_the_containers_request_nothing() -> None:
     whole = {"limits": {"cpu": "4", "memory": "1Gi"}}
     found = requests_of({"containers": [container("1")], "resources": whole})
     assert found == Resources({"cpu": 1000, "memory": 1 << 30})
 
 
-def test_a_pod_without_requests_asks_for_nothing() -> None:
+def test_a_pod_without_requests_requests_nothing() -> None:
     assert requests_of({"containers": [{"name": "c"}]}) == Resources()

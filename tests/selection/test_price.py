@@ -1,4 +1,4 @@
-"""What plans cost, beside the best there is: by brute force where there are few pods."""
+"""The price of plans, compared with the best plan (by brute force for a few pods)."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -84,7 +84,7 @@ def test_no_plan_is_cheaper_than_the_best_and_the_bound_is_below_it(
     assert plan.price <= 1.25 * optimum
 
 
-def test_a_few_pods_cost_what_the_best_plan_costs_nearly_always() -> None:
+def test_plans_of_a_few_pods_nearly_always_have_the_best_price() -> None:
     dice = Random(5)  # noqa: S311 - a workload, not a secret
     ratios = []
     for _ in range(60):
@@ -105,7 +105,7 @@ def test_the_bound_is_that_of_the_whole_covering_program(waiting: list[Pod]) -> 
     assert plan.price >= plan.bound
 
 
-def test_a_zone_without_the_newer_types_makes_pods_of_other_zones_no_dearer(
+def test_a_zone_without_newer_types_does_not_raise_the_price_in_other_zones(
     catalog: Catalog,
 ) -> None:
     usual = Requirements(

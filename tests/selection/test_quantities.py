@@ -1,4 +1,4 @@
-"""Quantities: read exactly, printed as Kubernetes prints them."""
+"""Quantities: parsed exactly, formatted as in Kubernetes."""
 
 import math
 import re
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from leeway.selection.quantities import (
     BadQuantity,
     amount,
-    asked,
     milli,
     parse,
     printed,
     quantity,
+    requested_quantity,
     whole,
 )
 from leeway.selection.resources import Resources
@@ -140,7 +140,7 @@ def test_an_amount_is_printed_with_its_resources_own_suffixes() -> None:
     "text",
     ["", "m", ".", "1x", "1 Gi", "1KiB", "0x10", "1e", "1e1000", "1_000", "9" * 65, "--1"],
 )
-def test_what_is_no_quantity_is_refused_with_what_was_expected(text: str) -> None:
+def test_an_invalid_quantity_is_rejected_with_the_expected_form(text: str) -> None:
     with pytest.raises(BadQuantity, match="expected a quantity like"):
         parse(text)
 
@@ -159,14 +159,14 @@ def test_resources_add_subtract_and_fit_name_by_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "-1Gi", "1e999", "10E"])
-def test_what_cannot_be_asked_for_is_refused(text: str) -> None:
+def test_a_quantity_that_cannot_be_requested_is_rejected(text: str) -> None:
     with pytest.raises(BadQuantity, match="expected an amount"):
-        asked(text)
+        requested_quantity(text)
 
 
-def test_the_largest_amount_that_64_bits_count_may_be_asked_for() -> None:
-    assert asked("9E").value == 9 * 10**18
-    assert asked("9223372036854775807").value == 2**63 - 1
+def test_the_largest_amount_of_64_bits_can_be_requested() -> None:
+    assert requested_quantity("9E").value == 9 * 10**18
+    assert requested_quantity("9223372036854775807").value == 2**63 - 1
 
 
 plain_numbers = st.builds(lambda a, b: f"{a}.{b}", st.integers(0, 9999), st.integers(0, 999))

@@ -1,4 +1,4 @@
-"""Which types and capacity types a request asks for, and in which order."""
+"""The types and capacity types of a launch request, and their order."""
 
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
 from leeway.selection.packing.plan import Plan
@@ -29,7 +29,7 @@ def test_up_to_sixty_types_the_cheapest_first_and_on_demand_as_the_alternative()
     assert spot.zones == ("a", "b", "c")
 
 
-def test_spot_that_is_dearer_than_on_demand_is_dropped() -> None:
+def test_spot_that_costs_more_than_on_demand_is_dropped() -> None:
     types = (
         instance_type("cheap", 2000, 4096, 0.05, spot=0.02),
         instance_type("dear", 2000, 4096, 0.2, spot=0.06),
@@ -39,7 +39,7 @@ def test_spot_that_is_dearer_than_on_demand_is_dropped() -> None:
     assert on_demand.instance_types == ("cheap", "dear")
 
 
-def test_exotic_types_are_asked_for_only_where_nothing_else_fits() -> None:
+def test_exotic_types_are_requested_only_if_no_other_type_fits() -> None:
     types = (
         instance_type("plain", 2000, 4096, 0.2),
         instance_type("gpu", 8000, 8192, 0.1, devices={"nvidia.com/gpu": 1}),
@@ -50,7 +50,7 @@ def test_exotic_types_are_asked_for_only_where_nothing_else_fits() -> None:
     assert choice.instance_types == ("big.metal", "gpu")
 
 
-def test_min_values_keep_places_for_what_they_ask_for() -> None:
+def test_min_values_reserve_places_for_their_label_values() -> None:
     families = [instance_type(f"t{i}.large", 2000, 4096, 0.1 + i / 1000) for i in range(80)]
     generations = [
         type(each)(
@@ -69,7 +69,7 @@ def test_min_values_keep_places_for_what_they_ask_for() -> None:
     assert choice.instance_types[-1] == "t79.large"
 
 
-def test_pods_are_parted_until_enough_types_hold_them() -> None:
+def test_nodes_are_split_until_enough_types_fit_their_pods() -> None:
     types = [instance_type(f"t{i}", 1000 * (i + 1), 8192, 0.1 * (i + 1)) for i in range(4)]
     three = Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)
     pool = NodePool("plain", Requirements([three]))
@@ -79,14 +79,14 @@ def test_pods_are_parted_until_enough_types_hold_them() -> None:
     assert not plan.unschedulable
 
 
-def test_too_few_types_for_min_values_is_said() -> None:
+def test_too_few_types_for_min_values_are_reported() -> None:
     three = Requirement.of(INSTANCE_TYPE, "Exists", min_values=3)
     pool = NodePool("plain", Requirements([three]))
     plan = plan_for(instance_type("one", 2000, 4096, 0.1), pool=pool)
-    assert "minValues 3 of instance-type" in plan.unschedulable[0].reason
+    assert "minValues 3 of instance-type" in plan.unschedulable[0].reason.message
 
 
-def test_a_reservation_comes_first_and_costs_nothing_more() -> None:
+def test_reserved_capacity_comes_first_and_costs_nothing_more() -> None:
     reserved = instance_type("m", 2000, 4096, 0.1)
     both = type(reserved)(
         "m",

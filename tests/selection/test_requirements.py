@@ -1,4 +1,4 @@
-"""The algebra of requirements, held to a model that tries every value."""
+"""The algebra of requirements, compared with a model that tries every value."""
 
 import itertools
 from collections.abc import Mapping
@@ -139,7 +139,7 @@ def test_min_values_of_an_intersection_is_the_larger(one: int | None, other: int
     assert a.intersection(b).min_values == max(filter(None, (one, other)), default=None)
 
 
-def test_crossed_bounds_hold_of_no_node() -> None:
+def test_contradictory_bounds_match_no_node() -> None:
     crossed = met([(Operator.GT, ["8"]), (Operator.LT, ["4"])])
     assert crossed.operator is Operator.DOES_NOT_EXIST
     assert crossed.is_empty
@@ -160,16 +160,16 @@ def test_crossed_bounds_hold_of_no_node() -> None:
     ],
 )
 @pytest.mark.parametrize("key", [KEY, "topology.kubernetes.io/zone"])
-def test_bounds_of_pool_and_pod_that_cross_are_a_conflict(
+def test_contradictory_bounds_of_pool_and_pod_are_a_conflict(
     key: str, pool: tuple[Operator, str], pod: tuple[Operator, str]
 ) -> None:
     given = Requirements([Requirement.of(key, pool[0], [pool[1]])])
     asked = Requirements([Requirement.of(key, pod[0], [pod[1]])])
     assert not given.agrees(asked)
-    assert given.conflict(asked) == f"{asked} against the pool's {given}"
+    assert given.conflict(asked) == f"{asked} conflicts with {given} of the pool"
 
 
-def test_bounds_of_one_pod_that_cross_are_a_conflict_whatever_the_pool() -> None:
+def test_contradictory_bounds_of_one_pod_are_a_conflict_with_every_pool() -> None:
     asked = Requirements([met([(Operator.GT, ["8"]), (Operator.LT, ["4"])])])
     assert Requirements().conflict(asked) == f"{KEY} Gt 8 and Lt 4, which leaves no value"
 
@@ -187,7 +187,7 @@ def test_a_label_that_a_pool_does_not_name_is_had_only_if_instance_types_bring_i
     assert not pool.compatible(Requirements.from_labels({"team": "a"}))
     assert pool.compatible(Requirements([Requirement.of("team", "NotIn", ["a"])]))
     assert pool.conflict(Requirements.from_labels({"kubernetes.io/arch": "arm64"})) == (
-        "arch In [arm64] against the pool's arch In [amd64, nvidia]"
+        "arch In [arm64] conflicts with arch In [amd64, nvidia] of the pool"
     )
 
 
@@ -224,13 +224,13 @@ def test_a_bad_requirement_is_refused_with_what_was_expected(
         ("example.com/taem", "example.com/team"),
     ],
 )
-def test_a_label_that_is_perhaps_another_one_is_named_with_it(key: str, meant: str) -> None:
+def test_an_unknown_label_gets_a_suggestion(key: str, meant: str) -> None:
     pool = Requirements.from_labels({"example.com/team": "web"})
     assert pool.conflict(Requirements.from_labels({key: "a"})) == (
         f"{key} In [a]: no node of the pool has the label; did you mean {meant}?"
     )
 
 
-def test_a_label_that_is_like_no_other_is_named_alone() -> None:
+def test_an_unknown_label_without_a_similar_one_gets_no_suggestion() -> None:
     said = Requirements().conflict(Requirements.from_labels({"gate": "a"}))
     assert said == "gate In [a]: no node of the pool has the label"

@@ -1,4 +1,4 @@
-"""Packing finds a place for no fewer pods than kube-scheduler does, whatever order that takes."""
+"""Packing places at least as many pods as kube-scheduler does in any order."""
 
 from leeway.selection.labels import ARCH, HOSTNAME, ZONE
 from leeway.selection.packing.plan import Plan
@@ -48,7 +48,7 @@ def in_zones(*zones: str) -> tuple[Requirements, ...]:
 
 def test_constrained_pods_take_existing_nodes_before_unconstrained_ones_fill_them() -> None:
     plain = pods("plain", 3, spec(1000))
-    apart = pods("apart", 2, spec(500, labels=WEB, apart=(term(HOSTNAME, **WEB),)))
+    apart = pods("apart", 2, spec(500, labels=WEB, pod_anti_affinity=(term(HOSTNAME, **WEB),)))
     plan = planned([*plain, *apart], node("busy", spec(1000)), node("idle"))
     assert plan.launches == ()
     assert on_existing(plan) == 5
@@ -69,7 +69,7 @@ def test_a_spread_by_zone_compares_the_zones_of_existing_nodes() -> None:
     assert on_existing(plan) == 8
 
 
-def test_a_preference_costs_no_node_where_an_existing_one_has_room() -> None:
+def test_a_preference_does_not_launch_a_node_if_an_existing_one_has_room() -> None:
     elsewhere = Weighted(100, Requirements.from_labels({ZONE: "c"}))
     plan = planned(pods("web", 2, spec(500, preferred_terms=(elsewhere,))), node("one"))
     assert plan.launches == ()
@@ -77,22 +77,22 @@ def test_a_preference_costs_no_node_where_an_existing_one_has_room() -> None:
 
 def test_a_higher_priority_comes_before_a_constrained_pod() -> None:
     high = pods("high", 1, spec(4000, priority=10))
-    low = pods("low", 1, spec(500, labels=WEB, apart=(term(HOSTNAME, **WEB),)))
+    low = pods("low", 1, spec(500, labels=WEB, pod_anti_affinity=(term(HOSTNAME, **WEB),)))
     plan = planned([*low, *high], node("one"), pools=())
     assert [placement.pods for placement in plan.existing] == [("default/high-0",)]
 
 
-def test_pods_that_have_to_share_a_node_share_one_that_is_there() -> None:
+def test_pods_that_must_share_a_node_share_an_existing_node() -> None:
     together = spec(
         labels=WEB,
-        near=(term(HOSTNAME, **WEB),),
+        pod_affinity=(term(HOSTNAME, **WEB),),
         terms=(Requirements([Requirement.of("x", "In", ["1"])]),),
     )
     plan = planned(pods("web", 2, together), node("one", x="1"))
     assert on_existing(plan) == 2
 
 
-def test_a_pod_pinned_to_a_zone_has_a_place_whoever_else_has_its_label() -> None:
+def test_a_pod_with_a_required_zone_is_placed_before_other_pods_with_its_label() -> None:
     pinned = spec(labels=WEB, terms=in_zones("b"), spreads=(Spread(term(ZONE, **WEB), 1),))
     waiting = [*pods("pinned", 1, pinned), *pods("free", 3, spec(labels=WEB))]
     assert planned(waiting).unschedulable == ()

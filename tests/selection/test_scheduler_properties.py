@@ -35,7 +35,7 @@ def planned(pods: list[Pod], supply: Supply, nodes: list[ExistingNode]) -> tuple
 def may_share_a_new_node(pods: list[Pod]) -> bool:
     """Whether pods that have to share a node may all go to a new one, if there is room for all of
     them on no existing one."""
-    return any(t.topology == HOSTNAME for pod in pods for t in pod.spec.near)
+    return any(t.topology == HOSTNAME for pod in pods for t in pod.spec.pod_affinity)
 
 
 @pytest.mark.parametrize("seeds", MIXES)
@@ -47,7 +47,7 @@ def test_no_fewer_pods_go_to_existing_nodes(seeds: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("seeds", MIXES)
-def test_no_fewer_pods_find_a_place_where_nodes_are_launched_too(seeds: tuple[int, ...]) -> None:
+def test_no_fewer_pods_get_a_node_if_nodes_are_launched_too(seeds: tuple[int, ...]) -> None:
     for seed in seeds:
         pods, nodes = mix(seed)
         plan, placed = planned(pods, SUPPLY, nodes)
@@ -57,7 +57,7 @@ def test_no_fewer_pods_find_a_place_where_nodes_are_launched_too(seeds: tuple[in
 
 
 @pytest.mark.parametrize("seeds", MIXES[:3])
-def test_no_fewer_pods_find_a_place_on_new_nodes_alone(seeds: tuple[int, ...]) -> None:
+def test_no_fewer_pods_get_a_node_on_new_nodes_alone(seeds: tuple[int, ...]) -> None:
     for seed in seeds:
         pods, _ = mix(seed)
         _, placed = planned(pods, SUPPLY, [])

@@ -1,4 +1,4 @@
-"""Types with a part of a GPU: a pod that asks for one GPU means a whole one."""
+"""Types with a fraction of a GPU: a pod that requests one GPU expects a whole one."""
 
 import pytest
 from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
@@ -8,6 +8,7 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
+from leeway.selection.reasons import FRACTIONAL_GPU_NOT_NAMED
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -25,7 +26,7 @@ def packed(
     return pack([Pod("default/model", spec)], supply)
 
 
-def test_a_pod_that_asks_for_a_gpu_gets_a_whole_one(catalog: Catalog) -> None:
+def test_a_pod_that_requests_a_gpu_gets_a_whole_one(catalog: Catalog) -> None:
     (launch,) = packed(catalog, [L4], []).launches
     types = {name for choice in launch.choices for name in choice.instance_types}
     assert "g6.xlarge" in types
@@ -36,7 +37,7 @@ def test_a_pod_that_asks_for_a_gpu_gets_a_whole_one(catalog: Catalog) -> None:
     ("pool", "pod"),
     [([LARGE], []), ([], [LARGE]), ([Requirement.of(FAMILY, "In", ["g6f"])], [L4])],
 )
-def test_a_part_of_a_gpu_is_launched_where_the_pool_or_the_pod_names_it(
+def test_a_fractional_gpu_is_launched_if_the_pool_or_the_pod_names_it(
     catalog: Catalog, pool: list[Requirement], pod: list[Requirement]
 ) -> None:
     (launch,) = packed(catalog, pool, pod).launches
@@ -49,9 +50,8 @@ def test_daemons_count_on_a_named_type_without_naming_it_themselves(catalog: Cat
     assert launch.cheapest.type.name == "g6f.xlarge"
 
 
-def test_the_reason_says_that_only_parts_of_a_gpu_are_left(catalog: Catalog) -> None:
+def test_the_reason_names_fractional_gpus_that_are_not_named(catalog: Catalog) -> None:
     small = Requirement.of(f"{INSTANCE}size", "In", ["large"])
     (miss,) = packed(catalog, [L4, small], []).unschedulable
-    assert miss.reason == (
-        "g6f.large has a part of a GPU, and is launched only for pods or pools that name it"
-    )
+    assert miss.reason.code == FRACTIONAL_GPU_NOT_NAMED.name
+    assert "g6f.large has a fraction of a GPU" in miss.reason.message

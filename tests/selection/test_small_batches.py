@@ -1,4 +1,4 @@
-"""Few pods are packed one by one: all of them have a place, at a price near the bound."""
+"""Small batches are packed one by one: every pod has a node, at a price near the bound."""
 
 import numpy as np
 import pytest
@@ -41,10 +41,10 @@ def problems(draw: st.DrawFn) -> Problem:
         counts=np.array(draw(st.lists(st.integers(1, 9), min_size=groups, max_size=groups)), float),
         matches=np.array(matches, dtype=float).reshape(groups, counters),
         caps=np.array(caps, dtype=float).reshape(groups, counters),
-        alone=np.array(
+        max_per_node=np.array(
             draw(st.lists(st.sampled_from([1, 2, INF]), min_size=groups, max_size=groups))
         ),
-        firm=np.ones(counters, dtype=bool),
+        strict=np.ones(counters, dtype=bool),
         capacity=np.array([*capacity[:-1], (30, 30)], dtype=float),
         prices=np.array(prices, dtype=float) / 10,
         allowed=allowed,
@@ -53,7 +53,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @settings(max_examples=300, deadline=None)
 @given(problems(), st.integers(0, 12))
-def test_all_pods_have_a_place_that_every_rule_allows(problem: Problem, rounds: int) -> None:
+def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: int) -> None:
     nodes = ruin_and_recreate(problem, rounds, bound=0.0)
     assert np.array_equal(sum(node.times * node.pods for node in nodes), problem.counts)
     assert all(valid(problem, node.pods, node.offering) for node in nodes)
@@ -75,7 +75,7 @@ def test_rounds_make_the_nodes_cheaper() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 10, 50, 200])
-def test_the_same_pods_lead_to_the_same_plan(count: int) -> None:
+def test_the_same_pods_have_the_same_plan(count: int) -> None:
     supply = Supply([NodePool("default")], synthetic_catalog())
     first, again = (pack(diverse_pods(count), supply) for _ in range(2))
     assert [(one.cheapest, one.pods) for one in first.launches] == [
@@ -83,14 +83,14 @@ def test_the_same_pods_lead_to_the_same_plan(count: int) -> None:
     ]
 
 
-def test_a_node_larger_than_all_pods_counts_as_large_as_they_are() -> None:
+def test_capacity_above_the_total_requests_does_not_lower_the_bound() -> None:
     problem = Problem(
         sizes=np.array([[1.0]]),
         counts=np.array([2.0]),
         matches=np.zeros((1, 0)),
         caps=np.zeros((1, 0)),
-        alone=np.array([INF]),
-        firm=np.zeros(0, dtype=bool),
+        max_per_node=np.array([INF]),
+        strict=np.zeros(0, dtype=bool),
         capacity=np.array([[2.0], [100.0]]),
         prices=np.array([1.0, 10.0]),
         allowed=np.ones((1, 2), dtype=bool),

@@ -1,4 +1,4 @@
-"""Which nodes' pods a spread by zone counts: kube-scheduler's rule, held of plans."""
+"""The nodes whose pods a spread counts, as in kube-scheduler."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,6 +10,7 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, PodSpec, Spread, Toleration
 from leeway.selection.pools import NodePool, Taint
+from leeway.selection.reasons import TOPOLOGY_SPREAD_UNSATISFIABLE
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -48,30 +49,30 @@ def test_pods_on_nodes_that_the_pods_own_affinity_excludes_do_not_count() -> Non
     assert zones_of(plan, "web") == ["a", "b", "c"]
 
 
-def test_they_do_count_where_the_spread_ignores_affinity() -> None:
-    ignoring = replace(BY_ZONE, heeds_affinity=False)
+def test_they_count_if_the_spread_ignores_affinity() -> None:
+    ignoring = replace(BY_ZONE, honors_affinity=False)
     web = spec(labels=WEB, spreads=(ignoring,), terms=ON_AMD64)
     around = [node("a", spec(labels=WEB), spec(labels=WEB), arch="arm64")]
     plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), around)
     assert zones_of(plan, "web") == ["b", "c"]
 
 
-def test_pods_on_nodes_whose_taint_is_not_tolerated_do_not_count_where_taints_are_heeded() -> None:
-    heeding = replace(BY_ZONE, heeds_taints=True)
+def test_pods_on_nodes_with_an_untolerated_taint_do_not_count_if_taints_are_honored() -> None:
+    heeding = replace(BY_ZONE, honors_taints=True)
     around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
     waiting = pods("web", 3, spec(labels=WEB, spreads=(heeding,)))
     plan = pack(waiting, Supply([PLAIN], catalog()), around)
     assert zones_of(plan, "web") == ["a", "b", "c"]
 
 
-def test_they_do_count_where_taints_are_not_heeded() -> None:
+def test_they_count_if_taints_are_ignored() -> None:
     around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
     waiting = pods("web", 2, spec(labels=WEB, spreads=(BY_ZONE,)))
     plan = pack(waiting, Supply([PLAIN], catalog()), around)
     assert zones_of(plan, "web") == ["b", "c"]
 
 
-def test_pods_that_wait_for_nodes_which_do_not_count_are_no_matter_to_a_spread() -> None:
+def test_pending_pods_on_excluded_nodes_do_not_count_in_a_spread() -> None:
     on_arm = spec(1500, labels=WEB, terms=ON_ARM64)
     web = spec(labels=WEB, spreads=(BY_ZONE,), terms=ON_AMD64)
     waiting = [*pods("old", 3, on_arm), *pods("web", 3, web)]
@@ -80,7 +81,7 @@ def test_pods_that_wait_for_nodes_which_do_not_count_are_no_matter_to_a_spread()
     assert violations(plan, waiting, [PLAIN]) == []
 
 
-def test_pods_that_perhaps_count_take_room_in_a_spread_and_make_none() -> None:
+def test_conditionally_counted_pods_add_to_their_domain_but_not_to_the_minimum() -> None:
     anywhere = spec(labels=WEB, terms=(Requirements.from_labels({ZONE: "c"}),))
     web = spec(labels=WEB, spreads=(BY_ZONE,), terms=ON_AMD64)
     waiting = [*pods("any", 2, anywhere), *pods("web", 4, web)]
@@ -88,20 +89,20 @@ def test_pods_that_perhaps_count_take_room_in_a_spread_and_make_none() -> None:
     assert violations(plan, waiting, [PLAIN]) == []
 
 
-def test_where_a_volume_is_makes_no_other_zone_less_of_a_domain() -> None:
+def test_the_zone_of_a_volume_does_not_exclude_other_zones_from_a_spread() -> None:
     in_a = (Requirements.from_labels({ZONE: "a"}),)
     bound = spec(labels=WEB, spreads=(BY_ZONE,), terms=in_a, affinity=())
     around = [node("a", spec(labels=WEB)), node("b")]
     plan = pack(pods("web", 1, bound), Supply([PLAIN], catalog()), around)
-    assert "maxSkew" in plan.unschedulable[0].reason
+    assert "maxSkew" in plan.unschedulable[0].reason.message
     by_itself = replace(bound, affinity=None)
     assert zones_of(pack(pods("web", 1, by_itself), Supply([PLAIN], catalog()), around), "web")
 
 
-def test_a_soft_taint_that_is_borne_after_all_changes_nothing_about_what_counts() -> None:
+def test_tolerating_a_soft_taint_does_not_change_the_counted_nodes() -> None:
     soft = NodePool("soft", taints=(Taint("slow", "", "PreferNoSchedule"),))
     tolerant = (Toleration("dedicated", "Exists"),)
-    web = spec(labels=WEB, spreads=(replace(BY_ZONE, heeds_taints=True),), tolerations=tolerant)
+    web = spec(labels=WEB, spreads=(replace(BY_ZONE, honors_taints=True),), tolerations=tolerant)
     around = [node("a", spec(labels=WEB), taint="dedicated")]
     plan = pack(pods("web", 2, web), Supply([soft], catalog()), around)
     assert zones_of(plan, "web") == ["b", "c"]
@@ -137,7 +138,7 @@ def test_pods_are_spread_by_any_label_of_nodes(label: str, values: tuple[str, ..
     assert violations(plan, waiting, [pool]) == []
 
 
-def test_each_request_keeps_to_the_capacity_type_that_its_pods_were_given() -> None:
+def test_each_request_uses_the_capacity_type_that_its_pods_are_assigned_to() -> None:
     web = spec(labels=WEB, spreads=(Spread(term(CAPACITY_TYPE, **WEB), 1),))
     plan = pack(pods("web", 4, web), Supply([PLAIN], catalog()))
     assert [{c.capacity_type for c in launch.choices} for launch in plan.launches] == [
@@ -162,17 +163,18 @@ def test_a_spread_by_capacity_type_and_one_by_zone_hold_together() -> None:
     assert zones_of(plan, "web") == ["a", "a", "b", "b", "c", "c"]
 
 
-def test_a_capacity_type_with_no_node_for_the_pods_keeps_the_other_one_low() -> None:
+def test_a_capacity_type_without_a_node_for_the_pods_limits_the_other_one() -> None:
     on_demand = (Requirements.from_labels({CAPACITY_TYPE: "on-demand"}),)
     full = replace(node("a"), labels={ZONE: "a", ARCH: "amd64", CAPACITY_TYPE: "spot"})
-    spread = Spread(term(CAPACITY_TYPE, **WEB), 1, heeds_affinity=False)
+    spread = Spread(term(CAPACITY_TYPE, **WEB), 1, honors_affinity=False)
     web = spec(2000, labels=WEB, spreads=(spread,), terms=on_demand)
     plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), [full])
     (miss,) = plan.unschedulable
-    assert "nothing for it in spot" in miss.reason
+    assert "no node for the pod exists in spot" in miss.reason.message
 
 
-def test_a_spread_by_a_label_that_no_node_has_is_told_so() -> None:
+def test_a_spread_on_a_label_that_no_node_has_is_reported() -> None:
     web = spec(labels=WEB, spreads=(Spread(term("rack", **WEB), 1),))
     (miss,) = pack(pods("web", 1, web), Supply([PLAIN], catalog())).unschedulable
-    assert miss.reason == "no node for it has the label rack, by which it is to be spread"
+    cause = "no node for the pod has this label"
+    assert miss.reason == TOPOLOGY_SPREAD_UNSATISFIABLE(topology="rack", cause=cause)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.variants import MOST, variants
+from leeway.selection.packing.variants import MAX_VARIANTS, variants
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
@@ -49,7 +49,7 @@ def test_a_value_that_a_pool_excludes_is_had_by_no_variant_and_told_once() -> No
     pool = NodePool("shared", teams("In", "a", "b"))
     plan = plan_for([*pods("a", 1, of_team("a")), *pods("c", 1, of_team("c"))], pool)
     (miss,) = plan.unschedulable
-    assert miss.reason == f"{TEAM} In [c] against the pool's {TEAM} In [a, b]"
+    assert f"{TEAM} In [c] conflicts with {TEAM} In [a, b] of the pool" in miss.reason.message
 
 
 def test_limits_are_those_of_all_variants_together() -> None:
@@ -61,12 +61,12 @@ def test_limits_are_those_of_all_variants_together() -> None:
 def test_pools_are_as_they_were_where_no_pod_tells_their_values_apart() -> None:
     pool = NodePool("shared", teams("In", "a", "b"))
     supply = Supply([pool], catalog())
-    assert supply.told_apart([spec()]) is supply
+    assert supply.with_variants_for([spec()]) is supply
     assert variants([pool], [of_team("z")]) == (pool,)
 
 
 def test_a_pool_with_too_many_variants_stays_one() -> None:
-    names = [f"t{number}" for number in range(MOST + 1)]
+    names = [f"t{number}" for number in range(MAX_VARIANTS + 1)]
     pool = NodePool("shared", teams("In", *names))
     assert variants([pool], map(of_team, names)) == (pool,)
 

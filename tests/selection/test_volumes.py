@@ -1,10 +1,10 @@
-"""Where volumes let pods go: bound ones, those of a class, a StatefulSet's, and ephemeral ones."""
+"""The zones that volumes require: bound volumes, storage classes, StatefulSets, ephemeral ones."""
 
 from typing import Any
 
 import pytest
 from leeway.selection.labels import ZONE
-from leeway.selection.reading.cluster_objects import waiting_pods
+from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.selection.reading.objects import BadObject
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -42,31 +42,31 @@ def zones(*objects: dict[str, Any]) -> list[set[str]]:
     """Of zones a, b and c, those where each pod may go."""
     return [
         {z for z in "abc" if not p.spec.terms or any(t.admits({ZONE: z}) for t in p.spec.terms)}
-        for p in waiting_pods(objects, {})
+        for p in pending_pods(objects, {})
     ]
 
 
-def test_a_claim_goes_where_its_volume_is() -> None:
+def test_a_pod_with_a_bound_claim_is_placed_in_the_zone_of_its_volume() -> None:
     assert zones(CLAIMED, claim("data", volumeName="v"), volume("v", "b")) == [{"b"}]
 
 
-def test_a_claim_without_a_volume_goes_where_its_class_lets_it() -> None:
+def test_a_pod_with_an_unbound_claim_is_placed_in_the_zones_of_its_storage_class() -> None:
     fast = storage("fast", "a", "b")
     assert zones(CLAIMED, claim("data", storageClassName="fast"), fast) == [{"a", "b"}]
 
 
-def test_a_claim_that_names_no_class_has_the_default_one() -> None:
+def test_a_claim_without_a_class_uses_the_default_class() -> None:
     usual = storage("usual", "c", default=True)
     assert zones(CLAIMED, claim("data"), usual) == [{"c"}]
     assert zones(CLAIMED, claim("data", storageClassName=""), usual) == [{"a", "b", "c"}]
 
 
-def test_an_ephemeral_volume_goes_where_its_class_lets_it() -> None:
+def test_an_ephemeral_volume_uses_the_zones_of_its_storage_class() -> None:
     ephemeral = {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}
     assert zones(pod(ephemeral=ephemeral), storage("fast", "b")) == [{"b"}]
 
 
-def test_each_pod_of_a_stateful_set_goes_where_its_own_volume_is() -> None:
+def test_each_pod_of_a_stateful_set_is_placed_in_the_zone_of_its_own_volume() -> None:
     templates = [{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}]
     whole = {
         "kind": "StatefulSet",
@@ -83,14 +83,14 @@ def test_each_pod_of_a_stateful_set_goes_where_its_own_volume_is() -> None:
     assert found == [{"a"}, {"c"}, {"b", "c"}]
 
 
-def test_volumes_that_stand_with_the_nodes_count_for_the_pods() -> None:
+def test_volumes_in_the_file_of_nodes_apply_to_the_pods() -> None:
     others = [claim("data", volumeName="v"), volume("v", "b")]
-    (found,) = waiting_pods([CLAIMED], {}, others)
+    (found,) = pending_pods([CLAIMED], {}, others)
     assert [term.admits({ZONE: "b"}) for term in found.spec.terms] == [True]
     assert not found.spec.terms[0].admits({ZONE: "a"})
 
 
-def test_a_volume_that_is_none_is_refused_with_its_place() -> None:
+def test_an_invalid_volume_is_rejected_with_its_path() -> None:
     with pytest.raises(BadObject, match="expected one of In") as refused:
         zones(CLAIMED, claim("data"), volume("v", "b", operator="Near"))
     inside = ("nodeAffinity", "required", "nodeSelectorTerms", 0, "matchExpressions", 0)
@@ -105,13 +105,13 @@ def default(name: str, made: str, *zones_of: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_several_default_classes_the_newest_is_that_of_claims_without_one(order: int) -> None:
+def test_of_several_default_classes_the_newest_is_used(order: int) -> None:
     older = default("older", "2025-01-01T00:00:00Z", "a")
     newer = default("newer", "2026-01-01T00:00:00Z", "b")
     assert zones(CLAIMED, claim("data"), *[newer, older][::order]) == [{"b"}]
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_default_classes_as_old_as_each_other_it_is_the_first_by_name(order: int) -> None:
+def test_of_equally_old_default_classes_the_first_by_name_is_used(order: int) -> None:
     both = [default("x", "2026-01-01T00:00:00Z", "a"), default("y", "2026-01-01T00:00:00Z", "b")]
     assert zones(CLAIMED, claim("data"), *both[::order]) == [{"a"}]

@@ -1,18 +1,18 @@
-"""Zones by the names that they have in every account, as nodes, pods and pools may use them."""
+"""Zone IDs in nodes, pods and pools."""
 
 from leeway.selection.labels import ZONE, ZONE_ID
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.nearest import explain
+from leeway.selection.offers.mismatches import explain
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
-from leeway.selection.reading.cluster_objects import waiting_pods
+from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.selection.requirements import Requirement, Requirements
 
 
-def test_zones_are_known_by_their_ids_too(catalog: Catalog) -> None:
+def test_zones_can_be_selected_by_their_ids(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass())
     by_name = list(table.markets_of(Requirements.from_labels({ZONE: "us-east-1b"})))
     by_id = list(table.markets_of(Requirements.from_labels({ZONE_ID: "use1-az1"})))
@@ -24,14 +24,14 @@ def test_zones_are_known_by_their_ids_too(catalog: Catalog) -> None:
     }
 
 
-def test_a_zone_id_that_there_is_not_is_told_with_what_was_perhaps_meant(catalog: Catalog) -> None:
+def test_an_unknown_zone_id_gets_a_suggestion(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass())
     asked = Requirements.from_labels({ZONE_ID: "use1-az9"})
     assert table.matching(asked) == 0
     assert explain(table, asked).startswith("zone-id In [use1-az9]: nothing is offered there; did")
 
 
-def test_pods_that_ask_for_a_zone_by_its_id_go_there(catalog: Catalog) -> None:
+def test_pods_that_require_a_zone_id_are_placed_in_that_zone(catalog: Catalog) -> None:
     asked = (Requirements.from_labels({ZONE_ID: "use1-az1"}),)
     waiting = [Pod("default/web", PodSpec(terms=asked))]
     plan = pack(waiting, Supply([NodePool("any")], catalog))
@@ -45,8 +45,8 @@ def test_a_pool_may_require_zones_by_their_ids(catalog: Catalog) -> None:
     assert supply.zone_names == ("us-east-1b", "us-east-1c")
 
 
-def test_a_spread_by_zone_ids_is_one_by_zone() -> None:
+def test_a_spread_by_zone_id_is_a_spread_by_zone() -> None:
     constraint = {"maxSkew": 1, "topologyKey": ZONE_ID, "whenUnsatisfiable": "DoNotSchedule"}
     spec = {"containers": [{"name": "c"}], "topologySpreadConstraints": [constraint]}
-    (pod,) = waiting_pods([{"kind": "Pod", "metadata": {"name": "web"}, "spec": spec}], {})
+    (pod,) = pending_pods([{"kind": "Pod", "metadata": {"name": "web"}, "spec": spec}], {})
     assert [spread.pods.topology for spread in pod.spec.spreads] == [ZONE]

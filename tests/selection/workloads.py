@@ -86,17 +86,17 @@ def specs(draw: DrawFn) -> PodSpec:
     ):
         match kind:
             case "spread":
-                heeds_taints = draw(st.booleans())
-                spread = Spread(selected, draw(st.integers(1, 2)), heeds_taints=heeds_taints)
+                honors_taints = draw(st.booleans())
+                spread = Spread(selected, draw(st.integers(1, 2)), honors_taints=honors_taints)
                 settings["spreads"] = (spread,)
             case "near":
-                settings["near"] = (selected,)
+                settings["pod_affinity"] = (selected,)
             case "apart":
-                settings["apart"] = (selected,)
+                settings["pod_anti_affinity"] = (selected,)
             case "node":
                 settings["terms"] = (draw(node_terms()),)
             case "hope":
-                settings["preferred_near"] = (Weighted(50, selected),)
+                settings["preferred_pod_affinity"] = (Weighted(50, selected),)
             case "prefer":
                 settings["preferred_terms"] = (Weighted(50, draw(node_terms())),)
             case "port":

@@ -4,7 +4,10 @@ Each feature declares its codes in its own `reasons` module, with the section of
 says what to do. docs/reasons.md lists all of them.
 """
 
+import re
 from dataclasses import dataclass
+
+_DOUBLED_STOP = re.compile(r"(?<!\.)\.\.(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,14 @@ class ReasonCode:
     runbook: str = ""
 
     def __call__(self, **facts: object) -> Reason:
-        """Return the reason with its facts filled in.
+        """Return the reason with its facts filled in. A fact that ends with a full stop, such as
+        another sentence, does not double the full stop after it.
 
         Raises:
             KeyError: the sentence names a fact that was not given.
         """
-        return Reason(self.name, self.sentence.format(**facts))
+        message = self.sentence.format(**facts)
+        return Reason(self.name, _DOUBLED_STOP.sub(".", message))
 
 
 def clause(text: object) -> str:

@@ -105,11 +105,8 @@ class IntentExecutor:
                 self._admit(intent, instance, labels_of(intent, instance))
                 started.append(instance.instance)
             except API_ERRORS as error:
-                failed.append(
-                    reasons.LAUNCHED_NODE_NOT_ADMITTED(
-                        instance=instance.instance, error=clause(error)
-                    )
-                )
+                name, why = instance.instance, clause(error)
+                failed.append(reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=name, error=why))
         if started:
             intent = intent.with_admissions(started)
             with suppress(RecordChanged):

@@ -296,7 +296,7 @@ class _Run:
         """The outcome, with the last plan; `waiting` are planned pods whose nodes were not
         launched."""
         causes = [*self.stopped, *self.blocked.values()]
-        missing = {one.pod: one.reason for one in plan.unschedulable}
+        missing = {one.pod: one.reason.message for one in plan.unschedulable}
         last = causes or self.reasons[-1:]
         missing |= dict.fromkeys(waiting, "its node was not launched")
         without = tuple(

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from leeway.manifests.base import LabelKey
-from leeway.selection.quantities import asked
+from leeway.selection.quantities import requested_quantity
 
 
 def _amount(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return value
-    return str(asked(str(value)))
+    return str(requested_quantity(str(value)))
 
 
 Amount = Annotated[

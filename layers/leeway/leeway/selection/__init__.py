@@ -1,6 +1,6 @@
-"""Which instances to launch for pods: requirements, offers, packing, ranking. No I/O.
+"""Selects the instances to launch for pods: requirements, offers, packing, ranking. No I/O.
 
-`reading` makes pods and nodes of Kubernetes objects, `offers` says what EC2 has, `packing` gives
-every pod a place, and `solver` is its arithmetic; the modules beside them are what all four speak
-of.
+`reading` converts Kubernetes objects to pods and nodes, `offers` describes what EC2 offers,
+`packing` assigns pods to nodes, and `solver` has its algorithms. The other modules define the
+values that these share.
 """

@@ -1,16 +1,16 @@
-"""The labels of nodes that selection knows by name, and their older names."""
+"""The node labels that selection knows, and their older names."""
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODEPOOL = "karpenter.sh/nodepool"
 NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
 REGISTERED = "karpenter.sh/registered"
 INITIALIZED = "karpenter.sh/initialized"
-"""A node of a pool that has it (`true`) has been Ready once, without its startup taints."""
+"""Set to `true` on a node of a pool that was Ready once, without its startup taints."""
 JOINED = {REGISTERED: "true", INITIALIZED: "true"}
-"""What every node of a pool has in the end, whatever the pool says."""
+"""The labels that every initialized node of a pool has."""
 ZONE = "topology.kubernetes.io/zone"
 ZONE_ID = "topology.k8s.aws/zone-id"
-"""A zone's name in every account: what one account calls us-east-1a is another's us-east-1b."""
+"""The ID of a zone, which is the same in every account; zone names differ between accounts."""
 REGION = "topology.kubernetes.io/region"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ARCH = "kubernetes.io/arch"
@@ -68,7 +68,7 @@ WELL_KNOWN = frozenset(
 )
 
 # Older names of the same labels. Source: Kubernetes "Well-Known Labels, Annotations and Taints";
-# the EBS driver's zone is what its volumes are bound by; Provisioners became NodePools.
+# the zone label of the EBS driver's volumes; Provisioners are now NodePools.
 ALIASES = {
     "beta.kubernetes.io/arch": ARCH,
     "beta.kubernetes.io/os": OS,
@@ -81,10 +81,10 @@ ALIASES = {
 
 
 def normalised(key: str) -> str:
-    """Return a label's name of today."""
+    """Return the current name of a label."""
     return ALIASES.get(key, key)
 
 
 def short(key: str) -> str:
-    """Return a known label's name without its prefix, for messages; any other as it is."""
+    """Return a known label's name without its prefix, for messages; other names are unchanged."""
     return key.rpartition("/")[2] if key in WELL_KNOWN else key

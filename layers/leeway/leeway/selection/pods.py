@@ -1,6 +1,6 @@
-"""A pod as packing sees it: what it asks for, and where it may go and beside whom.
+"""A pod as packing uses it: its requests and its scheduling constraints.
 
-Only what decides about its place; two pods whose values are equal are interchangeable.
+Two pods with equal values are interchangeable.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ from leeway.selection.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """Which pods are meant. An empty one selects every pod, as in Kubernetes."""
+    """Selects pods by labels. An empty selector selects every pod, as in Kubernetes."""
 
     requirements: Requirements = field(default_factory=Requirements)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is meant."""
+        """Whether it selects a pod with these labels."""
         return self.requirements.admits(labels)
 
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """Pods, and the topology (a node label) within which they are near.
+    """Selected pods, and the topology (a node label) of the term.
 
-    `namespaces` are the names that count; None means all namespaces.
+    `namespaces` are the names of the namespaces; None means all namespaces.
     """
 
     topology: str
@@ -34,7 +34,7 @@ class PodTerm:
     namespaces: frozenset[str] | None
 
     def selects(self, pod: "PodSpec") -> bool:
-        """Whether this pod is meant. A selector that is missing selects none."""
+        """Whether it selects this pod. Without a selector it selects no pod."""
         if self.selector is None:
             return False
         if self.namespaces is not None and pod.namespace not in self.namespaces:
@@ -44,23 +44,23 @@ class PodTerm:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A topology spread constraint. `required`: DoNotSchedule, else ScheduleAnyway.
+    """A topology spread constraint. `required`: DoNotSchedule, otherwise ScheduleAnyway.
 
-    Nodes that the pod's affinity does not meet count in it unless it `heeds_affinity`, those whose
-    taints it does not tolerate unless it `heeds_taints`.
+    It ignores nodes that do not match the pod's affinity if `honors_affinity`, and nodes with
+    taints that the pod does not tolerate if `honors_taints`.
     """
 
     pods: PodTerm
     max_skew: int
     required: bool = True
     min_domains: int = 1
-    heeds_affinity: bool = True
-    heeds_taints: bool = False
+    honors_affinity: bool = True
+    honors_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Weighted[T]:
-    """A preference and how much it weighs, 1 to 100."""
+    """A preference and its weight, 1 to 100."""
 
     weight: int
     preference: T
@@ -68,7 +68,7 @@ class Weighted[T]:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A taint that a pod bears; an empty key or effect matches any."""
+    """A toleration. An empty key or effect matches any."""
 
     key: str = ""
     operator: str = "Equal"
@@ -76,7 +76,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether it bears this taint."""
+        """Whether it tolerates this taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -88,7 +88,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that a container takes. An empty address is all of them."""
+    """A host port of a container. An empty address means all addresses."""
 
     port: int
     protocol: str = "TCP"
@@ -97,12 +97,12 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """What decides where a pod may go.
+    """The constraints on the node of a pod.
 
-    `requests` hold one of the resource `pods`. `terms`: one of them has to be met by the node
-    (node affinity's terms, each together with the nodeSelector and with what volumes need); with
-    none any node will do. `affinity` are those of node affinity and nodeSelector alone, where
-    `terms` say more. `near` and `apart` are required pod affinity and anti-affinity.
+    `requests` include one of the resource `pods`. The node must match one of `terms` (the terms of
+    node affinity, each combined with the nodeSelector and the requirements of volumes); without
+    terms, any node matches. `affinity` are the terms without those of volumes, if they differ.
+    `pod_affinity` and `pod_anti_affinity` are the required ones.
     """
 
     namespace: str = "default"
@@ -112,43 +112,44 @@ class PodSpec:
     preferred_terms: tuple[Weighted[Requirements], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     spreads: tuple[Spread, ...] = ()
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
-    preferred_near: tuple[Weighted[PodTerm], ...] = ()
-    preferred_apart: tuple[Weighted[PodTerm], ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_pod_affinity: tuple[Weighted[PodTerm], ...] = ()
+    preferred_pod_anti_affinity: tuple[Weighted[PodTerm], ...] = ()
     ports: frozenset[HostPort] = frozenset()
     priority: int = 0
     affinity: tuple[Requirements, ...] | None = None
 
     @property
     def own_terms(self) -> tuple[Requirements, ...]:
-        """What the pod itself asks of nodes: that is what its spreads heed, not its volumes'."""
+        """The pod's own node requirements without those of its volumes. Spreads honor only
+        these."""
         return self.terms if self.affinity is None else self.affinity
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """All of it but who else selects it: its namespace and its labels."""
+        """All values except the namespace and the labels, which matter only to selectors."""
         return (
             self.requests,
             self.terms,
             self.preferred_terms,
             self.tolerations,
             self.spreads,
-            self.near,
-            self.apart,
-            self.preferred_near,
-            self.preferred_apart,
+            self.pod_affinity,
+            self.pod_anti_affinity,
+            self.preferred_pod_affinity,
+            self.preferred_pod_anti_affinity,
             self.ports,
             self.priority,
             self.affinity,
         )
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether it bears this taint, which keeps others away."""
+        """Whether it tolerates this taint."""
         return any(toleration.tolerates(taint) for toleration in self.tolerations)
 
     def untolerated(self, taints: tuple[Taint, ...], soft: bool = False) -> Taint | None:
-        """The first taint that keeps the pod away. `soft`: PreferNoSchedule counts too."""
+        """The first taint that the pod does not tolerate. `soft`: including PreferNoSchedule."""
         for taint in taints:
             hard = taint.effect in {"NoSchedule", "NoExecute"}
             if (hard or (soft and taint.effect == "PreferNoSchedule")) and not self.tolerates(
@@ -160,7 +161,7 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod that waits for a node. `name` is `namespace/name`."""
+    """A pending pod. `name` is `namespace/name`."""
 
     name: str
     spec: PodSpec
@@ -168,11 +169,11 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class ExistingNode:
-    """A node that runs or is on its way, with the pods that are bound to it.
+    """A node that exists or is being launched, with the pods that are bound to it.
 
-    `pool` is its node pool, empty where it has none; `capacity` counts against that pool's limits.
-    `leaving` is what pods still take that end, and count for nobody; `daemons` is what of all that
-    is taken is daemons'.
+    `pool` is its node pool, empty without one; `capacity` counts against the limits of that pool.
+    `terminating` are the requests of terminating pods, which use resources but are not counted by
+    topology terms. `daemons` is the part of all requests that DaemonSet pods use.
     """
 
     name: str
@@ -181,6 +182,6 @@ class ExistingNode:
     capacity: Resources = field(default_factory=Resources)
     taints: tuple[Taint, ...] = ()
     pods: tuple[PodSpec, ...] = ()
-    leaving: Resources = field(default_factory=Resources)
+    terminating: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
     pool: str = ""

@@ -1,4 +1,4 @@
-"""A pool of nodes: what may be launched for it, and which pods its nodes let in."""
+"""A node pool: the nodes that may be launched for it, and their taints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from leeway.selection.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint, in Kubernetes' words."""
+    """A taint of a node, as in Kubernetes."""
 
     key: str
     value: str = ""
@@ -19,11 +19,11 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """A pool as selection sees it.
+    """A node pool as selection uses it.
 
-    `requirements` hold the labels too that its nodes are given. Of pools that would do, the one of
-    the larger `weight` is taken. `limits` are what all its nodes together may have: a resource
-    that is not named is not limited, "nodes" is their number.
+    `requirements` include the labels of its nodes. Among pools that fit, the one with the larger
+    `weight` is used. `limits` apply to all its nodes together: a resource that is not named is
+    unlimited, "nodes" is the number of nodes.
     """
 
     name: str
@@ -39,7 +39,7 @@ class NodePool:
         return hash((self.name, self.requirements))
 
     def left(self, used: Resources) -> Mapping[str, int] | None:
-        """Return what its limits leave beside what is used already; None: it has no limits."""
+        """Return its limits less the used resources; None if it has no limits."""
         if self.limits is None:
             return None
         return {name: limit - used.of(name) for name, limit in self.limits.items()}

@@ -1,4 +1,4 @@
-"""Kubernetes quantities ("250m", "1Gi", "1e3"): exact values, printed as Kubernetes prints them.
+"""Kubernetes quantities ("250m", "1Gi", "1e3"): exact values in canonical form.
 
 Source of the grammar, the limits and the canonical form: apimachinery's `pkg/api/resource`.
 """
@@ -21,18 +21,18 @@ _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 
 _NANO = Fraction(1, 10**9)
 _LARGEST_BINARY = 2**63 - 1
-_LONGEST = 64  # characters: no sensible quantity comes near, and longer numbers cost time
+_LONGEST = 64  # characters: longer numbers take too long to parse
 
-# Resources that are counted in bytes, and so printed with binary suffixes.
+# Resources in bytes, which are formatted with binary suffixes.
 _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
 class BadQuantity(ValueError):
-    """A text that is no Kubernetes quantity."""
+    """A text that is not a Kubernetes quantity."""
 
 
 class Form(StrEnum):
-    """The family of suffixes that a quantity is printed with."""
+    """The suffix family of a quantity."""
 
     DECIMAL = "DecimalSI"
     BINARY = "BinarySI"
@@ -41,16 +41,16 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An exact amount, and the family of suffixes it was written with."""
+    """An exact amount with its suffix family."""
 
     value: Fraction
     form: Form = Form.DECIMAL
 
     def __str__(self) -> str:
-        """Print canonically: the largest suffix that leaves an integer before it."""
+        """Format canonically: the largest suffix with an integer before it."""
         if self.value == 0:
             return "0"
-        # Binary suffixes hold whole numbers only, and would say nothing below 1024.
+        # Binary suffixes need integers of at least 1024.
         if self.form is Form.BINARY and abs(self.value) >= 1024 and self.value.denominator == 1:
             return _with_binary_suffix(self.value.numerator)
         return _with_decimal_suffix(self.value, self.form)
@@ -58,12 +58,12 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> Quantity:
-    """Read a quantity.
+    """Parse a quantity.
 
-    What is finer than a billionth is rounded away from zero to one, as Kubernetes does.
+    Digits below a billionth are rounded away from zero, as in Kubernetes.
 
     Raises:
-        BadQuantity: the text is none.
+        BadQuantity: the text is not a quantity.
     """
     matched = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if matched is None:
@@ -82,11 +82,11 @@ def quantity(text: str) -> Quantity:
     return Quantity(value, form)
 
 
-def asked(text: str) -> Quantity:
-    """Read a quantity that may be asked for or given: not negative, and no more than 64 bits count.
+def requested_quantity(text: str) -> Quantity:
+    """Parse a quantity of a request or a capacity: not negative, within 64 bits.
 
     Raises:
-        BadQuantity: the text is none.
+        BadQuantity: the text is not such a quantity.
     """
     read = quantity(text)
     if read.value < 0:
@@ -97,32 +97,32 @@ def asked(text: str) -> Quantity:
 
 
 def parse(text: str | int) -> Fraction:
-    """Read a quantity's exact value.
+    """Parse a quantity to its exact value.
 
     Raises:
-        BadQuantity: the text is none.
+        BadQuantity: the text is not a quantity.
     """
     return quantity(str(text)).value
 
 
 def milli(text: str | int) -> int:
-    """Read a quantity in thousandths, rounded up."""
+    """Parse a quantity in thousandths, rounded up."""
     return math.ceil(parse(text) * 1000)
 
 
 def whole(text: str | int) -> int:
-    """Read a quantity in whole units, rounded up."""
+    """Parse a quantity in whole units, rounded up."""
     return math.ceil(parse(text))
 
 
 def amount(resource: str, text: str | int) -> int:
-    """Read an amount of a resource: cpu in millicores, anything else in its base unit (bytes,
-    counts), rounded up."""
+    """Parse an amount of a resource: cpu in millicores, others in their base unit (bytes, counts),
+    rounded up."""
     return milli(text) if resource == "cpu" else whole(text)
 
 
 def printed(resource: str, amount: int) -> str:
-    """Print an amount of a resource, given in the unit that `amount` reads it in."""
+    """Format an amount of a resource in the unit that `amount` returns."""
     if resource == "cpu":
         return str(Quantity(Fraction(amount, 1000)))
     form = Form.BINARY if resource.startswith(_IN_BYTES) else Form.DECIMAL

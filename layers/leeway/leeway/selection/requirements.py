@@ -1,4 +1,4 @@
-"""What a pool or a pod asks of a node's labels: sets of values, complements of sets, bounds."""
+"""Requirements on node labels: sets of values, complements of sets, integer bounds."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,16 +15,16 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/")
 
-_ALIKE = 0.8
-"""How alike two labels are, if one is perhaps written for the other."""
+_SIMILARITY = 0.8
+"""Minimum similarity of two labels for a suggestion."""
 
 
 class BadRequirement(ValueError):
-    """A requirement that Kubernetes would not take either."""
+    """An invalid requirement, which Kubernetes rejects too."""
 
 
 class Operator(StrEnum):
-    """How a requirement's values are meant."""
+    """The operator of a requirement."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -41,15 +41,15 @@ _BOUNDS = (Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)
 
 
 def integer(value: str) -> int | None:
-    """Return the integer that a label's value is, None where it is none."""
+    """Return the integer value of a label value, None if it is not an integer."""
     return int(value) if _INTEGER.fullmatch(value) else None
 
 
 def check_key(key: str) -> None:
-    """Refuse what is no label's name.
+    """Validate a label name.
 
     Raises:
-        BadRequirement: it is none.
+        BadRequirement: the name is invalid.
     """
     prefix = _PREFIX.match(key)
     if not _NAME.fullmatch(key[prefix.end() :] if prefix else key):
@@ -57,10 +57,10 @@ def check_key(key: str) -> None:
 
 
 def check_value(value: str) -> None:
-    """Refuse what is no label's value.
+    """Validate a label value.
 
     Raises:
-        BadRequirement: it is none.
+        BadRequirement: the value is invalid.
     """
     if value and not _NAME.fullmatch(value):
         raise BadRequirement(
@@ -71,11 +71,11 @@ def check_value(value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one label has to be.
+    """A requirement on one label.
 
-    It holds of the values in `values`, or with `complement` of all others; with a bound only of
-    integers within it. `absent`: it holds of a node without the label too, which no bound does:
-    bounds that leave no integer between them hold of no node.
+    It matches the values in `values`, or with `complement` all other values; with bounds, only
+    integers within them. `absent`: it also matches a node without the label. A requirement with
+    bounds does not match such a node; bounds that exclude every integer match no node.
     """
 
     key: str
@@ -94,10 +94,10 @@ class Requirement:
         values: Iterable[str] = (),
         min_values: int | None = None,
     ) -> "Requirement":
-        """Read a requirement as manifests write it.
+        """Make a requirement from the fields of a manifest.
 
         Raises:
-            BadRequirement: the name, the operator or the values are not what Kubernetes takes.
+            BadRequirement: the name, the operator or the values are invalid in Kubernetes.
         """
         given = tuple(values)
         check_key(key)
@@ -119,7 +119,7 @@ class Requirement:
 
     @property
     def has_values(self) -> bool:
-        """Whether any value will do."""
+        """Whether any value matches."""
         if not self.complement:
             return any(map(self.has, self.values))
         if self.at_least is None or self.at_most is None:
@@ -131,11 +131,11 @@ class Requirement:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no node at all will do."""
+        """Whether no node matches."""
         return not self.has_values and not self.absent
 
     def has(self, value: str) -> bool:
-        """Whether the label may have this value."""
+        """Whether a label value matches."""
         if (value in self.values) is self.complement:
             return False
         if self.at_least is None and self.at_most is None:
@@ -149,11 +149,11 @@ class Requirement:
         )
 
     def admits(self, value: str | None) -> bool:
-        """Whether a node will do whose label has this value; None: it has no such label."""
+        """Whether a node with this label value matches; None: it has no such label."""
         return self.absent if value is None else self.has(value)
 
     def intersection(self, other: "Requirement") -> "Requirement":
-        """Return what holds where both do; `min_values` is the larger one."""
+        """Return the requirement that matches what both match; `min_values` is the larger one."""
         values, complement = _intersected(self, other)
         met = Requirement(
             self.key,
@@ -170,7 +170,7 @@ class Requirement:
         return met if kept == values else _with_values(met, kept)
 
     def within(self, other: "Requirement") -> bool:
-        """Whether each node that will do will do for the other too."""
+        """Whether every node that matches it also matches the other requirement."""
         met = self.intersection(other)
         return (met.values, met.complement, met.at_least, met.at_most, met.absent) == (
             self.values,
@@ -182,7 +182,7 @@ class Requirement:
 
     @property
     def operator(self) -> Operator:
-        """The operator that says this best; a bound without values reads as Gte or Lte."""
+        """The operator that describes it best; bounds without values are Gte or Lte."""
         if not self.has_values:
             return Operator.DOES_NOT_EXIST
         if not self.complement:
@@ -264,17 +264,16 @@ def _smallest(one: int | None, other: int | None) -> int | None:
     return min((n for n in (one, other) if n is not None), default=None)
 
 
-def _near(key: str, known: Iterable[str]) -> str:
-    """Name the label that was perhaps meant: of the same name without its prefix, or nearly the
-    same."""
+def _suggestion(key: str, known: Iterable[str]) -> str:
+    """Suggest a known label with the same name without its prefix, or with a similar name."""
     name = key.rpartition("/")[2]
     meant = [each for each in sorted(known) if each.rpartition("/")[2] == name]
-    meant += get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
+    meant += get_close_matches(key, sorted(known), n=1, cutoff=_SIMILARITY)
     return f"; did you mean {meant[0]}?" if meant else ""
 
 
 class Requirements(Mapping[str, Requirement]):
-    """Requirements by label, one for each; immutable and hashable."""
+    """Requirements by label, one per label; immutable and hashable."""
 
     __slots__ = ("_by_key", "_hash")
 
@@ -288,7 +287,7 @@ class Requirements(Mapping[str, Requirement]):
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
-        """Require exactly these labels, as a nodeSelector does, or as a node has them."""
+        """Require exactly these labels, as a nodeSelector does."""
         return cls(
             Requirement(normalised(key), frozenset({value})) for key, value in labels.items()
         )
@@ -316,46 +315,45 @@ class Requirements(Mapping[str, Requirement]):
     __repr__ = __str__
 
     def of_key(self, key: str) -> Requirement:
-        """Return what is required of a label; anything will do where nothing is."""
+        """Return the requirement on a label; without one, a requirement that matches everything."""
         anything = Requirement(key, complement=True, absent=True)
         return self._by_key.get(key, anything)
 
     def intersection(self, other: "Requirements") -> "Requirements":
-        """Return what holds where both do."""
+        """Return the requirements that match what both match."""
         return Requirements([*self._by_key.values(), *other._by_key.values()])
 
     def admits(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels meets every requirement."""
+        """Whether a node with these labels matches every requirement."""
         return all(r.admits(labels.get(key)) for key, r in self._by_key.items())
 
     def within(self, others: "Requirements") -> bool:
-        """Whether every node that meets these meets the others too."""
+        """Whether every node that matches these also matches the others."""
         return all(self.of_key(key).within(other) for key, other in others.items())
 
     def agrees(self, others: "Requirements") -> bool:
-        """Whether a node could meet both."""
+        """Whether a node can match both."""
         return not any(requirement.is_empty for requirement in self.intersection(others).values())
 
     def compatible(
-        self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
+        self, requested: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
     ) -> bool:
-        """Whether a node made to these requirements can also meet those of a pod."""
-        return self.conflict(wanted, allow_undefined) is None
+        """Whether a node with these requirements can match those of a pod."""
+        return self.conflict(requested, allow_undefined) is None
 
     def conflict(
-        self, wanted: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
+        self, requested: "Requirements", allow_undefined: Collection[str] = WELL_KNOWN
     ) -> str | None:
-        """Say in a sentence why no node made to these requirements meets those of a pod; None
-        where one can. A label that these do not name may still be had if it is in
-        `allow_undefined`: its value comes with the instance type."""
-        for key, asked in wanted._by_key.items():
-            given = self._by_key.get(key)
-            if asked.is_empty:
-                return f"{asked}"
-            if given is None:
-                if key not in allow_undefined and not asked.absent:
-                    near = _near(key, {*allow_undefined, *self._by_key})
-                    return f"{asked}: no node of the pool has the label{near}"
-            elif given.intersection(asked).is_empty:
-                return f"{asked} against the pool's {given}"
+        """Return why no node with these requirements matches those of a pod; None if one can. A
+        label in `allow_undefined` comes with the instance type and needs no requirement here."""
+        for key, requirement in requested._by_key.items():
+            offered = self._by_key.get(key)
+            if requirement.is_empty:
+                return f"{requirement}"
+            if offered is None:
+                if key not in allow_undefined and not requirement.absent:
+                    suggestion = _suggestion(key, {*allow_undefined, *self._by_key})
+                    return f"{requirement}: no node of the pool has the label{suggestion}"
+            elif offered.intersection(requirement).is_empty:
+                return f"{requirement} conflicts with {offered} of the pool"
         return None

@@ -6,13 +6,13 @@ from typing import Self
 from leeway.selection.quantities import amount, printed
 
 EBS_VOLUMES = "attachable-volumes-csi-ebs.csi.aws.com"
-"""The EBS CSI driver's volumes on one node, by the name that Kubernetes has for such limits."""
+"""The volumes of the EBS CSI driver on one node, by the name of the Kubernetes limit."""
 
 
 class Resources(Mapping[str, int]):
-    """An immutable, hashable mapping; a resource that it does not name is an amount of 0.
+    """An immutable, hashable mapping. A resource that is not named has the amount 0.
 
-    Zero amounts are not kept, so that equal amounts are equal values.
+    Zero amounts are not stored, so that equal amounts are equal values.
     """
 
     __slots__ = ("_amounts", "_hash")
@@ -23,20 +23,20 @@ class Resources(Mapping[str, int]):
 
     @classmethod
     def parsed(cls, quantities: Mapping[str, str | int]) -> Self:
-        """Read Kubernetes quantities.
+        """Parse Kubernetes quantities.
 
         Raises:
-            BadQuantity: one of them is none.
+            BadQuantity: a quantity is invalid.
         """
         return cls({name: amount(name, text) for name, text in quantities.items()})
 
     def printed(self) -> dict[str, str]:
-        """Print Kubernetes quantities, in canonical form, but for volumes: Kubernetes counts those
-        apart from what nodes report and pods ask for."""
+        """Return Kubernetes quantities in canonical form, without EBS volumes, which Kubernetes
+        counts separately."""
         return {name: printed(name, n) for name, n in self._amounts.items() if name != EBS_VOLUMES}
 
     def of(self, name: str) -> int:
-        """Return the amount of a resource, 0 where it is not named."""
+        """Return the amount of a resource, 0 if it is not named."""
         return self._amounts.get(name, 0)
 
     def __getitem__(self, name: str) -> int:
@@ -72,7 +72,7 @@ class Resources(Mapping[str, int]):
         return Resources(rest)
 
     def times(self, count: int) -> "Resources":
-        """Return so many times these amounts."""
+        """Return a multiple of these amounts."""
         return Resources({name: n * count for name, n in self._amounts.items()})
 
     def most(self, other: "Resources") -> "Resources":
@@ -83,6 +83,6 @@ class Resources(Mapping[str, int]):
         return Resources(larger)
 
     def fits(self, into: "Resources") -> bool:
-        """Whether these amounts are to be had from those; nothing asked for always fits."""
+        """Whether these amounts fit into the other amounts. An amount of 0 always fits."""
         room = into._amounts
         return all(n <= room.get(name, 0) for name, n in self._amounts.items() if n > 0)

@@ -1,1 +1,1 @@
-"""What EC2 offers: instance types, what each leaves to pods, where they are had, for how much."""
+"""The offers of EC2: instance types, their allocatable resources, offerings and prices."""

@@ -1,4 +1,4 @@
-"""What a machine has as a node, and what of that is left to pods.
+"""Computes capacity and allocatable resources of an instance type as a node.
 
 Allocatable = capacity - kubeReserved - systemReserved - evictionHard. Sources: Kubernetes "Reserve
 Compute Resources for System Daemons"; the max-pods calculator and the bootstrap of the EKS AMIs.
@@ -17,7 +17,7 @@ from leeway.selection.resources import EBS_VOLUMES, Resources
 
 MIB = 1024**2
 
-# The kernel of ARM machines keeps this much for contiguous allocations.
+# The kernel reserves this for contiguous allocations on ARM.
 _ARM_KEEPS_MIB = 64
 
 _DEFAULT_STORAGE = 20 * GIB
@@ -32,7 +32,7 @@ _CPU_BANDS = (
 )
 _KUBE_MEMORY_PER_POD_MIB, _KUBE_MEMORY_MIB = 11, 255
 _KUBE_STORAGE = GIB
-# The thresholds that EKS's images set. The one for inodes does not reduce allocatable.
+# Defaults of the EKS images. The threshold for inodes does not reduce allocatable.
 _MEMORY, _STORAGE = "memory.available", "nodefs.available"
 _THRESHOLDS = {_MEMORY: "100Mi", _STORAGE: "10%"}
 _LINUX_THRESHOLDS = {**_THRESHOLDS, "nodefs.inodesFree": "5%"}
@@ -42,7 +42,7 @@ _MANY_VCPUS = 30
 
 
 def capacity(machine: Machine, node_class: NodeClass) -> Resources:
-    """Return what the kubelet would report as the node's capacity."""
+    """Return the capacity that the kubelet would report."""
     memory = machine.memory_mib - (_ARM_KEEPS_MIB if machine.arm else 0)
     memory -= _share(memory, node_class.vm_memory_overhead)
     interfaces = {POD_ENI: machine.branches, EFA: machine.devices.get(EFA, 0)}
@@ -62,12 +62,12 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
 
 
 def _own_volumes(family: AmiFamily) -> int:
-    """Bottlerocket has its data on a volume beside the root's."""
+    """Bottlerocket has a data volume in addition to the root volume."""
     return 2 if family is AmiFamily.BOTTLEROCKET else 1
 
 
 def allocatable(machine: Machine, node_class: NodeClass, capacity: Resources) -> Resources:
-    """Return what of a node's capacity is left to pods; nothing is less than 0."""
+    """Return the allocatable resources of a node, at least 0 each."""
     taken = (
         kube_reserved(machine, node_class)
         + node_class.kubelet.system_reserved
@@ -77,7 +77,7 @@ def allocatable(machine: Machine, node_class: NodeClass, capacity: Resources) ->
 
 
 def max_pods(machine: Machine, node_class: NodeClass) -> int:
-    """Return how many pods the kubelet lets in."""
+    """Return the maximum number of pods of the kubelet."""
     kubelet = node_class.kubelet
     if kubelet.max_pods is not None:
         pods = kubelet.max_pods
@@ -86,15 +86,16 @@ def max_pods(machine: Machine, node_class: NodeClass) -> int:
         pods = min(ceiling, _pods_by_addresses(machine, node_class.family, _PREFIX_SIZE))
     else:
         pods = _pods_by_addresses(machine, node_class.family, 1)
-    # Bottlerocket has no such setting.
+    # Bottlerocket does not support podsPerCore.
     if kubelet.pods_per_core and node_class.family is not AmiFamily.BOTTLEROCKET:
         pods = min(pods, kubelet.pods_per_core * machine.vcpus)
     return pods
 
 
 def _pods_by_addresses(machine: Machine, family: AmiFamily, slot: int) -> int:
-    """A network interface keeps its first address. On Linux all interfaces serve pods, and two
-    pods use the host's network; Windows has one interface and counts those pods too."""
+    """A network interface keeps its first address. On Linux, pods use all interfaces, and two more
+    pods use the host network. On Windows, pods use one interface, and the limit includes those
+    two."""
     slots = machine.addresses - 1
     if family.windows:
         return slots * slot
@@ -102,22 +103,22 @@ def _pods_by_addresses(machine: Machine, family: AmiFamily, slot: int) -> int:
 
 
 def kube_reserved(machine: Machine, node_class: NodeClass) -> Resources:
-    """Return the amounts that the kubelet reserves for Kubernetes' daemons: those of the node
-    class, and for resources that it does not name those that EKS's image would compute."""
+    """Return kube-reserved: the amounts of the node class, and the defaults of the EKS image for
+    other resources."""
     return Resources({**_by_image(machine, node_class), **node_class.kubelet.kube_reserved})
 
 
 def eviction_hard(node_class: NodeClass) -> Mapping[str, str]:
-    """Return the thresholds at which the kubelet evicts pods at once: the node class's, and for
-    signals that it does not name those of EKS's images."""
+    """Return the hard eviction thresholds: those of the node class, and the defaults of the EKS
+    images for other signals."""
     by_image = _THRESHOLDS if node_class.family.windows else _LINUX_THRESHOLDS
     return {**by_image, **node_class.kubelet.eviction_hard}
 
 
 def _by_image(machine: Machine, node_class: NodeClass) -> dict[str, int]:
     family = node_class.family
-    # Bottlerocket and Windows reserve for the pods that a node is to have, the others for those
-    # that its addresses would allow, whatever it is told.
+    # Bottlerocket and Windows reserve memory for max-pods, the others for the number of pods
+    # that the addresses allow, regardless of max-pods.
     if family is AmiFamily.BOTTLEROCKET or family.windows:
         pods = max_pods(machine, node_class)
     else:
@@ -151,7 +152,7 @@ def _kept_free(capacity: Resources, thresholds: Mapping[str, str]) -> Resources:
 
 
 def _threshold(written: str, capacity: int) -> int:
-    """A threshold is an amount, or a share of the capacity; 100 % turns it off."""
+    """A threshold is an amount or a share of the capacity; 100 % disables it."""
     if not written.endswith("%"):
         return whole(written)
     share = parse(written.removesuffix("%")) / 100
@@ -159,7 +160,8 @@ def _threshold(written: str, capacity: int) -> int:
 
 
 def _share(amount: int, share: Fraction) -> int:
-    """A share of an amount, rounded up; in integers, since a region asks for thousands of them."""
+    """A share of an amount, rounded up. Integer arithmetic, because a region needs it thousands of
+    times."""
     return -(-amount * share.numerator // share.denominator)
 
 

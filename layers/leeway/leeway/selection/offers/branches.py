@@ -1,17 +1,17 @@
-"""How many branch interfaces (for pods with security groups of their own) an instance type has.
+"""The number of branch interfaces of an instance type, for pods with their own security groups.
 
-EC2 does not describe them. Source: the limits table of Amazon's VPC resource controller
-(`BranchInterface` of the types that are `IsTrunkingCompatible`), as Karpenter's provider for AWS
-carries it, generated on 2026-08-06. Most lines follow one rule: a type of a size may have so many
-interfaces in all, and branches are what is left beside the ordinary ones. Types that do not follow
-it stand in `_OWN`. A type that is in neither has none.
+EC2 does not describe it. Source: the limits table of the Amazon VPC resource controller
+(`BranchInterface` of the types that are `IsTrunkingCompatible`), as Karpenter's AWS provider
+includes it, generated on 2026-08-06. Most types follow one rule: the size determines the total
+number of interfaces, and branches are the total less the ordinary interfaces. `_OWN` lists the
+types that do not follow it. All other types have none.
 """
 
 import re
 from collections.abc import Mapping
 
 POD_ENI = "vpc.amazonaws.com/pod-eni"
-"""The resource of which a pod with security groups of its own asks for one."""
+"""The resource that a pod with its own security groups requests once."""
 
 _BY_GENERATION = {
     "5": {"", "a", "ad", "b", "d", "dn", "n"},
@@ -23,7 +23,7 @@ _BY_GENERATION = {
     },
     "9": {"g", "gd"},
 }
-"""The lines of the categories c, m and r that follow the rule."""
+"""The families of the categories c, m and r that follow the rule."""
 
 _BY_RULE = frozenset(
     {
@@ -32,7 +32,7 @@ _BY_RULE = frozenset(
         *("x2idn", "x8i"),
     }
 )
-"""Other families that follow it."""
+"""Other families that follow the rule."""
 
 _BY_RULE_OF_ARM = frozenset({"g5g", "i4g", "i8g", "im4gn", "is4gen", "x2gd", "x8g"})
 
@@ -61,7 +61,7 @@ _IN_ALL_OF_LARGE_ONES = 122
 
 
 def _own(**by_size: str) -> Mapping[str, Mapping[str, int]]:
-    """Read `family="size branches, …"`; `_` stands for a dash."""
+    """Parse `family="size branches, …"`; `_` stands for a dash."""
     return {
         family.replace("_", "-"): {
             size: int(count) for size, count in (entry.split() for entry in written.split(", "))
@@ -129,7 +129,8 @@ _OWN = _own(
 
 
 def branch_interfaces(name: str, interfaces: int) -> int:
-    """Return how many branches a type has that has so many interfaces on all its cards."""
+    """Return the number of branch interfaces of a type. `interfaces` is the total on all its
+    cards."""
     family, _, size = name.partition(".")
     own = _OWN.get(family, {}).get(size)
     if own is not None:
@@ -139,7 +140,7 @@ def branch_interfaces(name: str, interfaces: int) -> int:
 
 
 def _in_all(family: str, size: str) -> int | None:
-    """How many interfaces types that follow the rule may have; None for all others."""
+    """The total number of interfaces of types that follow the rule; None for all others."""
     matched = _FAMILY.fullmatch(family)
     generation, line = matched.groups() if matched else ("", "")
     if line not in _BY_GENERATION.get(generation, frozenset()):

@@ -1,7 +1,7 @@
-"""What may be launched: instance types, where they are offered, and what they cost.
+"""The catalog: instance types, their offerings and their prices.
 
-A set of types is an int whose bit i stands for type i: filtering a region's whole catalog is some
-bitwise operations, and a type is built as a node only when it is looked at.
+A set of types is an int whose bit i stands for type i. Filtering the catalog of a region is a few
+bitwise operations; a type is built as a node only when it is used.
 """
 
 from array import array
@@ -30,18 +30,18 @@ from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
-# The labels that come with a type's offering; all others that a type has describe itself.
+# Labels of types, and labels of offerings.
 _OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})
 OF_MARKETS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 
 INTERFACES = frozenset({POD_ENI, EFA})
-"""Extended resources that are parts of the network: a type that has them is an ordinary one."""
+"""Extended resources of the network. They do not make a type exotic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """One type in one zone in one capacity type. `price` is in USD per hour, None if unknown;
-    `zone_id` is the zone's name in every account, empty if unknown."""
+    """One type in one zone with one capacity type. `price` is in USD per hour, None if unknown.
+    `zone_id` is the zone's ID, empty if unknown."""
 
     zone: str
     capacity_type: str
@@ -52,8 +52,8 @@ class Offering:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One instance type as a node of one node class; `labels` are those that hold wherever it is
-    launched, so neither zone nor capacity type."""
+    """One instance type as a node of one node class. `labels` exclude zone and capacity type, which
+    depend on the offering."""
 
     name: str
     labels: Mapping[str, str]
@@ -63,7 +63,7 @@ class InstanceType:
 
     @property
     def exotic(self) -> bool:
-        """Whether it is only for those who ask for it: bare metal, or with accelerators."""
+        """Whether it is used only on request: bare metal, or with accelerators."""
         return self.name.rpartition(".")[2].startswith("metal") or any(
             "/" in resource and resource not in INTERFACES for resource in self.capacity
         )
@@ -71,13 +71,13 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One label of all types: which types have which value."""
+    """The values of one label for all types."""
 
     by_value: Mapping[str, int]
     absent: int
 
     def matching(self, requirement: Requirement) -> int:
-        """Return the types that meet a requirement of this label."""
+        """Return the types that match a requirement on this label."""
         found = self.absent if requirement.absent else 0
         if not requirement.complement:
             for value in requirement.values:
@@ -92,8 +92,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """One zone and capacity type: the types offered there, and USD per hour by type (NaN where it
-    is unknown or the type is not offered)."""
+    """One zone and capacity type: the types offered there, and USD per hour by type (NaN if unknown
+    or not offered)."""
 
     zone: str
     capacity_type: str
@@ -101,8 +101,8 @@ class Market:
     prices: "array[float]"
 
 
-class Shapes(Protocol):
-    """Where a catalog's instance types come from."""
+class TypeSource(Protocol):
+    """The source of a catalog's instance types."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -118,11 +118,11 @@ class Shapes(Protocol):
         ...
 
     def bootable(self) -> int:
-        """Return the types that an operating system is known for."""
+        """Return the types that a supported operating system can boot."""
         ...
 
-    def share_gpus(self) -> int:
-        """Return the types whose GPU is a part of a GPU."""
+    def fractional_gpus(self) -> int:
+        """Return the types with a fraction of a GPU."""
         ...
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:
@@ -130,7 +130,7 @@ class Shapes(Protocol):
         ...
 
     def machine(self, index: int) -> Machine | None:
-        """Return one type as EC2 describes it; None if only its capacity is known."""
+        """Return one type as EC2 describes it; None without a description."""
         ...
 
 
@@ -140,7 +140,7 @@ class Catalog:
     def __init__(
         self,
         region: str,
-        shapes: Shapes,
+        source: TypeSource,
         markets: Iterable[Market],
         unavailable: Iterable[Unavailable] = (),
         zone_ids: Mapping[str, str] | None = None,
@@ -148,58 +148,62 @@ class Catalog:
         self.region = region
         self.zone_ids = zone_ids or {}
         self._unavailable = tuple(unavailable)
-        self.shapes = shapes
+        self.source = source
         self.markets = tuple(markets)
         self.zones = tuple(sorted({market.zone for market in self.markets}))
         self._columns: dict[str, Column] = {}
 
     @classmethod
     def of(cls, region: str, types: Iterable[InstanceType]) -> "Catalog":
-        """Make a catalog of types that are ready as they are, whatever the node class."""
-        ready = tuple(types)
-        ids = {o.zone: o.zone_id for each in ready for o in each.offerings if o.zone_id}
-        return cls(region, _Ready(ready), _markets(ready), zone_ids=ids)
+        """Make a catalog of finished types, independent of the node class."""
+        given = tuple(types)
+        ids = {o.zone: o.zone_id for each in given for o in each.offerings if o.zone_id}
+        return cls(region, _GivenTypes(given), _markets(given), zone_ids=ids)
 
     def without(self, unavailable: Iterable[Unavailable]) -> "Catalog":
-        """Return the catalog in which these offerings are not available."""
-        return Catalog(self.region, self.shapes, self.markets, unavailable, self.zone_ids)
+        """Return the catalog with these offerings unavailable."""
+        return Catalog(self.region, self.source, self.markets, unavailable, self.zone_ids)
 
     @property
     def names(self) -> Sequence[str]:
         """The types' names, in the order of their bits."""
-        return self.shapes.names
+        return self.source.names
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """Each type's bit, by its name."""
+        """The bit of each type by name."""
         return {name: i for i, name in enumerate(self.names)}
 
     def machine(self, name: str) -> Machine | None:
-        """Return a type as EC2 describes it; None if the catalog has no description of it."""
+        """Return a type as EC2 describes it; None without a description."""
         index = self.index.get(name)
-        return None if index is None else self.shapes.machine(index)
+        return None if index is None else self.source.machine(index)
 
     def column(self, key: str) -> Column:
-        """Return one label of all types, built when it is first asked for."""
+        """Return one label of all types, built at first use."""
         if key not in self._columns:
-            self._columns[key] = _column(self.shapes.label(key))
+            self._columns[key] = _column(self.source.label(key))
         return self._columns[key]
 
     def for_node_class(
         self, node_class: NodeClass, unavailable: Iterable[Unavailable] = ()
     ) -> "TypeTable":
-        """See the types as nodes of a node class, without what can't be had at the moment."""
-        gone = (*self._unavailable, *unavailable)
-        return TypeTable(self, node_class, tuple(self._less(m, gone) for m in self.markets))
+        """Return the types as nodes of a node class, without unavailable offerings."""
+        unavailable_offerings = (*self._unavailable, *unavailable)
+        return TypeTable(
+            self, node_class, tuple(self._available(m, unavailable_offerings) for m in self.markets)
+        )
 
-    def _less(self, market: Market, gone: Sequence[Unavailable]) -> tuple[Market, int]:
+    def _available(
+        self, market: Market, unavailable_offerings: Sequence[Unavailable]
+    ) -> tuple[Market, int]:
         available = market.offered
-        for lost in gone:
-            if lost.capacity_type != market.capacity_type or lost.zone not in {market.zone, ANY}:
+        for entry in unavailable_offerings:
+            if entry.capacity_type != market.capacity_type or entry.zone not in {market.zone, ANY}:
                 continue
-            if lost.instance_type == ANY:
+            if entry.instance_type == ANY:
                 return market, 0
-            if (index := self.index.get(lost.instance_type)) is not None:
+            if (index := self.index.get(entry.instance_type)) is not None:
                 available &= ~(1 << index)
         return market, available
 
@@ -226,56 +230,59 @@ class TypeTable:
         return (1 << len(self)) - 1
 
     def matching(self, requirements: Requirements) -> int:
-        """Return the types that meet requirements and have an available offering that does.
+        """Return the types that match requirements and have an available offering that does.
 
-        Labels that no type has (a pool's own) are not looked at.
+        Labels that no type has (a pool's own labels) are ignored.
         """
-        found = self.described(requirements) & self._bootable()
+        found = self.matching_labels(requirements) & self._bootable()
         if not found:
             return 0
         return found & self.offered(requirements)
 
     def _bootable(self) -> int:
-        """The types that the class's operating system boots on; there is no Windows for ARM."""
-        found = self.catalog.shapes.bootable()
+        """The types that the operating system of the class can boot. Windows does not support
+        ARM."""
+        found = self.catalog.source.bootable()
         if self.node_class.family.windows:
             found &= ~self.catalog.column(ARCH).by_value.get("arm64", 0)
         return found
 
-    def described(self, requirements: Requirements) -> int:
-        """Return the types whose own labels meet requirements, wherever they are offered."""
+    def matching_labels(self, requirements: Requirements) -> int:
+        """Return the types whose own labels match requirements, regardless of offerings."""
         found = self.all
         for key, requirement in requirements.items():
             if key in _OF_TYPES:
-                found &= self.meeting(requirement)
+                found &= self.matching_requirement(requirement)
         return found
 
-    def withheld(self, requirements: Requirements) -> int:
-        """Return the types with a share of a GPU that requirements do not name, by type or by
-        family: a pod that asks for a GPU means a whole one."""
+    def excluded_fractional_gpus(self, requirements: Requirements) -> int:
+        """Return the types with a fraction of a GPU that requirements do not name by type or
+        family. A pod that requests a GPU expects a whole one."""
         named = 0
         for key in (INSTANCE_TYPE, FAMILY):
             requirement = requirements.get(key)
             if requirement is not None and not requirement.complement:
-                named |= self.meeting(requirement)
-        return self.catalog.shapes.share_gpus() & ~named
+                named |= self.matching_requirement(requirement)
+        return self.catalog.source.fractional_gpus() & ~named
 
     def offered(self, requirements: Requirements) -> int:
-        """Return the types with an available offering of a zone and capacity type required."""
+        """Return the types with an available offering that matches the zone and capacity type."""
         found = 0
         for _, available in self.markets_of(requirements):
             found |= available
         return found
 
     def markets_of(self, requirements: Requirements) -> Iterator[tuple[Market, int]]:
-        """Return the zones and capacity types that meet requirements, each with the types that
-        are available there."""
-        for (market, available), meant in zip(self.markets, self.meant(requirements), strict=True):
-            if meant:
+        """Return the markets that match requirements, each with the types that are available
+        there."""
+        for (market, available), market_matches in zip(
+            self.markets, self.market_matches(requirements), strict=True
+        ):
+            if market_matches:
                 yield market, available
 
-    def meant(self, requirements: Requirements) -> Iterator[bool]:
-        """Return of each market whether its zone and its capacity type meet requirements."""
+    def market_matches(self, requirements: Requirements) -> Iterator[bool]:
+        """Return for each market whether its zone and capacity type match requirements."""
         zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
         zone_id = requirements.of_key(ZONE_ID)
         for market, _ in self.markets:
@@ -285,14 +292,14 @@ class TypeTable:
                 and zone_id.admits(self.catalog.zone_ids.get(market.zone))
             )
 
-    def meeting(self, requirement: Requirement) -> int:
-        """Return the types that meet one requirement of their own labels."""
+    def matching_requirement(self, requirement: Requirement) -> int:
+        """Return the types that match one requirement on their own labels."""
         if requirement.key in self._fixed:
             return self.all if requirement.has(self._fixed[requirement.key]) else 0
         return self.catalog.column(requirement.key).matching(requirement)
 
     def values(self, key: str) -> Mapping[str, int]:
-        """Return the values that a label has here, and the types that have each."""
+        """Return the values of a label, each with the types that have it."""
         if key in self._fixed:
             return {self._fixed[key]: self.all}
         if key in OF_MARKETS:
@@ -311,10 +318,10 @@ class TypeTable:
     def type(self, index: int) -> InstanceType:
         """Return one type as a node of the class."""
         if index not in self._built:
-            capacity, allocatable = self.catalog.shapes.resources(index, self.node_class)
+            capacity, allocatable = self.catalog.source.resources(index, self.node_class)
             self._built[index] = InstanceType(
                 self.catalog.names[index],
-                {**self._fixed, **self.catalog.shapes.labels(index)},
+                {**self._fixed, **self.catalog.source.labels(index)},
                 capacity,
                 allocatable,
                 tuple(self._offerings(index)),
@@ -322,7 +329,7 @@ class TypeTable:
         return self._built[index]
 
     def types(self, found: int | None = None) -> list[InstanceType]:
-        """Return the types of a set, in the catalog's order; all without one."""
+        """Return the types of a set in the order of the catalog; all types without a set."""
         return [self.type(i) for i in bits(self.all if found is None else found)]
 
     def _offerings(self, index: int) -> Iterator[Offering]:
@@ -348,7 +355,7 @@ def bits(found: int) -> Iterator[int]:
 
 
 def mask(members: Iterable[bool]) -> int:
-    """Make a set of those positions that are true."""
+    """Make a set of the positions that are true."""
     digits = "".join("1" if member else "0" for member in members)
     return int(digits[::-1] or "0", 2)
 
@@ -375,8 +382,8 @@ def _system(node_class: NodeClass) -> dict[str, str]:
     return {OS: "linux"}
 
 
-class _Ready:
-    """Shapes that are given as they are."""
+class _GivenTypes:
+    """Finished types as a source."""
 
     def __init__(self, given: tuple[InstanceType, ...]) -> None:
         self.names = [each.name for each in given]
@@ -393,7 +400,7 @@ class _Ready:
     def bootable(self) -> int:
         return (1 << len(self._given)) - 1
 
-    def share_gpus(self) -> int:
+    def fractional_gpus(self) -> int:
         return 0
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:

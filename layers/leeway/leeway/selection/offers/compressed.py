@@ -1,7 +1,8 @@
-"""A survey as bytes, and back: columns, so that a whole region is opened in a millisecond.
+"""Serializes a survey as compressed columns, so that a region opens in about a millisecond.
 
-The form: zlib over the length of a JSON header (4 bytes), the header, and the columns it lists.
-Labels are small integers into their distinct values, 0 for none; sets of types are hexadecimal.
+The format: zlib over the length of a JSON header (4 bytes), the header, and the columns that it
+lists. Labels are small integers that index their distinct values, 0 for none. Sets of types are
+hexadecimal.
 """
 
 import json
@@ -25,15 +26,15 @@ VERSION = 3
 
 _NUMBERS = ("vcpus", "memory_mib", "interfaces", "addresses", "branches", "volumes", "disks")
 _SETS = ("bootable", "spot", "on_demand", "shares_gpu")
-_HEADER = 4  # bytes of its length
+_HEADER = 4  # bytes of the header length
 
 
 class UnknownForm(ValueError):
-    """The bytes were written by another version: the next refresh replaces them."""
+    """The data has another format version. The next refresh replaces it."""
 
 
 def compressed(survey: Survey) -> bytes:
-    """Write a survey."""
+    """Serialize a survey."""
     machines = sorted(survey.machines, key=lambda m: m.name)
     names = [m.name for m in machines]
     columns: dict[str, array[Any]] = {name: _integers(machines, name) for name in _NUMBERS}
@@ -67,26 +68,26 @@ def compressed(survey: Survey) -> bytes:
 
 
 def opened(packed: bytes) -> Catalog:
-    """Open a survey as a catalog.
+    """Open a serialized survey as a catalog.
 
     Raises:
-        UnknownForm: another version wrote it.
+        UnknownForm: the data has another format version.
     """
     columns = _Columns(packed)
     return Catalog(columns.region, columns, columns.markets(), zone_ids=columns.zone_ids)
 
 
 def unpacked(packed: bytes) -> Survey:
-    """Read a survey back, to renew parts of it.
+    """Deserialize a survey, to renew parts of it.
 
     Raises:
-        UnknownForm: another version wrote it.
+        UnknownForm: the data has another format version.
     """
     return _Columns(packed).survey()
 
 
 class _Columns:
-    """The Shapes of a compressed survey."""
+    """A compressed survey as a type source."""
 
     def __init__(self, packed: bytes) -> None:
         content = zlib.decompress(packed)
@@ -98,9 +99,9 @@ class _Columns:
         self.names: list[str] = self._header["names"]
         self.zone_ids: dict[str, str] = self._header["zone_ids"]
         self._sets = {name: int(digits, 16) for name, digits in self._header["sets"].items()}
-        self._columns = dict(self._cut(memoryview(content)[_HEADER + size :]))
+        self._columns = dict(self._split_columns(memoryview(content)[_HEADER + size :]))
 
-    def _cut(self, body: memoryview) -> Iterator[tuple[str, "array[Any]"]]:
+    def _split_columns(self, body: memoryview) -> Iterator[tuple[str, "array[Any]"]]:
         for name, kind in self._header["columns"]:
             column = array(kind)
             size = column.itemsize * len(self.names)
@@ -134,7 +135,7 @@ class _Columns:
     def bootable(self) -> int:
         return self._sets["bootable"]
 
-    def share_gpus(self) -> int:
+    def fractional_gpus(self) -> int:
         return self._sets["shares_gpu"]
 
     def resources(self, index: int, node_class: NodeClass) -> tuple[Resources, Resources]:

@@ -1,6 +1,6 @@
-"""Instance types as EC2 describes them: their labels, and the facts that make a node of them.
+"""Instance types as EC2 describes them: their labels and their hardware.
 
-Reads the documents of DescribeInstanceTypes, and nothing else.
+Reads only the responses of DescribeInstanceTypes.
 """
 
 import re
@@ -16,12 +16,12 @@ GPU_RESOURCES = {
     "amd": "amd.com/gpu",
     "habana": "habana.ai/gaudi",
 }
-_USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, where EC2 does not say
+_USUAL_VOLUMES = 27  # of the Nitro system's 28 attachments, if EC2 describes no limit
 
 NEURON = "aws.amazon.com/neuron"
 NEURON_CORE = "aws.amazon.com/neuroncore"
 EFA = "vpc.amazonaws.com/efa"
-"""Elastic Fabric Adapters: network interfaces that pods ask for by number."""
+"""Elastic Fabric Adapters: network interfaces that pods request as a resource."""
 
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 _CATEGORY = re.compile(r"^([a-z]+)(\-[0-9]+tb)?([0-9]+).*\.")
@@ -34,11 +34,11 @@ class Machine:
     """One instance type.
 
     `interfaces` are the network interfaces of the default network card, `addresses` the IPv4
-    addresses of each; `branches` are those that pods with security groups of their own get.
-    `volumes` are the EBS volumes that may be attached beside its interfaces, the root one among
-    them. `disks` is the size of all local NVMe disks in bytes. `devices` are extended resources.
-    `shares_gpu`: its one GPU is a part of a GPU.
-    `bootable`: the AMIs that Leeway knows run on it. `spot`, `on_demand`: what EC2 sells it as.
+    addresses of each. `branches` are the branch interfaces, for pods with their own security
+    groups. `volumes` are the EBS volumes that can be attached in addition to its interfaces,
+    including the root volume. `disks` is the size of all local NVMe disks in bytes. `devices` are
+    extended resources. `shares_gpu`: it has a fraction of a GPU. `bootable`: the supported AMIs
+    boot on it. `spot` and `on_demand`: the purchase options.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Machine:
 
 
 def machine(document: Mapping[str, Any]) -> Machine:
-    """Read one instance type of a DescribeInstanceTypes response."""
+    """Parse one instance type of a DescribeInstanceTypes response."""
     network = document["NetworkInfo"]
     architectures = document["ProcessorInfo"]["SupportedArchitectures"]
     usage = document.get("SupportedUsageClasses", ["on-demand", "spot"])
@@ -122,7 +122,7 @@ def _labels(document: Mapping[str, Any], architecture: str) -> Iterator[tuple[st
 
 def _gpu_labels(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     gpus = _gpus(document)
-    # Labels have one value: a type with two kinds of GPU cannot be described by them.
+    # A label has one value and cannot describe a type with two kinds of GPU.
     if len(gpus) != 1:
         return
     gpu = gpus[0]
@@ -164,7 +164,7 @@ def _gpus(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _gpu_count(gpu: Mapping[str, Any]) -> int:
-    """A share of a GPU is described as no GPU and one logical one, which a node reports as one."""
+    """A fraction of a GPU has the count 0 and one logical GPU; a node reports one."""
     count: int = gpu["Count"] or gpu.get("LogicalGpuCount", 0)
     return count
 
@@ -176,16 +176,16 @@ def _default_card(network: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _volumes(ebs: Mapping[str, Any]) -> int:
-    """EC2 counts the first interface already where interfaces and volumes share the attachments;
-    the CNI keeps a second one."""
+    """If interfaces and volumes share the attachments, EC2 has already subtracted the first
+    interface; the CNI uses a second one."""
     most: int = ebs.get("MaximumEbsAttachments", _USUAL_VOLUMES)
     return most if ebs.get("AttachmentLimitType") == "dedicated" else most - 1
 
 
 def _network_mbps(network: Mapping[str, Any]) -> int:
-    """The bandwidth without bursting. A description names it for the cards together, as in `200
-    Gigabit` or `4x 100 Gigabit`; of several cards, each may be described with the whole. `Up to 10
-    Gigabit` names the burst: what the cards have without it counts then."""
+    """The bandwidth without bursts. For several cards, NetworkPerformance describes the total (`200
+    Gigabit`, `4x 100 Gigabit`), and each card may repeat the total. `Up to 10 Gigabit` describes
+    the burst; then the baselines of the cards are added."""
     cards = network.get("NetworkCards", [])
     named = _GIGABIT.fullmatch(network.get("NetworkPerformance", ""))
     if named and len(cards) > 1:

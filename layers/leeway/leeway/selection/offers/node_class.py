@@ -1,4 +1,4 @@
-"""What of a node class decides how much of a machine its nodes give to pods."""
+"""The fields of a node class that determine the allocatable resources of its nodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ GIB = 1024**3
 
 
 class AmiFamily(StrEnum):
-    """The operating systems that a node can boot."""
+    """The operating systems of nodes."""
 
     AL2 = "AL2"
     AL2023 = "AL2023"
@@ -23,11 +23,11 @@ class AmiFamily(StrEnum):
 
     @property
     def windows(self) -> bool:
-        """Whether it is a Windows."""
+        """Whether it is a version of Windows."""
         return self.value.startswith("Windows")
 
 
-# What kubernetes.io/os and node.kubernetes.io/windows-build are on each Windows.
+# The value of node.kubernetes.io/windows-build on each version of Windows.
 # Source: Microsoft, "Windows Server release information".
 WINDOWS_BUILDS = {
     AmiFamily.WINDOWS_2019: "10.0.17763",
@@ -35,16 +35,16 @@ WINDOWS_BUILDS = {
     AmiFamily.WINDOWS_2025: "10.0.26100",
 }
 
-# How much of a machine's memory the hypervisor and the kernel keep; the real share is 1.7 to 5.3 %.
+# Memory that the hypervisor and the kernel reserve. Measured values are 1.7 to 5.3 %.
 # Source: Karpenter's default of VM_MEMORY_OVERHEAD_PERCENT.
 VM_MEMORY_OVERHEAD = Fraction(75, 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """The kubelet's settings that cost pods or resources.
+    """The kubelet settings that change the number of pods or the allocatable resources.
 
-    `eviction_hard` holds thresholds as they are written, by signal: "100Mi", "5%".
+    `eviction_hard` has thresholds by signal in their written form: "100Mi", "5%".
     """
 
     max_pods: int | None = None
@@ -59,11 +59,11 @@ class Kubelet:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """How a machine is made into a node.
+    """How an instance becomes a node.
 
-    `storage` is the size in bytes of the volume that holds pods' ephemeral storage; None is the
-    family's default. `raid0`: it is all local NVMe disks instead, where there are any.
-    `prefix_delegation`: the CNI gives network interfaces prefixes of 16 addresses.
+    `storage` is the size in bytes of the volume for ephemeral storage; None is the default of the
+    family. `raid0`: local NVMe disks are used instead, if there are any. `prefix_delegation`: the
+    CNI assigns prefixes of 16 addresses to network interfaces.
     """
 
     name: str = "default"

@@ -1,4 +1,4 @@
-"""What is known of a region: its instance types, where they are offered, and what they cost."""
+"""The data of a region: its instance types, their offerings and their prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from leeway.selection.offers.machines import Machine
 
 
 class Part(StrEnum):
-    """The parts of a survey. Each comes from an API of its own, and may be older than the rest."""
+    """The parts of a survey. Each comes from its own API and may have a different age."""
 
     TYPES = "types"
     OFFERINGS = "offerings"
@@ -21,7 +21,8 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One region. Prices are in USD per hour for Linux; `read_at` is when each part was read."""
+    """The data of one region. Prices are in USD per hour for Linux. `read_at` is the time at which
+    each part was read."""
 
     region: str
     machines: Sequence[Machine] = ()
@@ -33,20 +34,20 @@ class Survey:
     """Prices by zone and type."""
     read_at: Mapping[Part, datetime] = field(default_factory=dict)
     zone_ids: Mapping[str, str] = field(default_factory=dict)
-    """What a zone is called in every account, by what this one calls it."""
+    """Zone IDs by zone name."""
 
     def renewed(self, part: Part, found: Any, at: datetime) -> "Survey":
-        """Return the survey with one part read anew."""
+        """Return the survey with a new version of one part."""
         name = _FIELDS[part]
         return replace(self, **{name: found, "read_at": {**self.read_at, part: at}})
 
     def of_what_is_offered(self) -> "Survey":
-        """Return the survey without types that no zone offers: nothing can be done with them."""
+        """Return the survey without the types that no zone offers."""
         offered = frozenset(name for names in self.offered.values() for name in names)
         return replace(self, machines=tuple(m for m in self.machines if m.name in offered))
 
     def size(self, part: Part) -> int:
-        """Return how many types (with their zone, where it matters) a part tells of."""
+        """Return the number of entries of a part: types, or types by zone."""
         match part:
             case Part.TYPES:
                 return len(self.machines)
@@ -61,7 +62,7 @@ class Survey:
 
     @property
     def complete(self) -> bool:
-        """Whether nodes can be chosen by it: prices may be unknown, types and offerings not."""
+        """Whether nodes can be chosen from it: types and offerings are required, prices are not."""
         return bool(self.machines) and bool(self.offered)
 
 

@@ -1,14 +1,14 @@
-"""Offerings that could not be had lately, for those who need not know the whole catalog."""
+"""Offerings that are temporarily unavailable."""
 
 from dataclasses import dataclass
 
 ANY = "*"
-"""Stands for every type or every zone in an unavailable offering."""
+"""Every instance type, or every zone, in an unavailable offering."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """An offering that could not be had lately; `ANY` for the type or the zone is all of them."""
+    """An offering without capacity at present. `ANY` as the type or the zone means all of them."""
 
     instance_type: str
     zone: str

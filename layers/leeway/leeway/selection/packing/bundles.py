@@ -1,178 +1,194 @@
-"""Pods that have to share a node, as one unit to be packed."""
+"""Bundles pods that must share a node into one unit."""
 
 from collections.abc import Callable, Iterator, Sequence
 
-from leeway.selection.packing.groups import Group, Lot, Misplaced
+from leeway.reasons import Reason
+from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Unplaced
+from leeway.selection.reasons import POD_AFFINITY_UNSATISFIABLE
 
-TOO_LARGE = "no node has room for all the pods that have to share it with it"
-ALONE = "it has to share a node with pods that are not there"
+_TOO_LARGE = POD_AFFINITY_UNSATISFIABLE(
+    cause="no node has room for all pods that have to share a node"
+)
+_NO_SUCH_PODS = POD_AFFINITY_UNSATISFIABLE(
+    cause="the pods that it has to share a node with do not exist"
+)
 
-type Fits = Callable[[Lot], bool]
-"""Whether one unit of a lot could go onto some node."""
+type Fits = Callable[[PodBatch], bool]
+"""Whether one unit of a batch fits on some node."""
 
 
-def bundled(
-    lots: Sequence[Lot], running: frozenset[int], launched: frozenset[int], fits: Fits
-) -> tuple[list[Lot], list[Misplaced]]:
-    """Join the lots that pod affinity by hostname holds together.
+def bundle(
+    batches: Sequence[PodBatch], running: frozenset[int], launched: frozenset[int], fits: Fits
+) -> tuple[list[PodBatch], list[Unplaced]]:
+    """Join the batches that pod affinity by hostname connects.
 
-    `running` are the counters that have pods on nodes: who has to be near one of those is packed
-    by itself, onto such a node. `launched` are those that have pods on new nodes, which are full.
-    The scheduler binds pods in any order: a pod may be the first of those that it has to be near
-    itself only where there are no others anywhere.
+    `running` are the counters with pods on nodes: pods that require one of them are packed
+    individually onto such nodes. `launched` are the counters with pods on new nodes, which are
+    full. kube-scheduler may bind pods in any order, so a pod may be the first that its own affinity
+    selects only if there is no other such pod.
     """
-    wanting = [lot for lot in lots if set(_wanted(lot)) - running]
-    if not wanting:
-        return list(lots), []
-    rest = [lot for lot in lots if not set(_wanted(lot)) - running]
-    joined: list[Lot] = []
-    misplaced: list[Misplaced] = []
-    while wanting:
-        together = _together(wanting)
-        chosen = {id(lot) for lot in together}
-        wanting = [lot for lot in wanting if id(lot) not in chosen]
-        mates, rest = _mates(together, rest, running, launched, fits)
-        if mates is None:
-            misplaced += [_misplaced(lot, lot.units, ALONE) for lot in together]
+    dependent = [batch for batch in batches if set(_affinities(batch)) - running]
+    if not dependent:
+        return list(batches), []
+    rest = [batch for batch in batches if not set(_affinities(batch)) - running]
+    joined: list[PodBatch] = []
+    unplaced: list[Unplaced] = []
+    while dependent:
+        together = _together(dependent)
+        chosen = {id(batch) for batch in together}
+        dependent = [batch for batch in dependent if id(batch) not in chosen]
+        partners, rest = _partners(together, rest, running, launched, fits)
+        if partners is None:
+            unplaced += [_unplaced(batch, batch.units, _NO_SUCH_PODS) for batch in together]
             continue
-        others = launched | {counter for lot in (*rest, *wanting) for counter in lot.counted}
-        unit, left = _unit(together, mates, others, fits)
+        others = launched | {counter for batch in (*rest, *dependent) for counter in batch.counted}
+        unit, remaining = _unit(together, partners, others, fits)
         if unit is None:
-            rest += mates
+            rest += partners
         else:
             joined.append(unit)
-        misplaced += left
-    return rest + joined, misplaced
+        unplaced += remaining
+    return rest + joined, unplaced
 
 
-def _wanted(lot: Lot) -> Iterator[int]:
-    for group, _ in lot.parts:
-        yield from group.rules.with_node
+def _affinities(batch: PodBatch) -> Iterator[int]:
+    for group, _ in batch.parts:
+        yield from group.rules.affinity_on_node
 
 
-def _together(lots: Sequence[Lot]) -> list[Lot]:
-    """The first lot, and all that are bound to it by counters that they want or add to."""
-    together, rest = [lots[0]], list(lots[1:])
+def _together(batches: Sequence[PodBatch]) -> list[PodBatch]:
+    """The first batch, and all batches that affinity connects with it."""
+    together, rest = [batches[0]], list(batches[1:])
     while True:
-        wanted = {counter for lot in together for counter in _wanted(lot)}
-        had = {counter for lot in together for counter in lot.counted}
-        joining = [lot for lot in rest if wanted & lot.counted.keys() or had & set(_wanted(lot))]
+        affinities = {counter for batch in together for counter in _affinities(batch)}
+        had = {counter for batch in together for counter in batch.counted}
+        joining = [
+            batch
+            for batch in rest
+            if affinities & batch.counted.keys() or had & set(_affinities(batch))
+        ]
         if not joining:
             return together
         together += joining
-        chosen = {id(lot) for lot in joining}
-        rest = [lot for lot in rest if id(lot) not in chosen]
+        chosen = {id(batch) for batch in joining}
+        rest = [batch for batch in rest if id(batch) not in chosen]
 
 
-def _mates(
-    together: Sequence[Lot],
-    rest: list[Lot],
+def _partners(
+    together: Sequence[PodBatch],
+    rest: list[PodBatch],
     running: frozenset[int],
     launched: frozenset[int],
     fits: Fits,
-) -> tuple[list[Lot] | None, list[Lot]]:
-    """One pod of another lot for each counter that these want and that none of them adds to
-    without wanting it, and what is left of the others; None where there is no such pod, and no pod
-    of these may be the first."""
-    mates: list[Lot] = []
-    zone = next((lot.zone for lot in together if lot.zone is not None), None)
-    for counter in sorted({c for lot in together for c in _wanted(lot)} - running):
-        if any(_leads(lot, counter) for lot in (*together, *mates)):
+) -> tuple[list[PodBatch] | None, list[PodBatch]]:
+    """One pod of another batch for each counter that these batches require and that none of them
+    can lead, and the batches that remain. None if no such pod exists and none of these pods may be
+    the first."""
+    partners: list[PodBatch] = []
+    zone = next((batch.zone for batch in together if batch.zone is not None), None)
+    for counter in sorted({c for batch in together for c in _affinities(batch)} - running):
+        if any(_can_lead(batch, counter) for batch in (*together, *partners)):
             continue
-        others = [lot for lot in rest if counter in lot.counted]
-        near = (lot for lot in others if lot.zone in {None, zone} or zone is None)
-        found = next((lot for lot in near if fits(_beside(lot, together[0]))), None)
+        others = [batch for batch in rest if counter in batch.counted]
+        near = (batch for batch in others if batch.zone in {None, zone} or zone is None)
+        found = next((batch for batch in near if fits(_pair(batch, together[0]))), None)
         if found is not None:
-            mates.append(found.having(found.units[:1]))
+            partners.append(found.having(found.units[:1]))
             kept = [found.having(found.units[1:])] if len(found.units) > 1 else []
-            rest = [lot for lot in rest if lot is not found] + kept
-        elif others or counter in launched or not any(counter in lot.counted for lot in together):
+            rest = [batch for batch in rest if batch is not found] + kept
+        elif (
+            others or counter in launched or not any(counter in batch.counted for batch in together)
+        ):
             return None, rest
-    return mates, rest
+    return partners, rest
 
 
-def _leads(lot: Lot, counter: int) -> bool:
-    """Whether a lot's pods may come before those that have to be near the counter's."""
-    return counter in lot.counted and counter not in set(_wanted(lot))
+def _can_lead(batch: PodBatch, counter: int) -> bool:
+    """Whether the pods of a batch may be placed before the pods that require the counter."""
+    return counter in batch.counted and counter not in set(_affinities(batch))
 
 
-def _beside(mate: Lot, lot: Lot) -> Lot:
-    """One pod of each, as a unit."""
-    ((one, _),), ((other, _),) = mate.parts, lot.parts
-    zone = mate.zone if mate.zone is not None else lot.zone
-    return Lot(((one, 1), (other, 1)), (), zone, joined=True)
+def _pair(partner: PodBatch, batch: PodBatch) -> PodBatch:
+    """One pod of each batch, as a unit."""
+    ((one, _),), ((other, _),) = partner.parts, batch.parts
+    zone = partner.zone if partner.zone is not None else batch.zone
+    return PodBatch(((one, 1), (other, 1)), (), zone, joined=True)
 
 
 def _unit(
-    together: Sequence[Lot], mates: Sequence[Lot], others: frozenset[int], fits: Fits
-) -> tuple[Lot | None, list[Misplaced]]:
-    """One unit of as many of the pods as fit onto one node, the mates first; None where somebody
-    on it would miss whom they have to be near. `others` are the counters of pods besides these."""
-    parts: dict[int, tuple[Group, int]] = {}
+    together: Sequence[PodBatch], partners: Sequence[PodBatch], others: frozenset[int], fits: Fits
+) -> tuple[PodBatch | None, list[Unplaced]]:
+    """One unit of as many pods as fit on one node, the partners first; None if the affinity of a
+    pod in it could not be met. `others` are the counters of all other pods."""
+    parts: dict[int, tuple[PodGroup, int]] = {}
     names: dict[int, list[str]] = {}
-    zones = {lot.zone for lot in (*mates, *together) if lot.zone is not None}
+    zones = {batch.zone for batch in (*partners, *together) if batch.zone is not None}
     zone = next(iter(zones), None)
-    misplaced: list[Misplaced] = []
-    for lot in (*mates, *together):
-        ((group, _),) = lot.parts
-        taken = 0 if len(zones) > 1 and lot.zone != zone else _most(group, lot, parts, zone, fits)
+    unplaced: list[Unplaced] = []
+    for batch in (*partners, *together):
+        ((group, _),) = batch.parts
+        taken = (
+            0 if len(zones) > 1 and batch.zone != zone else _most(group, batch, parts, zone, fits)
+        )
         if taken:
             parts[id(group)] = (group, parts.get(id(group), (group, 0))[1] + taken)
             own = names.setdefault(id(group), [])
-            own += [name for unit in lot.units[:taken] for name in unit]
-        if taken < len(lot.units):
-            misplaced.append(_misplaced(lot, lot.units[taken:], TOO_LARGE))
-    left = {id(miss.group): miss.group.rules for miss in misplaced}.values()
-    elsewhere = others | {c for rules in left for c in rules.counted - set(rules.with_node)}
+            own += [name for unit in batch.units[:taken] for name in unit]
+        if taken < len(batch.units):
+            unplaced.append(_unplaced(batch, batch.units[taken:], _TOO_LARGE))
+    remaining = {id(entry.group): entry.group.rules for entry in unplaced}.values()
+    elsewhere = others | {
+        c for rules in remaining for c in rules.counted - set(rules.affinity_on_node)
+    }
     unit = (tuple(name for own in names.values() for name in own),)
-    made = Lot(tuple(parts.values()), unit, zone, joined=True)
-    if sum(map(len, unit)) <= len(mates) or _lonely(made, elsewhere):
-        return None, [_misplaced(lot, lot.units, TOO_LARGE) for lot in together]
-    return made, misplaced
+    made = PodBatch(tuple(parts.values()), unit, zone, joined=True)
+    if sum(map(len, unit)) <= len(partners) or _unbindable(made, elsewhere):
+        return None, [_unplaced(batch, batch.units, _TOO_LARGE) for batch in together]
+    return made, unplaced
 
 
-def _lonely(unit: Lot, elsewhere: frozenset[int]) -> bool:
-    """Whether a unit's pods could not all be bound one after another, each near whom it has to be;
-    `elsewhere` are the counters of pods besides these."""
+def _unbindable(unit: PodBatch, elsewhere: frozenset[int]) -> bool:
+    """Whether the pods of a unit could not be bound one after another with their affinity met.
+    `elsewhere` are the counters of all other pods."""
     bound: set[int] = set()
     waiting = [group.rules for group, _ in unit.parts]
     while waiting:
-        going = [rules for rules in waiting if bound.issuperset(rules.with_node)]
-        going = (
-            going
+        ready = [rules for rules in waiting if bound.issuperset(rules.affinity_on_node)]
+        ready = (
+            ready
             or [
                 rules
                 for rules in waiting
-                if all(c in bound or c in rules.counted - elsewhere for c in rules.with_node)
+                if all(c in bound or c in rules.counted - elsewhere for c in rules.affinity_on_node)
             ][:1]
         )
-        if not going:
+        if not ready:
             return True
-        bound.update(counter for rules in going for counter in rules.counted)
-        waiting = [rules for rules in waiting if not any(rules is each for each in going)]
+        bound.update(counter for rules in ready for counter in rules.counted)
+        waiting = [rules for rules in waiting if not any(rules is each for each in ready)]
     return False
 
 
 def _most(
-    group: Group,
-    lot: Lot,
-    parts: dict[int, tuple[Group, int]],
+    group: PodGroup,
+    batch: PodBatch,
+    parts: dict[int, tuple[PodGroup, int]],
     zone: int | None,
     fits: Fits,
 ) -> int:
-    """How many pods of a lot may join the unit: by halving, since fewer fit where more do."""
-    low, high = 0, len(lot.units)
+    """How many pods of a batch may join the unit, by binary search."""
+    low, high = 0, len(batch.units)
     before = parts.get(id(group), (group, 0))[1]
     while low < high:
         middle = (low + high + 1) // 2
         tried = {**parts, id(group): (group, before + middle)}
-        if fits(Lot(tuple(tried.values()), (), zone, joined=True)):
+        if fits(PodBatch(tuple(tried.values()), (), zone, joined=True)):
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def _misplaced(lot: Lot, units: Sequence[tuple[str, ...]], reason: str) -> Misplaced:
+def _unplaced(batch: PodBatch, units: Sequence[tuple[str, ...]], reason: Reason) -> Unplaced:
     names = tuple(name for unit in units for name in unit)
-    return Misplaced(lot.parts[0][0], names, reason, lot.zone)
+    return Unplaced(batch.parts[0][0], names, reason, batch.zone)

@@ -1,15 +1,16 @@
-"""What packing comes to: nodes to launch, pods on nodes that are there, pods without a place."""
+"""The result of packing: nodes to launch, pods on existing nodes, unschedulable pods."""
 
 from dataclasses import dataclass
 
+from leeway.reasons import Reason
 from leeway.selection.packing.supply import Candidate
 from leeway.selection.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A request for one node: the types and zones that would do, the cheapest first, all of one
-    capacity type. `price` is the cheapest one's in USD per hour, None where none is known."""
+    """A launch request for one node: alternative types and zones, the cheapest first, of one
+    capacity type. `price` is that of the cheapest in USD per hour, None if unknown."""
 
     capacity_type: str
     instance_types: tuple[str, ...]
@@ -19,9 +20,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node to be launched for these pods. `requests` are theirs, without the daemons'.
+    """A node to launch for these pods. `requests` are those of the pods without DaemonSets.
 
-    `choices` are in the order in which they are to be tried, within one call.
+    `choices` are in the order in which one call tries them.
     """
 
     cheapest: Candidate
@@ -31,13 +32,13 @@ class PlannedNode:
 
     @property
     def pool(self) -> str:
-        """Its node pool."""
+        """The name of its node pool."""
         return self.cheapest.pool.name
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Pods that go onto a node which is there."""
+    """Pods that are assigned to an existing node."""
 
     node: str
     pods: tuple[str, ...]
@@ -45,16 +46,16 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """A pod that fits nowhere, and what came nearest to it."""
+    """A pod that no node fits, and the reason."""
 
     pod: str
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole plan. `price` of its new nodes and the least that any plan for their pods could cost
-    are in USD per hour."""
+    """A complete plan. `price` is that of the new nodes, `bound` a lower bound of the price of any
+    plan for their pods; both in USD per hour."""
 
     launches: tuple[PlannedNode, ...]
     existing: tuple[Placement, ...]

@@ -1,15 +1,15 @@
-"""Packing: pods → nodes that are there, nodes to launch, and pods that fit nowhere with the reason.
+"""Packing: pods → existing nodes, nodes to launch, and unschedulable pods with reasons.
 
-Pure: it knows neither AWS nor Kubernetes, and changes nothing.
+Pure: it imports neither AWS nor Kubernetes clients and has no side effects.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from leeway.selection.packing.batch import Search
 from leeway.selection.packing.drafting import Draft
+from leeway.selection.packing.packing_run import Search
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.preferences import strictly
+from leeway.selection.packing.preferences import with_preferences_required
 from leeway.selection.packing.scheduling import ORDERS
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
@@ -17,14 +17,14 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long places are looked for where a plan leaves pods without one.
+    """The effort of planning if a plan leaves pods without a node.
 
-    `rounds`: how often those are looked at again, as if the rest of the plan were carried out.
-    `attempts`: how many plans are made at most, each with those first that had no place in the one
-    before, for up to `pods` pods. `singly`: up to so many sets of equal pods are planned one after
-    another, as kube-scheduler binds them, if that finds more places. `orders`: in how many orders
-    pods are bound to nodes that are there, at most. `improvements`: in how many rounds the new
-    nodes of few pods are made cheaper; a round takes about a millisecond for a hundred pods.
+    `rounds`: how often those pods are planned again, on top of the plan. `attempts`: the maximum
+    number of plans for up to `pods` pods; each plan places first the pods that the one before left
+    out. `singly`: up to this many distinct pod specs are planned one after another, as
+    kube-scheduler binds them. `orders`: the maximum number of orders in which pods are bound to
+    existing nodes. `improvements`: rounds that make the new nodes of a small batch cheaper; a round
+    takes about a millisecond for a hundred pods.
     """
 
     rounds: int = 3
@@ -44,69 +44,73 @@ def pack(
     nodes: Sequence[ExistingNode] = (),
     effort: Effort = USUAL,
 ) -> Plan:
-    """Plan a place for every pod: on nodes that are there first, then on new ones.
+    """Plan a node for every pod: existing nodes first, then new nodes.
 
-    Preferences are held as if they were required, and given up one after another where pods would
-    have no place otherwise (see `leeway.selection.packing.preferences`).
+    Preferences are treated as requirements, and relaxed one after another if pods would have no
+    node otherwise (see `leeway.selection.packing.preferences`).
     """
     draft = Draft(pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements))
     draft.plan_all()
-    draft.add_missed(effort.rounds)
-    if len(pods) <= effort.pods and _contested(draft.stuck, draft.specs):
+    draft.add_unplaced(effort.rounds)
+    if len(pods) <= effort.pods and _contested(draft.order_dependent, draft.specs):
         draft = _best(draft, effort)
     return draft.plan()
 
 
 def _best(draft: Draft, effort: Effort) -> Draft:
-    """The draft of several that leaves fewest pods without a place."""
+    """The draft with the fewest pods without a node."""
     best = _reordered(draft, effort)
-    if best.stuck and len(best.specs) <= effort.singly:
-        best.add_singly()
-    if best.stuck and len(best.specs) <= effort.singly:
-        singly = best.afresh()
+    if best.order_dependent and len(best.specs) <= effort.singly:
+        best.add_sequentially()
+    if best.order_dependent and len(best.specs) <= effort.singly:
+        singly = best.restarted()
         singly.bind_all()
-        singly.add_singly()
-        best = min(best, singly, key=lambda each: each.missed_by_priority)
+        singly.add_sequentially()
+        best = min(best, singly, key=lambda each: each.unplaced_by_priority)
     return best
 
 
 def _reordered(draft: Draft, effort: Effort) -> Draft:
-    """The best draft of some, each with the pods first that had no place in the one before."""
+    """The best of several drafts. Each draft places first the pods that the one before left out."""
     best, ranks = draft, dict.fromkeys(draft.specs, 0)
     for attempt in range(1, effort.attempts):
-        first = _with_leaders(draft.stuck, draft.specs)
+        first = _with_leaders(draft.order_dependent, draft.specs)
         behind = {rank for spec, rank in ranks.items() if spec not in first}
         if not first or not behind:
             break
         ranks |= dict.fromkeys(first, -attempt)
-        draft = best.afresh()
+        draft = best.restarted()
         draft.plan_all(ranks)
-        draft.add_missed(effort.rounds)
-        best = min(best, draft, key=lambda each: each.missed_by_priority)
+        draft.add_unplaced(effort.rounds)
+        best = min(best, draft, key=lambda each: each.unplaced_by_priority)
     return best
 
 
-def _contested(stuck: Iterable[PodSpec], specs: Collection[PodSpec]) -> bool:
-    """Whether other pods that wait have to do with any of those without a place."""
+def _contested(order_dependent: Iterable[PodSpec], specs: Collection[PodSpec]) -> bool:
+    """Whether topology terms relate any pod without a node to other pending pods."""
     terms = {spec: [*_terms(spec)] for spec in specs}
     return any(
         one is not other
         and (any(t.selects(other) for t in terms[one]) or any(t.selects(one) for t in terms[other]))
-        for one in stuck
+        for one in order_dependent
         for other in specs
     )
 
 
 def _terms(spec: PodSpec) -> Iterator[PodTerm]:
-    strict = strictly(spec)
-    yield from (*strict.near, *strict.apart, *(spread.pods for spread in strict.spreads))
+    strict = with_preferences_required(spec)
+    yield from (
+        *strict.pod_affinity,
+        *strict.pod_anti_affinity,
+        *(spread.pods for spread in strict.spreads),
+    )
 
 
-def _with_leaders(stuck: Iterable[PodSpec], specs: Collection[PodSpec]) -> set[PodSpec]:
-    """Add those that pods have to be near: whoever comes first, the others have to follow."""
-    found = set(stuck)
+def _with_leaders(order_dependent: Iterable[PodSpec], specs: Collection[PodSpec]) -> set[PodSpec]:
+    """Add the pods that the affinity of these pods requires: they must be placed with them."""
+    found = set(order_dependent)
     while True:
-        terms = [term for spec in found for term in strictly(spec).near]
+        terms = [term for spec in found for term in with_preferences_required(spec).pod_affinity]
         leading = {spec for spec in specs if any(term.selects(spec) for term in terms)}
         if leading <= found:
             return found

@@ -1,8 +1,8 @@
-"""What pods would like, held as if it were required, and given up one after another.
+"""Treats the preferences of pods as requirements, and relaxes them one after another.
 
-Node affinity that nothing meets, whatever it weighs, is given up first. Then the order is, each
-kind by weight, the lightest first: being near pods, being apart from pods, node affinity, spreads
-that may be violated (ScheduleAnyway), and keeping off nodes with a PreferNoSchedule taint.
+Preferred node affinity that no node satisfies is relaxed first, regardless of its weight. Then,
+each kind by weight, the lightest first: pod affinity, pod anti-affinity, node affinity, spreads
+with ScheduleAnyway, and finally avoiding nodes with a PreferNoSchedule taint.
 """
 
 from dataclasses import replace
@@ -11,11 +11,11 @@ from functools import lru_cache
 from leeway.selection.pods import PodSpec, Toleration, Weighted
 from leeway.selection.requirements import Requirements
 
-_BEARS_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
+_TOLERATES_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
 
 
-def strictly(spec: PodSpec) -> PodSpec:
-    """Return the same pod with all that it still prefers made required."""
+def with_preferences_required(spec: PodSpec) -> PodSpec:
+    """Return the pod with all its preferences as requirements."""
     if not has_preferences(spec):
         return spec
     wanted = Requirements(r for w in spec.preferred_terms for r in w.preference.values())
@@ -26,65 +26,68 @@ def strictly(spec: PodSpec) -> PodSpec:
         spec,
         terms=terms,
         affinity=spec.own_terms,
-        near=spec.near + tuple(w.preference for w in spec.preferred_near),
-        apart=spec.apart + tuple(w.preference for w in spec.preferred_apart),
+        pod_affinity=spec.pod_affinity + tuple(w.preference for w in spec.preferred_pod_affinity),
+        pod_anti_affinity=spec.pod_anti_affinity
+        + tuple(w.preference for w in spec.preferred_pod_anti_affinity),
         spreads=tuple(replace(spread, required=True) for spread in spec.spreads),
         preferred_terms=(),
-        preferred_near=(),
-        preferred_apart=(),
+        preferred_pod_affinity=(),
+        preferred_pod_anti_affinity=(),
     )
 
 
-def only_required(spec: PodSpec) -> PodSpec:
-    """Return the pod with all its preferences given up, but for those about soft taints."""
+def without_preferences(spec: PodSpec) -> PodSpec:
+    """Return the pod without its preferences, except for soft taints."""
     return replace(
         spec,
         spreads=tuple(spread for spread in spec.spreads if spread.required),
         preferred_terms=(),
-        preferred_near=(),
-        preferred_apart=(),
+        preferred_pod_affinity=(),
+        preferred_pod_anti_affinity=(),
     )
 
 
-def bare(spec: PodSpec, soft_taints: bool) -> PodSpec:
+def fully_relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec:
     """Return the pod as kube-scheduler's filters see it: with nothing but what it requires.
 
     `soft_taints`: there are nodes with a PreferNoSchedule taint.
     """
     if has_preferences(spec):
-        spec = only_required(spec)
-    if soft_taints and _BEARS_SOFT_TAINTS not in spec.tolerations:
-        spec = replace(spec, tolerations=(*spec.tolerations, _BEARS_SOFT_TAINTS))
+        spec = without_preferences(spec)
+    if soft_taints and _TOLERATES_SOFT_TAINTS not in spec.tolerations:
+        spec = replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
     return spec
 
 
 def has_preferences(spec: PodSpec) -> bool:
-    """Whether anything but soft taints could be given up."""
+    """Whether the pod has preferences other than soft taints."""
     return bool(
         spec.preferred_terms
-        or spec.preferred_near
-        or spec.preferred_apart
+        or spec.preferred_pod_affinity
+        or spec.preferred_pod_anti_affinity
         or not all(spread.required for spread in spec.spreads)
     )
 
 
 @lru_cache(maxsize=4096)
 def relaxed(spec: PodSpec, soft_taints: bool) -> PodSpec | None:
-    """Return the pod with its next preference given up; None where nothing is left to give up.
+    """Return the pod without its next preference, None if there is none.
 
     `soft_taints`: there are nodes with a PreferNoSchedule taint.
     """
-    if spec.preferred_near:
-        return replace(spec, preferred_near=_without_lightest(spec.preferred_near))
-    if spec.preferred_apart:
-        return replace(spec, preferred_apart=_without_lightest(spec.preferred_apart))
+    if spec.preferred_pod_affinity:
+        return replace(spec, preferred_pod_affinity=_without_lightest(spec.preferred_pod_affinity))
+    if spec.preferred_pod_anti_affinity:
+        return replace(
+            spec, preferred_pod_anti_affinity=_without_lightest(spec.preferred_pod_anti_affinity)
+        )
     if spec.preferred_terms:
         return replace(spec, preferred_terms=_without_lightest(spec.preferred_terms))
     if not all(spread.required for spread in spec.spreads):
         kept = tuple(spread for spread in spec.spreads if spread.required)
         return replace(spec, spreads=kept)
-    if soft_taints and _BEARS_SOFT_TAINTS not in spec.tolerations:
-        return replace(spec, tolerations=(*spec.tolerations, _BEARS_SOFT_TAINTS))
+    if soft_taints and _TOLERATES_SOFT_TAINTS not in spec.tolerations:
+        return replace(spec, tolerations=(*spec.tolerations, _TOLERATES_SOFT_TAINTS))
     return None
 
 

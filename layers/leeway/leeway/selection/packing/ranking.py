@@ -1,4 +1,4 @@
-"""Which types, zones and capacity types to ask for, for a node with these pods: many, ranked."""
+"""Ranks the types, zones and capacity types of the launch request of a node."""
 
 from collections.abc import Mapping
 
@@ -18,24 +18,24 @@ from leeway.selection.packing.plan import Choice
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.solver.arrays import Ints
 
-MOST_TYPES = 60
-"""Types in one request. EC2 Fleet takes 300 overrides (types times subnets), and more types than
-this would be dearer than waiting. Source: Karpenter's MaxInstanceTypes."""
+MAX_TYPES = 60
+"""Maximum number of types in one request. EC2 Fleet accepts 300 overrides (types times subnets),
+and further types would cost more than waiting. Source: Karpenter's MaxInstanceTypes."""
 
 
-def rank(supply: Supply, able: Ints) -> tuple[Choice, ...]:
-    """Rank those offerings of one pool that can hold a node's pods.
+def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
+    """Rank the offerings of one pool that fit the pods of a node.
 
-    Capacity types come in the order reserved, spot, on-demand; a Spot offering that is dearer than
-    the cheapest on demand is dropped; of each capacity type up to 60 types, the cheapest first,
-    and as many values of a label as the pool's minValues ask for.
+    The order of capacity types is reserved, spot, on-demand. A Spot offering that costs more than
+    the cheapest on-demand offering is dropped. Each capacity type has up to 60 types, the cheapest
+    first, and as many label values as the minValues of the pool require.
     """
-    able = able[np.argsort(supply.prices[able], kind="stable")]
-    capacity_types = supply.capacity_types[able]
-    on_demand = able[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
+    feasible = feasible[np.argsort(supply.prices[feasible], kind="stable")]
+    capacity_types = supply.capacity_types[feasible]
+    on_demand = feasible[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
     choices = []
     for number, capacity_type in enumerate(CAPACITY_TYPES):
-        found = able[capacity_types == number]
+        found = feasible[capacity_types == number]
         if capacity_type == SPOT and len(on_demand):
             found = found[supply.prices[found] <= supply.prices[on_demand[0]]]
         if len(found):
@@ -44,13 +44,13 @@ def rank(supply: Supply, able: Ints) -> tuple[Choice, ...]:
 
 
 def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
-    """Of offerings in the order of their prices."""
+    """The launch request for offerings that are sorted by price."""
     _, first = np.unique(supply.of_type[found], return_index=True)
     cheapest = found[np.sort(first)]  # of each type
     pool = supply.candidates[found[0]].pool
     wanted = {k: r.min_values for k, r in pool.requirements.items() if r.min_values}
-    if len(cheapest) > MOST_TYPES:
-        cheapest = _diverse(supply, cheapest, wanted) if wanted else cheapest[:MOST_TYPES]
+    if len(cheapest) > MAX_TYPES:
+        cheapest = _diverse(supply, cheapest, wanted) if wanted else cheapest[:MAX_TYPES]
     of_kept = found[np.isin(supply.of_type[found], supply.of_type[cheapest])]
     _, first = np.unique(supply.zones[of_kept], return_index=True)
     price = float(supply.prices[found[0]])
@@ -63,23 +63,22 @@ def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
 
 
 def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
-    """The cheapest types; places are kept for dearer ones that bring a value which is still
-    missing."""
+    """The cheapest types, with places reserved for types that add a missing label value."""
     missing = {key: n for key, n in wanted.items() if key not in OF_MARKETS}
-    had: dict[str, set[str]] = {key: set() for key in missing}
+    available: dict[str, set[str]] = {key: set() for key in missing}
     kept: list[int] = []
     for at, index in enumerate(cheapest.tolist()):
         values = {key: value(supply.candidates[index], key) for key in missing}
-        if any(len(had[k]) < missing[k] and v not in had[k] for k, v in values.items()):
+        if any(len(available[k]) < missing[k] and v not in available[k] for k, v in values.items()):
             kept.append(at)
             for key, found in values.items():
-                had[key].add(found)
+                available[key].add(found)
     others = [at for at in range(len(cheapest)) if at not in set(kept)]
-    return cheapest[sorted([*kept, *others][:MOST_TYPES])]
+    return cheapest[sorted([*kept, *others][:MAX_TYPES])]
 
 
 def value(candidate: Candidate, key: str) -> str:
-    """The value of a label on a candidate's nodes; empty where it has none."""
+    """The value of a label on the nodes of a candidate; empty without the label."""
     if key == ZONE:
         return candidate.offering.zone
     if key == ZONE_ID:
@@ -89,17 +88,18 @@ def value(candidate: Candidate, key: str) -> str:
     return candidate.type.labels.get(key, "")
 
 
-def too_few(supply: Supply, able: Ints) -> str | None:
-    """Say which minValues of the pool these offerings don't come to; None where they do."""
-    pool = supply.candidates[able[0]].pool
+def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
+    """Return which minValues of the pool these offerings do not meet; None if they meet all."""
+    pool = supply.candidates[feasible[0]].pool
     if not any(requirement.min_values for requirement in pool.requirements.values()):
         return None
-    offered = [supply.candidates[i] for i in able]
+    offered = [supply.candidates[i] for i in feasible]
     for key, requirement in pool.requirements.items():
         if requirement.min_values:
-            had = len({value(candidate, key) for candidate in offered} - {""})
-            if had < requirement.min_values:
+            available = len({value(candidate, key) for candidate in offered} - {""})
+            if available < requirement.min_values:
                 return (
-                    f"minValues {requirement.min_values} of {short(key)}, of which {had} are left"
+                    f"minValues {requirement.min_values} of {short(key)}, and only "
+                    f"{available} match"
                 )
     return None

@@ -1,56 +1,56 @@
-"""Packs the new nodes that hold least for their price once more, and keeps what is cheaper."""
+"""Packs the least efficient new nodes again and keeps the cheaper result."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from leeway.selection.packing.groups import Lot
-from leeway.selection.packing.kinds import Sorter
-from leeway.selection.packing.launching import NewNode, load_of
-from leeway.selection.packing.requests import finish
+from leeway.selection.packing.new_nodes import NewNode, load_of
+from leeway.selection.packing.pod_classes import Classifier
+from leeway.selection.packing.pod_groups import PodBatch
+from leeway.selection.packing.requests import make_requests
 
 SHARES = (0.15, 0.15)
-"""The part of the nodes that is packed again, turn by turn."""
+"""The share of the nodes that is packed again in each round."""
 
-FEWEST = 12
+MIN_NODES = 12
 
-type Launching = Callable[[Sequence[Lot]], list[NewNode] | None]
-"""Packs lots onto new nodes; None where some find no place."""
+type Pack = Callable[[Sequence[PodBatch]], list[NewNode] | None]
+"""Packs batches onto new nodes; None if some batch remains."""
 
 
-def repack(nodes: list[NewNode], sorter: Sorter, launching: Launching) -> list[NewNode]:
+def repack(nodes: list[NewNode], classifier: Classifier, pack: Pack) -> list[NewNode]:
     """Return nodes for the same pods that cost no more."""
     for share in SHARES:
-        count = max(FEWEST, round(share * len(nodes)))
+        count = max(MIN_NODES, round(share * len(nodes)))
         if count >= len(nodes):
             return nodes
-        ranked = _ranked(nodes, sorter)
+        ranked = _ranked(nodes, classifier)
         worst, kept = ranked[:count], ranked[count:]
-        again = launching(_lots(worst))
-        if again is not None and _price(again, sorter) < _price(worst, sorter) - 1e-9:
+        again = pack(_lots(worst))
+        if again is not None and _price(again, classifier) < _price(worst, classifier) - 1e-9:
             nodes = [*kept, *again]
     return nodes
 
 
-def _ranked(nodes: Sequence[NewNode], sorter: Sorter) -> list[NewNode]:
-    """Those first whose pods ask for least of what all ask for, for the price."""
-    asked = np.array([load_of(node, sorter) for node in nodes])
-    part = (asked / np.maximum(asked.sum(axis=0), 1)).sum(axis=1)
-    prices = sorter.supply.prices[[node.offering for node in nodes]]
+def _ranked(nodes: Sequence[NewNode], classifier: Classifier) -> list[NewNode]:
+    """The nodes in the order of their pods' share of all requests per price, the lowest first."""
+    requested = np.array([load_of(node, classifier) for node in nodes])
+    part = (requested / np.maximum(requested.sum(axis=0), 1)).sum(axis=1)
+    prices = classifier.supply.prices[[node.offering for node in nodes]]
     order = np.argsort(part / np.maximum(prices, 1e-12), kind="stable")
     return [nodes[at] for at in order]
 
 
-def _lots(nodes: Sequence[NewNode]) -> list[Lot]:
-    """The lots of nodes, those of one lot together again."""
-    found: dict[object, Lot] = {}
+def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
+    """The batches of nodes, merged if they were one batch."""
+    found: dict[object, PodBatch] = {}
     for node in nodes:
-        for lot, units in node.load:
-            key = (lot.zone, tuple(id(group) for group, _ in lot.parts))
+        for batch, units in node.batches:
+            key = (batch.zone, tuple(id(group) for group, _ in batch.parts))
             known = found.get(key)
-            found[key] = lot.having((*known.units, *units) if known else units)
+            found[key] = batch.having((*known.units, *units) if known else units)
     return list(found.values())
 
 
-def _price(nodes: Sequence[NewNode], sorter: Sorter) -> float:
-    return sum(node.cheapest.price for node in finish(nodes, sorter)[0])
+def _price(nodes: Sequence[NewNode], classifier: Classifier) -> float:
+    return sum(node.cheapest.price for node in make_requests(nodes, classifier)[0])

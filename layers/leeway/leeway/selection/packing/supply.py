@@ -1,4 +1,4 @@
-"""What may be launched for pods, as arrays: every pool's types in every zone and capacity type."""
+"""The supply of packing as arrays: the types of every pool in every zone and capacity type."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from leeway.selection.labels import (
 )
 from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits
 from leeway.selection.offers.unavailable import Unavailable
-from leeway.selection.packing.topology import clashing
+from leeway.selection.packing.topology import ports_conflict
 from leeway.selection.packing.variants import variants
 from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
@@ -26,9 +26,9 @@ from leeway.selection.requirements import Requirements
 from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 UNKNOWN_PRICE = 1e5
-"""USD per hour that an offering without a price is taken for: the last choice."""
+"""Price in USD per hour of an offering without a known price, so that it is the last choice."""
 
-_NOTHING = Requirements()
+_ANY_NODE = Requirements()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Candidate:
 
     @property
     def price(self) -> float:
-        """USD per hour; a reserved instance is paid for already."""
+        """USD per hour. Reserved capacity costs nothing more."""
         if self.offering.price is None:
             return 0.0 if self.offering.capacity_type == RESERVED else UNKNOWN_PRICE
         return self.offering.price
 
 
 class Supply:
-    """The offerings of some pools (O of them), in a fixed order. Build it once, pack many times."""
+    """The offerings (O) of some pools, in a fixed order. Build it once, pack many times."""
 
     def __init__(
         self,
@@ -60,12 +60,14 @@ class Supply:
         self.pools = tuple(pools)
         self.daemons = tuple(daemons)
         self._catalog = catalog
-        self._gone = tuple(unavailable)
-        self.tables = [catalog.for_node_class(pool.node_class, self._gone) for pool in self.pools]
+        self._unavailable = tuple(unavailable)
+        self.tables = [
+            catalog.for_node_class(pool.node_class, self._unavailable) for pool in self.pools
+        ]
         self.candidates: list[Candidate] = []
         rows: list[tuple[int, int, int]] = []
         for number, (pool, table) in enumerate(zip(self.pools, self.tables, strict=True)):
-            for index, market, candidate in _offered(pool, table):
+            for index, market, candidate in _candidates(pool, table):
                 rows.append((number, index, market))
                 self.candidates.append(candidate)
         self._rows = np.array(rows, dtype=np.int64).reshape(-1, 3)
@@ -76,13 +78,13 @@ class Supply:
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def told_apart(self, specs: Iterable[PodSpec]) -> "Supply":
-        """Return the supply in which pools have a variant for each value of their own labels that
-        these pods tell apart; mostly this very one."""
+    def with_variants_for(self, specs: Iterable[PodSpec]) -> "Supply":
+        """Return the supply with one variant of a pool for each value of its own labels that these
+        pods distinguish. Without such values, it is this supply."""
         pools = variants(self.pools, [*specs, *self.daemons])
         if len(pools) == len(self.pools):
             return self
-        return Supply(pools, self._catalog, self._gone, self.daemons)
+        return Supply(pools, self._catalog, self._unavailable, self.daemons)
 
     @cached_property
     def prices(self) -> Floats:
@@ -91,7 +93,7 @@ class Supply:
 
     @cached_property
     def zone_names(self) -> tuple[str, ...]:
-        """The zones that anything is offered in."""
+        """The zones that have offerings."""
         return tuple(sorted({c.offering.zone for c in self.candidates}))
 
     @cached_property
@@ -102,12 +104,12 @@ class Supply:
 
     @cached_property
     def exotic(self) -> Bools:
-        """Whether each is only for those who ask for it: O."""
+        """Whether an offering is used only on request (bare metal, accelerators): O."""
         return np.array([c.type.exotic for c in self.candidates], dtype=bool)
 
     @cached_property
     def zones_alike(self) -> bool:
-        """Whether every zone offers the same, at the same prices."""
+        """Whether all zones have the same offerings at the same prices."""
         offers = [
             (int(pool), int(type_), c.offering.capacity_type, c.price, int(zone))
             for (pool, type_, _), c, zone in zip(
@@ -122,7 +124,7 @@ class Supply:
 
     @cached_property
     def twins(self) -> dict[tuple[int, int], int]:
-        """The offering that is the same as another (a position) but in a zone (a position)."""
+        """Maps an offering and a zone (positions) to the same offering in that zone."""
         found: dict[tuple[int, int, str, int], int] = {}
         keys = []
         for i, ((pool, type_, _), c) in enumerate(zip(self._rows, self.candidates, strict=True)):
@@ -161,7 +163,7 @@ class Supply:
         return self._rows[:, 0]
 
     def labels(self, offering: int) -> dict[str, str]:
-        """Return the labels that nodes of an offering (a position) have, but for the hostname."""
+        """Return the labels of the nodes of an offering (a position), without the hostname."""
         chosen = self.candidates[offering]
         single = {
             key: next(iter(requirement.values))
@@ -180,7 +182,7 @@ class Supply:
         }
 
     def values(self, key: str) -> list[str | None]:
-        """Return the value of a label that nodes of each offering have: O."""
+        """Return the value of a label on the nodes of each offering: O."""
         if key not in self._values:
             self._values[key] = [self.labels(at).get(key) for at in range(len(self))]
         return self._values[key]
@@ -195,13 +197,14 @@ class Supply:
             held = np.array([amounts[id(c.type)] for c in self.candidates], dtype=float)
             held = held.reshape(len(self.candidates), len(key))
             for daemon in self.daemons:
-                asked = np.array([daemon.requests.of(name) for name in key], dtype=float)
-                held -= self._daemon_is_on(daemon)[:, None] * asked
+                combined = np.array([daemon.requests.of(name) for name in key], dtype=float)
+                held -= self._runs_daemon(daemon)[:, None] * combined
             self._capacity[key] = np.maximum(held, 0)
         return self._capacity[key]
 
     def limited(self, resources: Sequence[str]) -> Floats:
-        """Return what each counts for against its pool's limits: O x R; "nodes" counts one."""
+        """Return the amount that each offering adds towards the limits of its pool: O x R. "nodes"
+        adds 1."""
         amounts = [
             [1 if name == "nodes" else c.type.capacity.of(name) for name in resources]
             for c in self.candidates
@@ -209,65 +212,66 @@ class Supply:
         return np.array(amounts, dtype=float).reshape(len(self.candidates), len(resources))
 
     def allowed(self, spec: PodSpec) -> Bools:
-        """Return where a pod's node requirements, tolerations and host ports, which daemons may
-        have, let it go: O."""
+        """Return the offerings that match a pod's node requirements, tolerations and host ports:
+        O."""
         key = (spec.terms, spec.tolerations, spec.ports)
         if key not in self._allowed:
-            found = self._let_in(spec, daemon=False)
-            for daemon in self.daemons_in_the_way(spec):
-                found &= ~self._daemon_is_on(daemon)
+            found = self._admitting(spec, daemon=False)
+            for daemon in self.conflicting_daemons(spec):
+                found &= ~self._runs_daemon(daemon)
             found.setflags(write=False)
             self._allowed[key] = found
         return self._allowed[key]
 
-    def daemons_in_the_way(self, spec: PodSpec) -> Iterator[PodSpec]:
-        """Return the daemons that have a host port which the pod asks for."""
+    def conflicting_daemons(self, spec: PodSpec) -> Iterator[PodSpec]:
+        """Return the DaemonSets that use a host port which the pod requests."""
         for daemon in self.daemons:
-            if any(clashing(one, other) for one in spec.ports for other in daemon.ports):
+            if any(ports_conflict(one, other) for one in spec.ports for other in daemon.ports):
                 yield daemon
 
     def daemons_on(self, offering: int) -> tuple[PodSpec, ...]:
-        """Return the daemons that run on nodes of an offering (a position)."""
-        return tuple(each for each in self.daemons if self._daemon_is_on(each)[offering])
+        """Return the DaemonSet pods on nodes of an offering (a position)."""
+        return tuple(each for each in self.daemons if self._runs_daemon(each)[offering])
 
-    def _daemon_is_on(self, daemon: PodSpec) -> Bools:
-        """Where a daemon runs, whose controller minds no soft taints: O."""
+    def _runs_daemon(self, daemon: PodSpec) -> Bools:
+        """The offerings on whose nodes a DaemonSet runs; its controller ignores soft taints: O."""
         key = (daemon.terms, daemon.tolerations)
         if key not in self._allowed:
-            self._allowed[key] = self._let_in(daemon, daemon=True)
+            self._allowed[key] = self._admitting(daemon, daemon=True)
         return self._allowed[key]
 
-    def _let_in(self, spec: PodSpec, daemon: bool) -> Bools:
+    def _admitting(self, spec: PodSpec, daemon: bool) -> Bools:
         found = np.zeros(len(self.candidates), dtype=bool)
         for number, pool in enumerate(self.pools):
             if spec.untolerated(pool.taints, soft=not daemon) is None:
-                for term in spec.terms or (_NOTHING,):
-                    met = self._meeting(number, term)
-                    found |= met if daemon else met & ~self._withheld(number, term)
+                for term in spec.terms or (_ANY_NODE,):
+                    met = self._matching(number, term)
+                    found |= met if daemon else met & ~self._excluded_fractional_gpus(number, term)
         return found
 
-    def _withheld(self, number: int, term: Requirements) -> Bools:
-        """What a pod gets only if it or the pool names the type; daemons run on every node."""
+    def _excluded_fractional_gpus(self, number: int, term: Requirements) -> Bools:
+        """The types that only a pod or pool that names them may use. DaemonSets run on every
+        node."""
         table = self.tables[number]
-        withheld = np.zeros(len(table), dtype=bool)
-        asked = self.pools[number].requirements.intersection(term)
-        withheld[list(bits(table.withheld(asked)))] = True
-        found: Bools = withheld[self._rows[:, 1]]
+        excluded = np.zeros(len(table), dtype=bool)
+        combined = self.pools[number].requirements.intersection(term)
+        excluded[list(bits(table.excluded_fractional_gpus(combined)))] = True
+        found: Bools = excluded[self._rows[:, 1]]
         return found
 
-    def _meeting(self, number: int, term: Requirements) -> Bools:
+    def _matching(self, number: int, term: Requirements) -> Bools:
         pool, table = self.pools[number], self.tables[number]
         if not pool.requirements.compatible(term):
             return np.zeros(len(self.candidates), dtype=bool)
         described = np.zeros(len(table), dtype=bool)
-        described[list(bits(table.described(term)))] = True
-        meant = list(table.meant(term))
+        described[list(bits(table.matching_labels(term)))] = True
+        matches = list(table.market_matches(term))
         pools, types, markets = self._rows.T
-        found: Bools = described[types] & np.array(meant, dtype=bool)[markets] & (pools == number)
+        found: Bools = described[types] & np.array(matches, dtype=bool)[markets] & (pools == number)
         return found
 
 
-def _offered(pool: NodePool, table: TypeTable) -> Iterator[tuple[int, int, Candidate]]:
+def _candidates(pool: NodePool, table: TypeTable) -> Iterator[tuple[int, int, Candidate]]:
     """Each offering of a pool, with the positions of its type and of its market."""
     types = table.matching(pool.requirements)
     wanted = {id(market) for market, _ in table.markets_of(pool.requirements)}

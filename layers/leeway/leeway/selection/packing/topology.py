@@ -1,8 +1,8 @@
-"""Pods counted by where they are: what spreads, affinities and host ports are decided by.
+"""Counts pods by topology domain, for spreads, affinities and host ports.
 
-A counter stands for some pods (a selector in some namespaces, or whoever takes a host port) within
-one topology; every pod that it selects counts, waiting or bound, whoever asked for the counting.
-Those of a spread by zone count on some nodes only. Source: kube-scheduler's PodTopologySpread.
+A counter stands for some pods (a selector in some namespaces, or the users of a host port) within
+one topology. It counts every pod that it selects, pending or bound. The counter of a spread by zone
+considers only some nodes. Source: kube-scheduler's PodTopologySpread.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -13,14 +13,14 @@ from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirements
 
-KNOWN = frozenset({HOSTNAME, ZONE})
-"""The topologies of affinity and anti-affinity that are understood."""
+SUPPORTED = frozenset({HOSTNAME, ZONE})
+"""The supported topologies of affinity and anti-affinity."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evenness:
-    """A spread as a pod minds it when it is bound: the counter of its pods, and the nodes whose
-    domains have to be about as full."""
+class SpreadRule:
+    """A spread constraint when a pod is bound: the counter of its pods, and the nodes whose domains
+    are compared."""
 
     counter: int
     topology: str
@@ -31,8 +31,8 @@ class Evenness:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The most pods that a counter may have where a pod is. `skew`: beyond the least in any of
-    the pod's domains (`min_domains`: with fewer of them that least is 0)."""
+    """The maximum of a counter in the domain of a pod. `skew`: relative to the minimum over the
+    pod's domains, which is 0 with fewer than `min_domains` of them."""
 
     counter: int
     most: int
@@ -42,21 +42,21 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a pod's topology terms come to. Counters are numbers.
+    """The topology terms of a pod, as counters (numbers).
 
-    `counted` are the counters that count the pod; those of them that are `unsure` count it on some
-    of the nodes only that it may go to. `by_zone` are the same rules of the pod in each zone, where
-    the zone tells more of what counts it; with none, they are the same in every zone.
-    `on_node`, `in_zone` cap counters on its node and in its zone; `with_node`, `with_zone` have to
-    have a pod there (who shares a node shares its zone).
+    `counted` are the counters that count the pod. Those in `conditional` count it only on some of
+    the nodes that it may use. `by_zone` are the rules in each zone, if the zone decides what counts
+    the pod; empty if they are the same in every zone. `caps_on_node` and `caps_in_zone` cap
+    counters on its node and in its zone. `affinity_on_node` and `affinity_in_zone` require a pod of
+    the counter there; sharing a node implies sharing its zone.
     """
 
     counted: frozenset[int]
-    on_node: tuple[Cap, ...]
-    in_zone: tuple[Cap, ...]
-    with_node: tuple[int, ...]
-    with_zone: tuple[int, ...]
-    unsure: frozenset[int] = frozenset()
+    caps_on_node: tuple[Cap, ...]
+    caps_in_zone: tuple[Cap, ...]
+    affinity_on_node: tuple[int, ...]
+    affinity_in_zone: tuple[int, ...]
+    conditional: frozenset[int] = frozenset()
     by_zone: tuple["Rules", ...] = ()
 
     def at(self, zone: int) -> "Rules":
@@ -66,28 +66,29 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class CountedNodes:
-    """The nodes whose pods a spread counts: those that meet one of the terms (any node, with none)
-    and whose taints are tolerated (None: whatever their taints)."""
+    """The nodes that a spread considers: nodes that match one of the terms (all nodes without
+    terms) and whose taints are tolerated (None: taints are ignored)."""
 
     terms: tuple[Requirements, ...] = ()
     tolerations: frozenset[Toleration] | None = None
 
     @classmethod
     def of(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
-        """Return the nodes that a pod's spread counts. By hostname, each pod minds its own node
-        alone, which always counts: the least is nobody, on a node that may come at any time."""
-        return EVERY_NODE if spread.pods.topology == HOSTNAME else cls.heeded(spec, spread)
+        """Return the nodes whose pods a spread counts. By hostname, these are all nodes: only the
+        pod's own node matters, and the minimum is 0 because an empty node can be launched at any
+        time."""
+        return EVERY_NODE if spread.pods.topology == HOSTNAME else cls.compared(spec, spread)
 
     @classmethod
-    def heeded(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
+    def compared(cls, spec: PodSpec, spread: Spread) -> "CountedNodes":
         """Return the nodes whose domains a pod's spread compares."""
         return cls(
-            spec.own_terms if spread.heeds_affinity else (),
-            _hard(spec.tolerations) if spread.heeds_taints else None,
+            spec.own_terms if spread.honors_affinity else (),
+            _hard(spec.tolerations) if spread.honors_taints else None,
         )
 
     def has(self, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
-        """Whether a node counts."""
+        """Whether a node is considered."""
         if self.terms and not any(term.admits(labels) for term in self.terms):
             return False
         if self.tolerations is None:
@@ -95,8 +96,8 @@ class CountedNodes:
         bearing = PodSpec(tolerations=tuple(self.tolerations))
         return bearing.untolerated(taints) is None
 
-    def has_all_of(self, spec: PodSpec) -> bool:
-        """Whether every node counts that a pod may go to."""
+    def includes_all_of(self, spec: PodSpec) -> bool:
+        """Whether every node that a pod may use is considered."""
         if self.tolerations is not None and not _hard(spec.tolerations) <= self.tolerations:
             return False
         own_terms = spec.terms or (_ANYTHING,)
@@ -104,8 +105,8 @@ class CountedNodes:
             any(own.within(term) for term in self.terms) for own in own_terms
         )
 
-    def has_none_of(self, spec: PodSpec) -> bool:
-        """Whether no node counts that a pod may go to."""
+    def includes_none_of(self, spec: PodSpec) -> bool:
+        """Whether no node that a pod may use is considered."""
         return bool(self.terms and spec.terms) and not any(
             own.agrees(term) for own in spec.terms for term in self.terms
         )
@@ -116,8 +117,8 @@ EVERY_NODE = CountedNodes()
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """Pods to be counted within a topology, on some nodes."""
+class CountedPods:
+    """Pods to count within a topology, on some nodes."""
 
     pods: PodTerm
     nodes: CountedNodes = EVERY_NODE
@@ -128,10 +129,10 @@ NO_RULES = Rules(frozenset(), (), (), (), ())
 
 @dataclass
 class Counters:
-    """Numbers for what is counted, in the order in which it was met. `zones` are all there are."""
+    """Numbers the counters in the order of their registration. `zones` are all zones."""
 
     zones: tuple[str, ...] = ()
-    _terms: dict[Tally | HostPort, int] = field(default_factory=dict)
+    _terms: dict[CountedPods | HostPort, int] = field(default_factory=dict)
     _of_some: dict[int, CountedNodes] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], list[tuple[PodTerm, int]]] = field(default_factory=dict)
     _by_other: list[tuple[PodTerm, int]] = field(default_factory=list)
@@ -148,30 +149,31 @@ class Counters:
         return frozenset(
             number
             for what, number in self._terms.items()
-            if isinstance(what, Tally) and what.pods.topology == ZONE
+            if isinstance(what, CountedPods) and what.pods.topology == ZONE
         )
 
-    def learn(self, specs: Iterable[PodSpec]) -> None:
-        """Number all that these pods' terms and ports ask to be counted."""
+    def register(self, specs: Iterable[PodSpec]) -> None:
+        """Register all terms and host ports of these pods."""
         for spec in specs:
-            for tally in _tallies(spec):
-                self._number(tally)
+            for counted_pods in _counted_pods(spec):
+                self._number(counted_pods)
             for port in spec.ports:
                 self._number(port)
 
-    def _number(self, what: Tally | HostPort) -> int:
+    def _number(self, what: CountedPods | HostPort) -> int:
         number = self._terms.get(what)
         if number is None:
             number = self._terms[what] = len(self._terms)
             self._selecting.clear()
-            if isinstance(what, Tally):
+            if isinstance(what, CountedPods):
                 self._index(what.pods, number)
                 if what.nodes != EVERY_NODE:
                     self._of_some[number] = what.nodes
         return number
 
     def _index(self, term: PodTerm, number: int) -> None:
-        """By a label that it needs, so that a pod is held only against what may select it."""
+        """Index a term by a label that it requires, so that a pod is compared only with candidate
+        terms."""
         for key, requirement in term.selector.requirements.items() if term.selector else ():
             if not requirement.complement and not requirement.absent:
                 for value in requirement.values:
@@ -180,12 +182,12 @@ class Counters:
         self._by_other.append((term, number))
 
     def selecting(self, spec: PodSpec) -> frozenset[int]:
-        """Return the counters that count this pod, wherever it is."""
+        """Return the counters that select this pod, on any node."""
         ports = frozenset(
             number
             for port in spec.ports
             for other, number in self._terms.items()
-            if isinstance(other, HostPort) and clashing(port, other)
+            if isinstance(other, HostPort) and ports_conflict(port, other)
         )
         labels = frozenset(spec.labels.items())
         key = (spec.namespace, labels)
@@ -197,9 +199,9 @@ class Counters:
         return self._selecting[key] | ports
 
     def rules(self, spec: PodSpec) -> Rules:
-        """Return what a pod's required terms come to; its terms have been learned."""
+        """Return the rules of a pod's required terms, which must be registered."""
         rules = self._rules_of(spec)
-        if not rules.unsure:
+        if not rules.conditional:
             return rules
         own_terms = spec.terms or (_ANYTHING,)
         pinned = [Requirements.from_labels({ZONE: zone}) for zone in self.zones]
@@ -216,88 +218,94 @@ class Counters:
     def _rules_of(self, spec: PodSpec) -> Rules:
         counted = self.selecting(spec)
         some = [(number, self._of_some[number]) for number in counted & self._of_some.keys()]
-        counted -= {number for number, nodes in some if nodes.has_none_of(spec)}
-        unsure = counted & {number for number, nodes in some if not nodes.has_all_of(spec)}
-        return self._rules(spec, counted, unsure)
+        counted -= {number for number, nodes in some if nodes.includes_none_of(spec)}
+        conditional = counted & {
+            number for number, nodes in some if not nodes.includes_all_of(spec)
+        }
+        return self._rules(spec, counted, conditional)
 
     def rules_on(
         self, spec: PodSpec, labels: Mapping[str, str], taints: tuple[Taint, ...]
     ) -> Rules:
-        """Return the same of a pod that is on a node with these labels and taints."""
+        """Return the rules of a pod on a node with these labels and taints."""
         counted = self.selecting(spec)
         some = counted & self._of_some.keys()
         out = {number for number in some if not self._of_some[number].has(labels, taints)}
         return self._rules(spec, counted - out, frozenset())
 
-    def _rules(self, spec: PodSpec, counted: frozenset[int], unsure: frozenset[int]) -> Rules:
+    def _rules(self, spec: PodSpec, counted: frozenset[int], conditional: frozenset[int]) -> Rules:
         return Rules(
             counted,
             tuple(self._caps(spec, counted, HOSTNAME)),
             tuple(self._caps(spec, counted, ZONE)),
-            tuple(self._near(spec, {HOSTNAME})),
-            tuple(self._near(spec, KNOWN)),
-            unsure,
+            tuple(self._affinity_counters(spec, {HOSTNAME})),
+            tuple(self._affinity_counters(spec, SUPPORTED)),
+            conditional,
         )
 
-    def evenness(self, spec: PodSpec) -> Iterator[Evenness]:
-        """Return a pod's required spreads; its terms have been learned."""
+    def spread_rules(self, spec: PodSpec) -> Iterator[SpreadRule]:
+        """Return a pod's required spreads, which must be registered."""
         for spread in spec.spreads:
             if spread.required:
-                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
-                yield Evenness(
+                number = self._terms[CountedPods(spread.pods, CountedNodes.of(spec, spread))]
+                yield SpreadRule(
                     number,
                     spread.pods.topology,
                     spread.max_skew,
                     spread.min_domains,
-                    CountedNodes.heeded(spec, spread),
+                    CountedNodes.compared(spec, spread),
                 )
 
     def nodes_of(self, counter: int) -> "CountedNodes":
-        """The nodes whose pods a counter counts."""
+        """The nodes that a counter considers."""
         return self._of_some.get(counter, EVERY_NODE)
 
-    def near(self, spec: PodSpec) -> Iterator[tuple[int, str]]:
-        """Return the counters, with their topologies, of those that a pod has to be near."""
-        return ((self._terms[Tally(term)], term.topology) for term in spec.near)
+    def affinities(self, spec: PodSpec) -> Iterator[tuple[int, str]]:
+        """Return the counters of a pod's required affinity, with their topologies."""
+        return ((self._terms[CountedPods(term)], term.topology) for term in spec.pod_affinity)
 
-    def _near(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
-        return (self._terms[Tally(term)] for term in spec.near if term.topology in topologies)
+    def _affinity_counters(self, spec: PodSpec, topologies: Container[str]) -> Iterator[int]:
+        return (
+            self._terms[CountedPods(term)]
+            for term in spec.pod_affinity
+            if term.topology in topologies
+        )
 
     def _caps(self, spec: PodSpec, counted: frozenset[int], topology: str) -> Iterator[Cap]:
-        for term in spec.apart:
+        for term in spec.pod_anti_affinity:
             if term.topology == topology:
-                number = self._terms[Tally(term)]
+                number = self._terms[CountedPods(term)]
                 yield Cap(number, int(number in counted))
         for spread in spec.spreads:
             if spread.required and spread.pods.topology == topology:
-                number = self._terms[Tally(spread.pods, CountedNodes.of(spec, spread))]
+                number = self._terms[CountedPods(spread.pods, CountedNodes.of(spec, spread))]
                 yield Cap(number, spread.max_skew, True, spread.min_domains)
         if topology == HOSTNAME:
             for port in spec.ports:
                 yield Cap(self._terms[port], 1)
 
 
-def unknown_topology(spec: PodSpec) -> str | None:
-    """Return a topology of a pod's affinity or anti-affinity that is not understood."""
-    required = (*spec.near, *spec.apart)
-    return next((term.topology for term in required if term.topology not in KNOWN), None)
+def unsupported_topology(spec: PodSpec) -> str | None:
+    """Return a topology of a pod's affinity or anti-affinity that is not supported."""
+    required = (*spec.pod_affinity, *spec.pod_anti_affinity)
+    return next((term.topology for term in required if term.topology not in SUPPORTED), None)
 
 
-def clashing(one: HostPort, other: HostPort) -> bool:
-    """Whether two containers can't have these ports on one node."""
+def ports_conflict(one: HostPort, other: HostPort) -> bool:
+    """Whether two containers with these host ports cannot share a node."""
     if (one.port, one.protocol) != (other.port, other.protocol):
         return False
     return one.address == other.address or not one.address or not other.address
 
 
-def _tallies(spec: PodSpec) -> Iterator[Tally]:
-    for term in (*spec.near, *spec.apart):
-        yield Tally(term)
+def _counted_pods(spec: PodSpec) -> Iterator[CountedPods]:
+    for term in (*spec.pod_affinity, *spec.pod_anti_affinity):
+        yield CountedPods(term)
     for spread in spec.spreads:
         if spread.required:
-            yield Tally(spread.pods, CountedNodes.of(spec, spread))
+            yield CountedPods(spread.pods, CountedNodes.of(spec, spread))
 
 
 def _hard(tolerations: Iterable[Toleration]) -> frozenset[Toleration]:
-    """Without those of soft taints, which keep no node from being counted."""
+    """Without tolerations of soft taints, which do not matter for spreads."""
     return frozenset(each for each in tolerations if each.effect != "PreferNoSchedule")

@@ -1,6 +1,6 @@
-"""Pools whose nodes may have one of several values of a label of their own: a pool for each value.
+"""Splits a pool with several possible values of its own labels into one pool per value.
 
-A node has one value of a label. Values that no pod speaks of are not told apart.
+A node has one value of a label. Values that no pod mentions share one variant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,19 +12,22 @@ from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
-MOST = 100
-"""Variants of one pool; with more, its labels' values are not told apart."""
+MAX_VARIANTS = 100
+"""Maximum number of variants of one pool. With more, the pool is not split."""
 
 
 def variants(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> tuple[NodePool, ...]:
-    """Return the pools, each in as many variants as these pods can tell apart, in their order."""
-    spoken = _spoken_of(pools, specs)
-    return tuple(variant for pool in pools for variant in _variants(pool, spoken))
+    """Return the pools, each in as many variants as these pods can distinguish, in the given
+    order."""
+    mentioned = _mentioned_values(pools, specs)
+    return tuple(variant for pool in pools for variant in _variants(pool, mentioned))
 
 
-def _spoken_of(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> Mapping[str, frozenset[str]]:
-    """The values of pools' own labels that pods name, by label: all of them, of a label by which
-    pods are spread."""
+def _mentioned_values(
+    pools: Sequence[NodePool], specs: Iterable[PodSpec]
+) -> Mapping[str, frozenset[str]]:
+    """The values of the pools' own labels that pods mention, by label. A spread on a label mentions
+    all of its values."""
     found: dict[str, set[str]] = {}
     for spec in specs:
         for spread in spec.spreads:
@@ -40,29 +43,29 @@ def _spoken_of(pools: Sequence[NodePool], specs: Iterable[PodSpec]) -> Mapping[s
     return {key: frozenset(values) for key, values in found.items()}
 
 
-def _variants(pool: NodePool, spoken: Mapping[str, frozenset[str]]) -> Sequence[NodePool]:
+def _variants(pool: NodePool, mentioned: Mapping[str, frozenset[str]]) -> Sequence[NodePool]:
     choices = [
-        _choices(requirement, spoken[key])
+        _choices(requirement, mentioned[key])
         for key, requirement in pool.requirements.items()
-        if key in spoken
+        if key in mentioned
     ]
     several = [choice for choice in choices if len(choice) > 1]
     count = 1
     for choice in several:
         count *= len(choice)
-    if count == 1 or count > MOST:
+    if count == 1 or count > MAX_VARIANTS:
         return [pool]
     return [_narrowed(pool, chosen) for chosen in product(*several)]
 
 
-def _choices(requirement: Requirement, spoken: frozenset[str]) -> list[Requirement]:
-    """The requirement for each value that is spoken of, and for all others together."""
-    named = sorted(value for value in spoken if requirement.has(value))
-    apart = [requirement.intersection(Requirement.of(requirement.key, "In", [v])) for v in named]
+def _choices(requirement: Requirement, mentioned: frozenset[str]) -> list[Requirement]:
+    """One requirement for each mentioned value, and one for all other values together."""
+    named = sorted(value for value in mentioned if requirement.has(value))
+    separate = [requirement.intersection(Requirement.of(requirement.key, "In", [v])) for v in named]
     if not named:
         return [requirement]
     rest = requirement.intersection(Requirement.of(requirement.key, "NotIn", named))
-    return apart if rest.is_empty else [*apart, rest]
+    return separate if rest.is_empty else [*separate, rest]
 
 
 def _narrowed(pool: NodePool, chosen: Iterable[Requirement]) -> NodePool:

@@ -1,46 +1,59 @@
-"""Which zone pods go to, where spreads, affinities or anti-affinities by zone leave a choice.
+"""Chooses the zone of pods with spreads, affinities or anti-affinities by zone.
 
-Pods that no such term speaks of, their own or another pod's, stay free.
+Pods that no such term concerns keep all zones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leeway.selection.packing.groups import Group, Lot, Misplaced
+from leeway.reasons import Reason
+from leeway.selection.labels import ZONE
+from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Unplaced
 from leeway.selection.packing.topology import Cap, Rules
+from leeway.selection.reasons import (
+    NO_ZONE_HAS_ROOM,
+    POD_AFFINITY_UNSATISFIABLE,
+    POD_ANTI_AFFINITY_UNSATISFIABLE,
+    TOPOLOGY_SPREAD_UNSATISFIABLE,
+)
 
-LONELY = "no zone has both a place for it and the pods that it has to be near"
-CROWDED = "the zone of the pods that it has to be near has pods that it keeps apart from"
+_NO_ZONE_WITH_PODS = POD_AFFINITY_UNSATISFIABLE(
+    cause="no zone has both a node for the pod and the pods that its affinity selects"
+)
+_ZONE_EXCLUDED = POD_AFFINITY_UNSATISFIABLE(
+    cause="topology spread or anti-affinity excludes the pod from the zone of the pods that its "
+    "affinity selects"
+)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Zones by position: `able` have a place for a pod of the group, `domains` are those that its
-    spreads count. `zoneless`: a node that is in no zone has a place for it."""
+    """Zones by position: `feasible` zones have a node for a pod of the group, `domains` are those
+    that its spreads compare. `zoneless`: a node without a zone has room for it."""
 
-    able: tuple[bool, ...]
+    feasible: tuple[bool, ...]
     domains: tuple[bool, ...]
     zoneless: bool = False
 
     @property
     def any(self) -> bool:
-        """Whether there is a place at all."""
-        return any(self.able) or self.zoneless
+        """Whether any node is feasible."""
+        return any(self.feasible) or self.zoneless
 
 
 @dataclass
 class ZoneCounts:
-    """How many pods each counter has in each zone, and the most it may have where pods mind.
+    """The number of pods of each counter in each zone, and the maximum that anti-affinity allows.
 
-    `preferred` are the zones in the order in which they are taken where all else is equal;
-    `shunned` are the counters of pods that others keep apart from by zone.
+    `preferred` is the order of zones that are otherwise equal. `avoided` are the counters of pods
+    that others exclude by zone.
     """
 
     zones: tuple[str, ...]
     preferred: Sequence[int]
-    shunned: frozenset[int] = frozenset()
+    avoided: frozenset[int] = frozenset()
     _counts: dict[int, list[int]] = field(default_factory=dict)
-    _unsure: dict[int, list[int]] = field(default_factory=dict)
+    _conditional: dict[int, list[int]] = field(default_factory=dict)
     _limits: dict[int, list[float]] = field(default_factory=dict)
     _spreads: dict[tuple[int, int], dict[Cap, tuple[bool, ...]]] = field(default_factory=dict)
 
@@ -48,35 +61,39 @@ class ZoneCounts:
         """The counter's pods by zone."""
         return self._counts.setdefault(counter, [0] * len(self.zones))
 
-    def _surely(self, counter: int) -> list[int]:
-        """The same without pods that may yet come to a node which does not count."""
-        counts, unsure = self.counts(counter), self._unsure.get(counter)
-        return [n - less for n, less in zip(counts, unsure, strict=True)] if unsure else counts
+    def _certain(self, counter: int) -> list[int]:
+        """The same without pods that may still use a node that is not counted."""
+        counts, conditional = self.counts(counter), self._conditional.get(counter)
+        return (
+            [n - less for n, less in zip(counts, conditional, strict=True)]
+            if conditional
+            else counts
+        )
 
     def _limit(self, counter: int) -> list[float]:
         return self._limits.setdefault(counter, [float("inf")] * len(self.zones))
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
-        """Count pods that are in a zone, and keep out of it whom they keep apart from."""
+        """Count pods in a zone, and lower the limits of the zone by their anti-affinity."""
         rules = rules.at(zone)
         for counter in rules.counted:
             self.counts(counter)[zone] += pods
-        for counter in rules.unsure:
-            self._unsure.setdefault(counter, [0] * len(self.zones))[zone] += pods
-        for cap in rules.in_zone:
+        for counter in rules.conditional:
+            self._conditional.setdefault(counter, [0] * len(self.zones))[zone] += pods
+        for cap in rules.caps_in_zone:
             if not cap.skew:
                 limits = self._limit(cap.counter)
                 limits[zone] = min(limits[zone], cap.most)
 
-    def settle(self, rules: Rules, zone: int, domains: Sequence[bool]) -> None:
-        """Add one pod whose spreads are to hold whoever comes after it."""
+    def place(self, rules: Rules, zone: int, domains: Sequence[bool]) -> None:
+        """Add one pod whose spreads must stay satisfied when later pods are added."""
         self.add(rules, zone)
-        for cap in rules.in_zone:
+        for cap in rules.caps_in_zone:
             if cap.skew:
                 self._spreads.setdefault((cap.counter, zone), {})[cap] = tuple(domains)
 
     def admits(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
-        """Whether one more pod may come into a zone, by its own rules and those who are there."""
+        """Whether one more pod may use a zone, by its own rules and those of the pods in it."""
         rules = rules.at(zone)
         for counter in rules.counted:
             if self.counts(counter)[zone] + 1 > self._limit(counter)[zone]:
@@ -84,18 +101,17 @@ class ZoneCounts:
             for cap, counted in self._spreads.get((counter, zone), {}).items():
                 if not self._within(cap, rules, zone, counted):
                     return False
-        return all(self._within(cap, rules, zone, domains) for cap in rules.in_zone)
+        return all(self._within(cap, rules, zone, domains) for cap in rules.caps_in_zone)
 
-    def holds(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
-        """Whether a pod that is in a zone is near whom it has to be, and its spreads are even
-        enough."""
+    def is_satisfied(self, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
+        """Whether the affinity and the spreads of a pod in a zone are satisfied."""
         rules = rules.at(zone)
-        there = Rules(frozenset(), (), rules.in_zone, (), ())
-        skews = [cap for cap in rules.in_zone if cap.skew]
+        there = Rules(frozenset(), (), rules.caps_in_zone, (), ())
+        skews = [cap for cap in rules.caps_in_zone if cap.skew]
         return all(self._within(cap, there, zone, domains) for cap in skews) and all(
             self.counts(counter)[zone] > (counter in rules.counted)
             or (counter in rules.counted and sum(self.counts(counter)) == 1)
-            for counter in rules.with_zone
+            for counter in rules.affinity_in_zone
         )
 
     def _within(self, cap: Cap, rules: Rules, zone: int, domains: Sequence[bool]) -> bool:
@@ -103,149 +119,160 @@ class ZoneCounts:
         coming = counts[zone] + (cap.counter in rules.counted)
         if not cap.skew:
             return coming <= cap.most
-        # Whether all the pods in its own zone count or not, they do so on both sides.
-        surely = [*self._surely(cap.counter)]
-        surely[zone] = counts[zone]
-        inside = [n for n, counted in zip(surely, domains, strict=True) if counted]
+        # In the pod's own zone, use the same count on both sides of the comparison.
+        certain = [*self._certain(cap.counter)]
+        certain[zone] = counts[zone]
+        inside = [n for n, counted in zip(certain, domains, strict=True) if counted]
         least = min(inside, default=0) if len(inside) >= cap.min_domains else 0
         return coming - least <= cap.most
 
-    def closes(self, rules: Rules, zone: int) -> int:
-        """How many counters' pods a pod would shut out of a zone that are not shut out of it yet,
-        and by how many of those who keep apart from it would be: the fewest zones are spoilt."""
+    def new_exclusions(self, rules: Rules, zone: int) -> int:
+        """How many counters a pod would newly exclude from a zone, in either direction. The lowest
+        number leaves the most zones open."""
         rules = rules.at(zone)
         own = sum(
-            self._limit(cap.counter)[zone] > cap.most for cap in rules.in_zone if not cap.skew
+            self._limit(cap.counter)[zone] > cap.most for cap in rules.caps_in_zone if not cap.skew
         )
-        return own + sum(not self.counts(c)[zone] for c in rules.counted & self.shunned)
+        return own + sum(not self.counts(c)[zone] for c in rules.counted & self.avoided)
 
-    def level(self, rules: Rules, zone: int) -> int:
-        """How full a zone is of pods like these: the emptiest is taken."""
+    def pod_count(self, rules: Rules, zone: int) -> int:
+        """The number of similar pods in a zone. The zone with the fewest is chosen."""
         return sum(self.counts(counter)[zone] for counter in rules.at(zone).counted)
 
 
 def assign(
-    groups: Sequence[tuple[Group, Choice]], counts: ZoneCounts, by_zone: frozenset[int]
-) -> tuple[list[Lot], list[Misplaced]]:
-    """Give pods their zones. `by_zone` are the counters of zones' terms."""
-    lots: list[Lot] = []
-    misplaced: list[Misplaced] = []
-    following: list[tuple[Group, Choice]] = []
-    spreading: list[tuple[Group, Choice]] = []
-    needed = {counter for group, _ in groups for counter in group.rules.with_zone}
-    counts.shunned |= {c.counter for g, _ in groups for c in g.rules.in_zone if not c.skew}
-    # Who has least choice goes first, and who is only counted before those who mind the counts.
-    for group, choice in sorted(groups, key=lambda g: (bool(g[0].rules.in_zone), sum(g[1].able))):
+    groups: Sequence[tuple[PodGroup, Choice]], counts: ZoneCounts, by_zone: frozenset[int]
+) -> tuple[list[PodBatch], list[Unplaced]]:
+    """Assign zones to pods. `by_zone` are the counters of terms whose topology is the zone."""
+    batches: list[PodBatch] = []
+    unplaced: list[Unplaced] = []
+    affine: list[tuple[PodGroup, Choice]] = []
+    spreading: list[tuple[PodGroup, Choice]] = []
+    needed = {counter for group, _ in groups for counter in group.rules.affinity_in_zone}
+    counts.avoided |= {c.counter for g, _ in groups for c in g.rules.caps_in_zone if not c.skew}
+    # Pods with the fewest zones come first, and pods without caps before pods with caps.
+    for group, choice in sorted(
+        groups, key=lambda g: (bool(g[0].rules.caps_in_zone), sum(g[1].feasible))
+    ):
         rules = group.rules
-        if rules.with_zone or (rules.counted & needed and not rules.in_zone):
-            following.append((group, choice))
-        elif not (rules.in_zone or (rules.counted & by_zone and any(choice.able))):
-            lots.append(Lot.of(group, group.pods))
+        if rules.affinity_in_zone or (rules.counted & needed and not rules.caps_in_zone):
+            affine.append((group, choice))
+        elif not (rules.caps_in_zone or (rules.counted & by_zone and any(choice.feasible))):
+            batches.append(PodBatch.of(group, group.pods))
         else:
             spreading.append((group, choice))
-    gatherings = list(_connected(following))
+    connected_sets = list(_connected(affine))
     spread = frozenset(counter for group, _ in spreading for counter in group.rules.counted)
-    late = [each for each in gatherings if not _self_sufficient(each, counts, spread)]
-    for together in gatherings:
-        if not any(together is each for each in late):
-            _gather(together, counts, spread, lots, misplaced)
+    deferred = [each for each in connected_sets if not _self_sufficient(each, counts, spread)]
+    for together in connected_sets:
+        if not any(together is each for each in deferred):
+            _assign_to_one_zone(together, counts, spread, batches, unplaced)
     for group, choice in spreading:
-        _spread(group, choice, counts, lots, misplaced)
-    for together in late:
-        _gather(together, counts, frozenset(), lots, misplaced)
+        _spread(group, choice, counts, batches, unplaced)
+    for together in deferred:
+        _assign_to_one_zone(together, counts, frozenset(), batches, unplaced)
     domains = {id(group): choice.domains for group, choice in groups}
-    return _without_lonely(lots, domains, counts, misplaced), misplaced
+    return _drop_unsatisfied(batches, domains, counts, unplaced), unplaced
 
 
-def _without_lonely(
-    lots: list[Lot],
+def _drop_unsatisfied(
+    batches: list[PodBatch],
     domains: Mapping[int, Sequence[bool]],
     counts: ZoneCounts,
-    misplaced: list[Misplaced],
-) -> list[Lot]:
-    """Take out whoever is not near whom it has to be, now that all have their zones."""
+    unplaced: list[Unplaced],
+) -> list[PodBatch]:
+    """Remove batches whose affinity is not satisfied after all zones are assigned."""
     while True:
-        kept: list[Lot] = []
-        for lot in lots:
-            ((group, _),) = lot.parts
-            rules, zone = group.rules, lot.zone
-            if zone is None or not rules.with_zone or counts.holds(rules, zone, domains[id(group)]):
-                kept.append(lot)
+        kept: list[PodBatch] = []
+        for batch in batches:
+            ((group, _),) = batch.parts
+            rules, zone = group.rules, batch.zone
+            if (
+                zone is None
+                or not rules.affinity_in_zone
+                or counts.is_satisfied(rules, zone, domains[id(group)])
+            ):
+                kept.append(batch)
             else:
-                counts.add(rules, zone, -len(lot.units))
-                pods = tuple(name for unit in lot.units for name in unit)
-                misplaced.append(Misplaced(group, pods, LONELY))
-        if len(kept) == len(lots):
+                counts.add(rules, zone, -len(batch.units))
+                pods = tuple(name for unit in batch.units for name in unit)
+                unplaced.append(Unplaced(group, pods, _NO_ZONE_WITH_PODS))
+        if len(kept) == len(batches):
             return kept
-        lots = kept
+        batches = kept
 
 
 def _self_sufficient(
-    together: Sequence[tuple[Group, Choice]], counts: ZoneCounts, spread: frozenset[int]
+    together: Sequence[tuple[PodGroup, Choice]], counts: ZoneCounts, spread: frozenset[int]
 ) -> bool:
-    """Whether connected groups find whom they have to be near among themselves, or running;
-    `spread` are the counters of pods that are put elsewhere later."""
+    """Whether the affinity of connected groups can be met by these groups or by running pods.
+    `spread` are the counters of pods that are assigned later."""
     rules = [group.rules for group, _ in together]
-    had = {counter for each in rules for counter in each.counted}
-    leading = {counter for each in rules for counter in each.counted - set(each.with_zone)}
-    wanted = {counter for each in rules for counter in each.with_zone}
-    return all(c in leading or c in had - spread or any(counts.counts(c)) for c in wanted)
+    counted = {counter for each in rules for counter in each.counted}
+    leading = {counter for each in rules for counter in each.counted - set(each.affinity_in_zone)}
+    wanted = {counter for each in rules for counter in each.affinity_in_zone}
+    return all(c in leading or c in counted - spread or any(counts.counts(c)) for c in wanted)
 
 
 def _spread(
-    group: Group,
+    group: PodGroup,
     choice: Choice,
     counts: ZoneCounts,
-    lots: list[Lot],
-    misplaced: list[Misplaced],
+    batches: list[PodBatch],
+    unplaced: list[Unplaced],
 ) -> None:
-    """Put pods one by one where fewest like them are."""
+    """Assign pods one by one to the zone with the fewest similar pods."""
     rules, placed = group.rules, [0] * len(counts.zones)
-    zones = [zone for zone in counts.preferred if choice.able[zone]]
+    zones = [zone for zone in counts.preferred if choice.feasible[zone]]
     for _ in group.pods:
         open_zones = [zone for zone in zones if counts.admits(rules, zone, choice.domains)]
         if not open_zones:
             break
-        zone = min(open_zones, key=lambda z: (counts.closes(rules, z), counts.level(rules, z)))
-        counts.settle(rules, zone, choice.domains)
+        zone = min(
+            open_zones, key=lambda z: (counts.new_exclusions(rules, z), counts.pod_count(rules, z))
+        )
+        counts.place(rules, zone, choice.domains)
         placed[zone] += 1
     start = 0
     for zone, pods in enumerate(placed):
         if pods:
-            lots.append(Lot.of(group, group.pods[start : start + pods], zone))
+            batches.append(PodBatch.of(group, group.pods[start : start + pods], zone))
             start += pods
     if start < len(group.pods):
-        misplaced.append(Misplaced(group, group.pods[start:], _why_not(group, choice, counts)))
+        unplaced.append(Unplaced(group, group.pods[start:], _spread_reason(group, choice, counts)))
 
 
-def _why_not(group: Group, choice: Choice, counts: ZoneCounts) -> str:
+def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> Reason:
     unable = [
         name
-        for name, able, domain in zip(counts.zones, choice.able, choice.domains, strict=True)
-        if domain and not able
+        for name, feasible, domain in zip(
+            counts.zones, choice.feasible, choice.domains, strict=True
+        )
+        if domain and not feasible
     ]
-    if not any(choice.able):
-        return "no zone has a place for it"
-    if any(cap.skew for cap in group.rules.in_zone):
-        short = f": nothing for it in {', '.join(unable)}" if unable else ""
-        return f"its spread by zone would be more uneven than its maxSkew allows{short}"
-    return "every zone it may go to has a pod that it keeps apart from, or that keeps apart from it"
+    if not any(choice.feasible):
+        return NO_ZONE_HAS_ROOM()
+    if any(cap.skew for cap in group.rules.caps_in_zone):
+        without = f", and no node for the pod exists in {', '.join(unable)}" if unable else ""
+        cause = f"its maxSkew would be exceeded{without}"
+        return TOPOLOGY_SPREAD_UNSATISFIABLE(topology=ZONE, cause=cause)
+    return POD_ANTI_AFFINITY_UNSATISFIABLE()
 
 
 def _connected(
-    groups: Sequence[tuple[Group, Choice]],
-) -> Iterator[list[tuple[Group, Choice]]]:
-    """Sets of groups that one zone has to hold: each with those that its affinities select."""
+    groups: Sequence[tuple[PodGroup, Choice]],
+) -> Iterator[list[tuple[PodGroup, Choice]]]:
+    """Sets of groups that one zone must hold: groups that affinity connects."""
     rest = list(groups)
     while rest:
         together, grown = [rest.pop(0)], True
         while grown:
-            wanted = {c for group, _ in together for c in group.rules.with_zone}
-            had = {c for group, _ in together for c in group.rules.counted}
+            wanted = {c for group, _ in together for c in group.rules.affinity_in_zone}
+            counted = {c for group, _ in together for c in group.rules.counted}
             joining = [
                 entry
                 for entry in rest
-                if entry[0].rules.counted & wanted or had & set(entry[0].rules.with_zone)
+                if entry[0].rules.counted & wanted or counted & set(entry[0].rules.affinity_in_zone)
             ]
             grown = bool(joining)
             together += joining
@@ -254,78 +281,81 @@ def _connected(
         yield together
 
 
-def _gather(
-    together: Sequence[tuple[Group, Choice]],
+def _assign_to_one_zone(
+    together: Sequence[tuple[PodGroup, Choice]],
     counts: ZoneCounts,
     spread: frozenset[int],
-    lots: list[Lot],
-    misplaced: list[Misplaced],
+    batches: list[PodBatch],
+    unplaced: list[Unplaced],
 ) -> None:
-    """Put connected groups into the one zone that can take most of their pods; `spread` are the
-    counters of pods that are put elsewhere later."""
-    chosen, going = 0, list[Group]()
+    """Assign connected groups to the zone that can hold most of their pods. `spread` are the
+    counters of pods that are assigned later."""
+    chosen, chosen_groups = 0, list[PodGroup]()
     for zone in counts.preferred:
-        able = [
+        feasible = [
             group
             for group, choice in together
-            if choice.able[zone] and counts.admits(group.rules, zone, choice.domains)
+            if choice.feasible[zone] and counts.admits(group.rules, zone, choice.domains)
         ]
-        out = [group.rules for group, _ in together if not any(group is each for each in able)]
-        others = spread.union(*(rules.counted for rules in out if not rules.with_zone))
-        able = _satisfied(able, zone, counts, others)
-        if _size(able) > _size(going):
-            chosen, going = zone, able
-    staying = {id(group) for group in going}
-    for group, choice in sorted(together, key=lambda each: bool(each[0].rules.with_zone)):
+        out = [group.rules for group, _ in together if not any(group is each for each in feasible)]
+        others = spread.union(*(rules.counted for rules in out if not rules.affinity_in_zone))
+        feasible = _satisfied(feasible, zone, counts, others)
+        if _size(feasible) > _size(chosen_groups):
+            chosen, chosen_groups = zone, feasible
+    staying = {id(group) for group in chosen_groups}
+    for group, choice in sorted(together, key=lambda each: bool(each[0].rules.affinity_in_zone)):
         kept = 0
-        if id(group) not in staying and not group.rules.with_zone:
+        if id(group) not in staying and not group.rules.affinity_in_zone:
             # Only others would have liked it there.
-            _spread(group, choice, counts, lots, misplaced)
+            _spread(group, choice, counts, batches, unplaced)
             continue
         if id(group) in staying:
             kept = _fill_zone(group, choice, chosen, counts)
-            lots += [Lot.of(group, group.pods[:kept], chosen)] if kept else []
+            batches += [PodBatch.of(group, group.pods[:kept], chosen)] if kept else []
         if kept < len(group.pods):
-            reason = CROWDED if id(group) in staying else LONELY
-            misplaced.append(Misplaced(group, group.pods[kept:], reason))
+            reason = _ZONE_EXCLUDED if id(group) in staying else _NO_ZONE_WITH_PODS
+            unplaced.append(Unplaced(group, group.pods[kept:], reason))
 
 
-def _fill_zone(group: Group, choice: Choice, zone: int, counts: ZoneCounts) -> int:
+def _fill_zone(group: PodGroup, choice: Choice, zone: int, counts: ZoneCounts) -> int:
     kept = 0
     while kept < len(group.pods) and counts.admits(group.rules, zone, choice.domains):
-        counts.settle(group.rules, zone, choice.domains)
+        counts.place(group.rules, zone, choice.domains)
         kept += 1
     return kept
 
 
 def _satisfied(
-    groups: Sequence[Group], zone: int, counts: ZoneCounts, elsewhere: frozenset[int]
-) -> list[Group]:
-    """Those whose pods could be bound one after another in this zone, each near whom it has to be.
-    One may be the first of its like only where there are none, nor are to be `elsewhere`."""
-    bound = {c for group in groups for c in group.rules.with_zone if counts.counts(c)[zone]}
-    waiting, found = list(groups), list[Group]()
+    groups: Sequence[PodGroup], zone: int, counts: ZoneCounts, elsewhere: frozenset[int]
+) -> list[PodGroup]:
+    """The groups whose pods can be bound one after another in this zone with their affinity met. A
+    pod may be the first that its own affinity selects only if no other such pod exists or is
+    planned `elsewhere`."""
+    bound = {c for group in groups for c in group.rules.affinity_in_zone if counts.counts(c)[zone]}
+    waiting, found = list(groups), list[PodGroup]()
     while waiting:
-        going = [group for group in waiting if bound.issuperset(group.rules.with_zone)]
-        going = (
-            going
+        chosen_groups = [
+            group for group in waiting if bound.issuperset(group.rules.affinity_in_zone)
+        ]
+        chosen_groups = (
+            chosen_groups
             or [
                 group
                 for group in waiting
                 if all(
                     c in bound
                     or (c in group.rules.counted - elsewhere and not any(counts.counts(c)))
-                    for c in group.rules.with_zone
+                    for c in group.rules.affinity_in_zone
                 )
             ][:1]
         )
-        if not going:
+        if not chosen_groups:
             return found
-        found += going
-        bound.update(counter for group in going for counter in group.rules.counted)
-        waiting = [group for group in waiting if not any(group is each for each in going)]
+        found += chosen_groups
+        bound.update(counter for group in chosen_groups for counter in group.rules.counted)
+        waiting = [group for group in waiting if not any(group is each for each in chosen_groups)]
     return found
 
 
-def _size(groups: Iterable[Group]) -> int:
+def _size(groups: Iterable[PodGroup]) -> int:
     return sum(len(group.pods) for group in groups)

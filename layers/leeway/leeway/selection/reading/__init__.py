@@ -1,1 +1,1 @@
-"""Kubernetes objects → the pods, nodes and daemons that packing knows."""
+"""Converts Kubernetes objects to the pods and nodes of packing."""

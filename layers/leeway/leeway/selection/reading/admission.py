@@ -1,5 +1,4 @@
-"""What the API server adds to a pod as it admits it: the defaults of LimitRanges, and what a
-RuntimeClass says.
+"""The changes of the API server when it admits a pod: defaults of LimitRanges, and RuntimeClasses.
 
 Source: Kubernetes documentation, "Limit Ranges", "Runtime Class" and "Pod Overhead"; the defaults
 of a LimitRange's own fields follow `SetDefaults_LimitRangeItem`.
@@ -14,7 +13,7 @@ from leeway.selection.reading.objects import BadObject, Document
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a LimitRange gives to containers that say nothing of a resource."""
+    """The defaults of a LimitRange for containers that do not set a resource."""
 
     requests: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -22,18 +21,18 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Admission:
-    """What the API server adds: `defaults` by namespace, in the order in which they are applied;
+    """The changes of the API server: `defaults` by namespace in the order in which they apply;
     `runtimes` are RuntimeClasses by name."""
 
     defaults: Mapping[str, Sequence[Defaults]] = field(default_factory=dict)
     runtimes: Mapping[str, Document] = field(default_factory=dict)
 
     def admitted(self, pod: Document) -> Document:
-        """Return a pod, or the template of one, as the API server keeps it. One that has a uid is
-        kept already.
+        """Return a Pod or pod template as the API server stores it. A pod with a uid is stored
+        already.
 
         Raises:
-            BadObject: the API server refuses it.
+            BadObject: the API server rejects it.
         """
         metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         if metadata.get("uid"):
@@ -47,11 +46,11 @@ class Admission:
             for name in ("initContainers", "containers")
             if spec.get(name)
         }
-        return {**pod, "spec": {**spec, **containers, **_of_runtime(spec, runtime or {})}}
+        return {**pod, "spec": {**spec, **containers, **_from_runtime_class(spec, runtime or {})}}
 
 
 def admission_of(documents: Iterable[Document]) -> Admission:
-    """Read LimitRanges and RuntimeClasses whose shapes were checked."""
+    """Read validated LimitRanges and RuntimeClasses."""
     ranges, runtimes = [], {}
     for document in documents:
         metadata = document.get("metadata") or {}
@@ -72,8 +71,8 @@ def admission_of(documents: Iterable[Document]) -> Admission:
 
 
 def _defaults(limit: Document) -> Defaults:
-    """A limit that is not named is the largest that is allowed; a request that is not named is the
-    limit, or else the smallest that is allowed."""
+    """The default limit is the maximum if it is not set; the default request is the limit, or else
+    the minimum."""
     limits = {**(limit.get("max") or {}), **(limit.get("default") or {})}
     requests = {**(limit.get("min") or {}), **limits, **(limit.get("defaultRequest") or {})}
     return Defaults(requests, limits)
@@ -82,7 +81,7 @@ def _defaults(limit: Document) -> Defaults:
 def _with_defaults(container: Document, defaults: Iterable[Defaults]) -> Document:
     resources = container.get("resources") or {}
     limits = dict(resources.get("limits") or {})
-    # Before it is admitted, a limit without a request is one.
+    # A limit without a request is also the request.
     requests = {**limits, **(resources.get("requests") or {})}
     for each in defaults:
         limits = {**each.limits, **limits}
@@ -90,7 +89,7 @@ def _with_defaults(container: Document, defaults: Iterable[Defaults]) -> Documen
     return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
 
 
-def _of_runtime(spec: Document, runtime: Document) -> dict[str, Any]:
+def _from_runtime_class(spec: Document, runtime: Document) -> dict[str, Any]:
     added: dict[str, Any] = {}
     overhead = (runtime.get("overhead") or {}).get("podFixed")
     if overhead and not spec.get("overhead"):
@@ -99,8 +98,8 @@ def _of_runtime(spec: Document, runtime: Document) -> dict[str, Any]:
     own, needed = spec.get("nodeSelector") or {}, scheduling.get("nodeSelector") or {}
     for key in own.keys() & needed.keys():
         if own[key] != needed[key]:
-            said = f"expected {needed[key]}, as the RuntimeClass says, got {own[key]}"
-            raise BadObject(("spec", "nodeSelector", key), said)
+            message = f"expected {needed[key]}, as the RuntimeClass says, got {own[key]}"
+            raise BadObject(("spec", "nodeSelector", key), message)
     if needed:
         added["nodeSelector"] = {**own, **needed}
     if scheduling.get("tolerations"):

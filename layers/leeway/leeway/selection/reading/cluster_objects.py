@@ -1,4 +1,4 @@
-"""Lists of Kubernetes objects → who waits, who runs where, and the nodes there are."""
+"""Lists of Kubernetes objects → pending pods, existing nodes and DaemonSet pods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,31 +8,31 @@ from leeway.selection.labels import NODEPOOL, normalised
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import Taint
 from leeway.selection.reading.admission import Admission, admission_of
-from leeway.selection.reading.kinds import WORKLOADS
+from leeway.selection.reading.object_kinds import WORKLOADS
+from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import BadObject, Document, shown
-from leeway.selection.reading.pod_objects import bare_spec, with_volumes
-from leeway.selection.reading.shapes import check
-from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, once, volumes_of
+from leeway.selection.reading.pod_objects import spec_without_volumes, with_volumes
+from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, attach_once, volumes_of
 from leeway.selection.resources import EBS_VOLUMES, Resources
 
-MANY = 1000
-"""EBS volumes that a node takes of which nobody says how many: no machine has room for more."""
+MAX_VOLUMES = 1000
+"""EBS volumes of a node whose driver reports no limit: more than any instance can attach."""
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _MOST_REPLICAS = 100_000
 
 
 class Checked(tuple[Document, ...]):
-    """Objects whose shapes were checked: they are not checked again."""
+    """Validated objects, which are not validated again."""
 
     __slots__ = ()
 
 
 def checked(objects: Iterable[Document]) -> Checked:
-    """Check the shape of every object.
+    """Validate every object.
 
     Raises:
-        BadObject: one is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
     if isinstance(objects, Checked):
         return objects
@@ -45,16 +45,16 @@ def checked(objects: Iterable[Document]) -> Checked:
     return found
 
 
-def _both(
+def _checked_with(
     objects: Sequence[Document], others: Sequence[Document]
 ) -> tuple[Checked, Sequence[Document]]:
-    """Check some objects, and return them with all of both."""
+    """Validate some objects, and return them with all objects."""
     try:
-        first, second = checked(objects), checked(others)
+        checked_objects, checked_others = checked(objects), checked(others)
     except BadObject:
-        checked([*objects, *others])  # names the position among all of them
+        checked([*objects, *others])  # the error names the position in both lists together
         raise
-    return first, [*first, *second]
+    return checked_objects, [*checked_objects, *checked_others]
 
 
 def _check(document: Document) -> None:
@@ -70,9 +70,9 @@ def _check(document: Document) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What other objects say of pods: `attachable` is how many EBS volumes some nodes attach,
-    `admission` what the API server adds to pods."""
+class ClusterFacts:
+    """Facts about pods from other objects: `attachable` is the number of EBS volumes that some
+    nodes attach, `admission` the changes of the API server to pods."""
 
     volumes: Volumes
     priorities: Mapping[str, int]
@@ -80,10 +80,10 @@ class Beside:
     admission: Admission
 
 
-def beside(objects: Sequence[Document]) -> Beside:
-    """Read what is no pod and says something about pods, from objects that were checked."""
+def cluster_facts(objects: Sequence[Document]) -> ClusterFacts:
+    """Read the objects that pods depend on. They must be validated."""
     classes = [d for d in objects if d.get("kind") == "PriorityClass"]
-    return Beside(
+    return ClusterFacts(
         volumes_of(objects),
         {_name(d): d.get("value") or 0 for d in classes},
         dict(_attachable(objects)),
@@ -92,78 +92,77 @@ def beside(objects: Sequence[Document]) -> Beside:
 
 
 def _attachable(objects: Sequence[Document]) -> Iterator[tuple[str, int]]:
-    """What the EBS driver says of the nodes that it runs on."""
+    """The limits that the EBS driver reports for its nodes."""
     for document in objects:
         if document.get("kind") == "CSINode":
             for driver in (document.get("spec") or {}).get("drivers") or ():
                 if driver.get("name") == EBS_DRIVER:
                     count = (driver.get("allocatable") or {}).get("count")
-                    yield _name(document), MANY if count is None else count
+                    yield _name(document), MAX_VOLUMES if count is None else count
 
 
-def waiting_pods(
+def pending_pods(
     objects: Sequence[Document],
     replicas: Mapping[str, int],
     others: Sequence[Document] = (),
 ) -> tuple[Pod, ...]:
-    """Read Pods that have no node yet, and the pods of workloads as `<name>-<ordinal>`.
+    """Read Pods without a node, and the pods of workloads as `<name>-<ordinal>`.
 
-    Pods that are not for a new node to hold are left out: those of daemons, those that end, and
-    those that the scheduler evicts others for. A workload whose own pods are given too has no
-    others.
+    Excludes pods that need no new node: DaemonSet pods, terminating pods, and pods with a nominated
+    node. A workload whose Pods are among the objects adds no further pods.
 
-    `replicas` say how many a workload of this name has, whatever it says itself; `others` are
-    objects that say something about these.
+    `replicas` overrides the replicas of workloads by name. `others` are objects that these depend
+    on.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
-    objects, everything = _both(objects, others)
-    known = beside(everything)
+    objects, everything = _checked_with(objects, others)
+    facts = cluster_facts(everything)
     claims: set[str] = set()
     pods: list[Pod] = []
-    for position, document in of_pods_that_wait(objects, others):
+    for position, document in with_pending_pods(objects, others):
         try:
             if document.get("kind") == "Pod":
-                pods.append(Pod(_key(document), _spec(document, known, claims)))
+                pods.append(Pod(_key(document), _pod_spec(document, facts, claims)))
             else:
-                pods += _expanded(document, replicas, known, claims)
+                pods += _expanded(document, replicas, facts, claims)
         except BadObject as error:
             raise error.below(position) from error
     return tuple(pods)
 
 
-def of_pods_that_wait(
+def with_pending_pods(
     objects: Sequence[Document], others: Sequence[Document] = ()
 ) -> Iterator[tuple[int, Document]]:
-    """Return the objects that `waiting_pods` makes pods of, each with its position.
+    """Return the objects that `pending_pods` converts to pods, each with its position.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
-    objects, everything = _both(objects, others)
+    objects, everything = _checked_with(objects, others)
     nodes = frozenset(_name(d) for d in everything if d.get("kind") == "Node")
     owners = _owners(objects)
     for position, document in enumerate(objects):
         if document.get("kind") in WORKLOADS:
-            waits = _identity(document) not in owners
+            pending = _identity(document) not in owners
         else:
-            waits = document.get("kind") == "Pod" and _waits(document, nodes)
-        if waits:
+            pending = document.get("kind") == "Pod" and _is_pending(document, nodes)
+        if pending:
             yield position, document
 
 
-def _spec(pod: Document, known: Beside, claims: set[str]) -> PodSpec:
-    """Read a pod. `claims` are attached already, by pods before it, and those of this one join."""
-    kept = known.admission.admitted(pod)
-    bare = bare_spec(kept, known.priorities)
-    wanted = known.volumes.of_pod(kept.get("spec") or {}, bare.namespace)
-    return with_volumes(bare, once(wanted, claims))
+def _pod_spec(pod: Document, facts: ClusterFacts, claims: set[str]) -> PodSpec:
+    """Read a pod. `claims` are the claims that earlier pods attach already; those of this pod are
+    added."""
+    kept = facts.admission.admitted(pod)
+    without_volumes = spec_without_volumes(kept, facts.priorities)
+    volume_needs = facts.volumes.of_pod(kept.get("spec") or {}, without_volumes.namespace)
+    return with_volumes(without_volumes, attach_once(volume_needs, claims))
 
 
 def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
-    """The workloads that have other objects of these: a Deployment its ReplicaSets, which have
-    Pods."""
+    """The workloads that own other objects: a Deployment owns ReplicaSets, which own Pods."""
     found: set[tuple[str, str, str]] = set()
     for document in objects:
         for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
@@ -179,14 +178,14 @@ def _identity(document: Document) -> tuple[str, str, str]:
 
 
 def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> tuple[PodSpec, ...]:
-    """Read the pods that nodes get one of each: of DaemonSets, or, of those that are not given,
-    of a pod that one of them owns.
+    """Read the DaemonSet pods that each node gets, from DaemonSets, or from an owned pod if the
+    DaemonSet is not among the objects.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
-    _, given = _both(objects, others)
-    known = beside(given)
+    _, given = _checked_with(objects, others)
+    facts = cluster_facts(given)
     found: dict[str, PodSpec] = {}
     templates = [(i, _key(d), d) for i, d in enumerate(given) if d.get("kind") == "DaemonSet"]
     owned = [(i, _daemon(d), d) for i, d in enumerate(given) if d.get("kind") == "Pod"]
@@ -194,8 +193,8 @@ def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> 
         if key and key not in found:
             of_set = document.get("kind") == "DaemonSet"
             try:
-                pod = _template(document) if of_set else _anywhere(document)
-                found[key] = bare_spec(known.admission.admitted(pod), known.priorities)
+                pod = _template(document) if of_set else _without_node(document)
+                found[key] = spec_without_volumes(facts.admission.admitted(pod), facts.priorities)
             except BadObject as error:
                 inside = error.below("spec", "template") if of_set else error
                 raise inside.below(position) from error
@@ -203,7 +202,7 @@ def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> 
 
 
 def _daemon(pod: Document) -> str:
-    """The DaemonSet that owns a pod, as `namespace/name`; empty where none does."""
+    """The DaemonSet that owns a pod, as `namespace/name`; empty without one."""
     metadata = pod.get("metadata") or {}
     for owner in metadata.get("ownerReferences") or ():
         if owner["kind"] == "DaemonSet":
@@ -211,8 +210,8 @@ def _daemon(pod: Document) -> str:
     return ""
 
 
-def _anywhere(pod: Document) -> Document:
-    """A daemon's pod without the node that its controller chose for it."""
+def _without_node(pod: Document) -> Document:
+    """A DaemonSet pod without the node that its controller chose for it."""
     spec = pod.get("spec") or {}
     nodes = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -229,7 +228,7 @@ def _anywhere(pod: Document) -> Document:
 def _expanded(
     document: Document,
     replicas: Mapping[str, int],
-    known: Beside,
+    facts: ClusterFacts,
     claims: set[str],
 ) -> Iterator[Pod]:
     name = _name(document)
@@ -238,8 +237,8 @@ def _expanded(
         raise BadObject(("spec", "replicas"), f"expected 0 to {_MOST_REPLICAS}, got {count}")
     template = _template(document)
     try:
-        seen = claims if count else set()
-        first, rest = (_spec(template, known, seen) for _ in range(2))
+        attached = claims if count else set()
+        first_spec, next_spec = (_pod_spec(template, facts, attached) for _ in range(2))
     except BadObject as error:
         raise error.below("spec", "template") from error
     spec = document.get("spec") or {}
@@ -247,9 +246,9 @@ def _expanded(
     start = (spec.get("ordinals") or {}).get("start") or 0 if _stateful(document) else 0
     for number in range(count):
         pod = f"{name}-{start + number}"
-        of = rest if number else first
-        asked = known.volumes.of_replica(claimed, of.namespace, pod)
-        yield Pod(f"{of.namespace}/{pod}", with_volumes(of, asked))
+        replica_spec = next_spec if number else first_spec
+        volume_needs = facts.volumes.of_replica(claimed, replica_spec.namespace, pod)
+        yield Pod(f"{replica_spec.namespace}/{pod}", with_volumes(replica_spec, volume_needs))
 
 
 def _stateful(document: Document) -> bool:
@@ -257,16 +256,16 @@ def _stateful(document: Document) -> bool:
 
 
 def _written_replicas(document: Document) -> int:
-    """How many pods a workload says that it has; 1 where it says nothing."""
+    """The number of pods that a workload specifies, 1 by default."""
     spec = document.get("spec") or {}
     if document["kind"] != "Job":
         replicas: int | None = spec.get("replicas")
         return 1 if replicas is None else replicas
     if spec.get("suspend"):
         return 0
-    at_once: int = 1 if spec.get("parallelism") is None else spec["parallelism"]
-    whole: int | None = spec.get("completions")
-    return at_once if whole is None else min(at_once, whole)
+    parallelism: int = 1 if spec.get("parallelism") is None else spec["parallelism"]
+    completions: int | None = spec.get("completions")
+    return parallelism if completions is None else min(parallelism, completions)
 
 
 def _template(document: Document) -> Document:
@@ -278,44 +277,44 @@ def _template(document: Document) -> Document:
 def existing_nodes(
     objects: Sequence[Document], others: Sequence[Document] = ()
 ) -> tuple[ExistingNode, ...]:
-    """Read Nodes that take pods, each with the pods that are bound to it, or for which the
-    scheduler makes room on it. Nodes that are being deleted take none.
+    """Read Nodes, each with the pods that are bound to it or nominated for it. Terminating nodes
+    are excluded.
 
     Raises:
-        BadObject: an object is not as the API has it; its path begins with its position.
+        BadObject: an object is invalid; its path begins with its position.
     """
-    objects, everything = _both(objects, others)
-    known = beside(everything)
+    objects, everything = _checked_with(objects, others)
+    facts = cluster_facts(everything)
     bound: dict[str, _Bound] = {}
     for position, document in enumerate(objects):
         node = _node_of(document)
         if document.get("kind") == "Pod" and node and not _finished(document):
             there = bound.setdefault(node, _Bound())
             try:
-                there.take(document, _spec(document, known, there.claims))
+                there.add(document, _pod_spec(document, facts, there.claims))
             except BadObject as error:
                 raise error.below(position) from error
     nodes = []
     for document in objects:
-        if document.get("kind") == "Node" and not _ending(document):
+        if document.get("kind") == "Node" and not _terminating(document):
             found = _node(document, bound.get(_name(document), _Bound()))
-            attachable = Resources({EBS_VOLUMES: known.attachable.get(found.name, MANY)})
+            attachable = Resources({EBS_VOLUMES: facts.attachable.get(found.name, MAX_VOLUMES)})
             nodes.append(replace(found, allocatable=found.allocatable + attachable))
     return tuple(nodes)
 
 
 @dataclass(slots=True)
 class _Bound:
-    """The pods of a node, and the claims that are attached to it for them."""
+    """The pods of a node, and the claims that it attaches for them."""
 
     pods: tuple[PodSpec, ...] = ()
-    leaving: Resources = field(default_factory=Resources)
+    terminating: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
     claims: set[str] = field(default_factory=set)
 
-    def take(self, document: Document, spec: PodSpec) -> None:
-        if _ending(document):
-            self.leaving = self.leaving + spec.requests
+    def add(self, document: Document, spec: PodSpec) -> None:
+        if _terminating(document):
+            self.terminating = self.terminating + spec.requests
         else:
             self.pods = (*self.pods, spec)
         if _daemon(document):
@@ -335,7 +334,7 @@ def _node(document: Document, bound: _Bound) -> ExistingNode:
         capacity=_amounts(status.get("capacity") or {}),
         taints=tuple(taints),
         pods=bound.pods,
-        leaving=bound.leaving,
+        terminating=bound.terminating,
         daemons=bound.daemons,
         pool=labels.get(NODEPOOL, ""),
     )
@@ -345,7 +344,7 @@ def _amounts(quantities: Mapping[str, Any]) -> Resources:
     return Resources.parsed({name: str(amount) for name, amount in quantities.items()})
 
 
-def _waits(pod: Document, nodes: frozenset[str]) -> bool:
+def _is_pending(pod: Document, nodes: frozenset[str]) -> bool:
     spec = pod.get("spec") or {}
     nominated = (pod.get("status") or {}).get("nominatedNodeName") in nodes
     return not (
@@ -353,7 +352,7 @@ def _waits(pod: Document, nodes: frozenset[str]) -> bool:
         or nominated
         or spec.get("schedulingGates")
         or _finished(pod)
-        or _ending(pod)
+        or _terminating(pod)
         or _daemon(pod)
     )
 
@@ -367,7 +366,7 @@ def _finished(pod: Document) -> bool:
     return (pod.get("status") or {}).get("phase") in _FINISHED
 
 
-def _ending(document: Document) -> bool:
+def _terminating(document: Document) -> bool:
     return bool((document.get("metadata") or {}).get("deletionTimestamp"))
 
 

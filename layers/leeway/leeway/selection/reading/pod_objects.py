@@ -1,6 +1,6 @@
-"""Kubernetes objects as the API has them → the pods, nodes and daemons that packing knows.
+"""Kubernetes objects → the pods of packing.
 
-Reads what `kubectl get -o json` and manifests have in common, once its shape was checked.
+Reads the fields that manifests and `kubectl get -o json` share. Objects must be validated.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,48 +16,48 @@ from leeway.selection.pods import (
     Toleration,
     Weighted,
 )
+from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import BadObject, Document
 from leeway.selection.reading.pod_requests import requests_of
-from leeway.selection.reading.shapes import check
-from leeway.selection.reading.volumes import Terms, Volumes, Wanted
+from leeway.selection.reading.volumes import Terms, VolumeNeeds, Volumes
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES, Resources
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 _NO_NODE = Requirements([Requirement(HOSTNAME)])
-"""Required node affinity none of whose terms says anything: it matches nothing."""
+"""Required node affinity with only empty terms: it matches no node."""
 
 
 def pod_spec(
     pod: Document, volumes: Volumes | None = None, priorities: Document | None = None
 ) -> PodSpec:
-    """Read a Pod, or the template of one, with what its volumes ask of its node.
+    """Read a Pod or a pod template, with the node requirements of its volumes.
 
-    `priorities` are the values of PriorityClasses by name, for pods that have a class only.
+    `priorities` are the values of PriorityClasses by name, for pods without a numeric priority.
 
     Raises:
-        BadObject: it is not as the API has it.
+        BadObject: the pod is invalid.
     """
     check(pod, "Pod")
-    bare = bare_spec(pod, priorities or {})
-    wanted = (volumes or Volumes()).of_pod(pod.get("spec") or {}, bare.namespace)
-    return with_volumes(bare, wanted)
+    without_volumes = spec_without_volumes(pod, priorities or {})
+    volume_needs = (volumes or Volumes()).of_pod(pod.get("spec") or {}, without_volumes.namespace)
+    return with_volumes(without_volumes, volume_needs)
 
 
-def bare_spec(pod: Document, priorities: Document) -> PodSpec:
-    """Read a Pod whose shape was checked, without its volumes.
+def spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
+    """Read a validated Pod without its volumes.
 
     Raises:
-        BadObject: a value is not what the API takes.
+        BadObject: a value is invalid in Kubernetes.
     """
     try:
-        return _bare_spec(pod, priorities)
+        return _spec_without_volumes(pod, priorities)
     except BadRequirement as error:  # of a matchLabelKey
         raise BadObject(("metadata", "labels"), str(error)) from error
 
 
-def _bare_spec(pod: Document, priorities: Document) -> PodSpec:
+def _spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
     spec = pod.get("spec") or {}
     namespace = _namespace(pod)
     labels = dict((pod.get("metadata") or {}).get("labels") or {})
@@ -70,10 +70,10 @@ def _bare_spec(pod: Document, priorities: Document) -> PodSpec:
         preferred_terms=tuple(_preferred_nodes(affinity.get("nodeAffinity") or {})),
         tolerations=tuple(map(_toleration, spec.get("tolerations") or ())),
         spreads=tuple(_spreads(spec, namespace, labels)),
-        near=_required(affinity.get("podAffinity"), namespace, labels),
-        apart=_required(affinity.get("podAntiAffinity"), namespace, labels),
-        preferred_near=_preferred(affinity.get("podAffinity"), namespace, labels),
-        preferred_apart=_preferred(affinity.get("podAntiAffinity"), namespace, labels),
+        pod_affinity=_required(affinity.get("podAffinity"), namespace, labels),
+        pod_anti_affinity=_required(affinity.get("podAntiAffinity"), namespace, labels),
+        preferred_pod_affinity=_preferred(affinity.get("podAffinity"), namespace, labels),
+        preferred_pod_anti_affinity=_preferred(affinity.get("podAntiAffinity"), namespace, labels),
         ports=frozenset(_ports(spec)),
         priority=_priority(spec, priorities),
     )
@@ -86,33 +86,35 @@ def _requests(spec: Document) -> Resources:
 
 
 def _terms(spec: Document) -> Terms:
-    """Node affinity's terms, each with the nodeSelector."""
+    """The terms of node affinity, each combined with the nodeSelector."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms: Terms = (Requirements(),)
     if required:
         terms = tuple(_node_terms(required)) or (_NO_NODE,)
-    return _joined(terms, [(Requirements.from_labels(spec.get("nodeSelector") or {}),)])
+    return _combined(terms, [(Requirements.from_labels(spec.get("nodeSelector") or {}),)])
 
 
-def with_volumes(spec: PodSpec, volumes: Iterable[Wanted]) -> PodSpec:
-    """Return the pod with what its volumes ask of its node."""
-    asked = tuple(volumes)
-    if not asked:
+def with_volumes(spec: PodSpec, volumes: Iterable[VolumeNeeds]) -> PodSpec:
+    """Return the pod with the node requirements of its volumes."""
+    requirements = tuple(volumes)
+    if not requirements:
         return spec
-    attached = Resources({EBS_VOLUMES: sum(wanted.attached for wanted in asked)})
-    terms = _joined(spec.terms, [wanted.terms for wanted in asked if wanted.terms])
-    own = spec.own_terms
+    attached = Resources({EBS_VOLUMES: sum(volume_needs.attached for volume_needs in requirements)})
+    terms = _combined(
+        spec.terms, [volume_needs.terms for volume_needs in requirements if volume_needs.terms]
+    )
+    of_pod = spec.own_terms
     return replace(
         spec,
         requests=spec.requests + attached,
         terms=terms,
-        affinity=None if own == terms else own,
+        affinity=None if of_pod == terms else of_pod,
     )
 
 
-def _joined(terms: Terms, others: Iterable[Terms]) -> Terms:
-    """Return the terms of which one has to be met where one of each has to be."""
+def _combined(terms: Terms, others: Iterable[Terms]) -> Terms:
+    """Return the conjunction of several lists of alternative terms."""
     found = list(terms or (Requirements(),))
     for other in others:
         found = [term.intersection(each) for term in found for each in other]
@@ -120,14 +122,14 @@ def _joined(terms: Terms, others: Iterable[Terms]) -> Terms:
 
 
 def _node_terms(selector: Document) -> Iterator[Requirements]:
-    """Terms are or-ed; an empty one matches nothing."""
+    """Alternative terms. An empty term matches no node."""
     for term in selector.get("nodeSelectorTerms") or ():
-        asked = [_requirement(each) for each in term.get("matchExpressions") or ()]
+        requirements = [_requirement(each) for each in term.get("matchExpressions") or ()]
         for field in term.get("matchFields") or ():
             name = Requirement.of("kubernetes.io/hostname", field["operator"], field["values"])
-            asked.append(name)
-        if asked:
-            yield Requirements(asked)
+            requirements.append(name)
+        if requirements:
+            yield Requirements(requirements)
 
 
 def _requirement(expression: Document) -> Requirement:
@@ -136,22 +138,22 @@ def _requirement(expression: Document) -> Requirement:
 
 def _preferred_nodes(affinity: Document) -> Iterator[Weighted[Requirements]]:
     for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-        asked = (each.get("preference") or {}).get("matchExpressions") or ()
-        yield Weighted(each.get("weight", 1), Requirements(map(_requirement, asked)))
+        requirements = (each.get("preference") or {}).get("matchExpressions") or ()
+        yield Weighted(each.get("weight", 1), Requirements(map(_requirement, requirements)))
 
 
 def _selector(document: Document | None) -> LabelSelector | None:
     if document is None:
         return None
-    asked = [*map(_requirement, document.get("matchExpressions") or ())]
+    requirements = [*map(_requirement, document.get("matchExpressions") or ())]
     labels = Requirements.from_labels(document.get("matchLabels") or {})
-    return LabelSelector(Requirements([*labels.values(), *asked]))
+    return LabelSelector(Requirements([*labels.values(), *requirements]))
 
 
 def _with_keys(
     selector: LabelSelector | None, keys: Iterable[str], labels: Mapping[str, str], operator: str
 ) -> LabelSelector | None:
-    """matchLabelKeys: the pod's own values are asked of the others too."""
+    """Apply matchLabelKeys: the selector also requires the pod's own values of these labels."""
     extra = [Requirement.of(key, operator, [labels[key]]) for key in keys if key in labels]
     if selector is None or not extra:
         return selector
@@ -166,17 +168,17 @@ def _pod_term(term: Document, namespace: str, labels: Mapping[str, str]) -> PodT
 
 
 def _topology(key: str) -> str:
-    """A zone is one and the same by its name and by its id."""
+    """The zone name and the zone ID are the same topology."""
     return ZONE if key == ZONE_ID else normalised(key)
 
 
-def _namespaces(term: Document, own: str) -> frozenset[str] | None:
-    """The namespaces that count, None for all. Of namespaces' labels only the one that every
-    namespace has is known, its name: a selector of any other is taken to mean all."""
+def _namespaces(term: Document, of_pod: str) -> frozenset[str] | None:
+    """The namespaces of a term, None for all. Only the name label of namespaces is known; a
+    selector on any other label is treated as all namespaces."""
     named = frozenset(term.get("namespaces") or ())
     selector = _selector(term.get("namespaceSelector"))
     if selector is None:
-        return named or frozenset({own})
+        return named or frozenset({of_pod})
     name = selector.requirements.get(_NAMESPACE_NAME)
     if name is None or name.complement:
         return None
@@ -204,7 +206,7 @@ def _spreads(spec: Document, namespace: str, labels: Mapping[str, str]) -> Itera
         selector = _selector(each.get("labelSelector"))
         selector = _with_keys(selector, each.get("matchLabelKeys") or (), labels, "In")
         if selector is not None and not selector.requirements:
-            selector = None  # the scheduler counts nobody by an empty selector, as by none at all
+            selector = None  # kube-scheduler counts no pods by an empty selector
         yield Spread(
             PodTerm(_topology(each["topologyKey"]), selector, frozenset({namespace})),
             each.get("maxSkew", 1),

@@ -1,4 +1,4 @@
-"""What a pod requests in all, from its spec as the Kubernetes API has it."""
+"""Computes the total requests of a pod from its spec."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,39 +8,39 @@ from leeway.selection.resources import Resources
 
 
 def requests_of(spec: Mapping[str, Any]) -> Resources:
-    """Add up a pod's requests.
+    """Sum the requests of a pod.
 
-    Init containers run one after the other, each beside the sidecars (init containers that restart
-    always) that came before it; the containers run beside all sidecars. The pod needs the larger of
-    both, its overhead on top. What the pod as a whole requests counts instead of its containers'; a
-    limit of the whole counts where they request nothing.
+    Init containers run one after another, each next to the sidecars (init containers with
+    restartPolicy Always) before it. Containers run next to all sidecars. The pod needs the maximum
+    of both, plus its overhead. Pod-level requests replace those of the containers; pod-level limits
+    apply to resources without any request.
 
     Source: Kubernetes documentation, "Sidecar Containers" (resource sharing within containers),
     "Pod Overhead" and "Pod-level resources".
 
     Raises:
-        BadQuantity: an amount is no quantity.
+        BadQuantity: an amount is not a quantity.
     """
-    beside = starting = Resources()
+    sidecars = initializing = Resources()
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        requested = _requested(container)
         if container.get("restartPolicy") == "Always":
-            beside = beside + asked
-            starting = starting.most(beside)
+            sidecars = sidecars + requested
+            initializing = initializing.most(sidecars)
         else:
-            starting = starting.most(beside + asked)
-    running = beside
+            initializing = initializing.most(sidecars + requested)
+    running = sidecars
     for container in spec.get("containers") or ():
-        running = running + _asked(container)
-    of_containers = running.most(starting)
-    # What its containers request comes before the limit of the whole.
-    whole = spec.get("resources") or {}
-    total = {**_parsed(whole.get("limits")), **of_containers, **_parsed(whole.get("requests"))}
+        running = running + _requested(container)
+    of_containers = running.most(initializing)
+    # Requests of containers have precedence over pod-level limits.
+    of_pod = spec.get("resources") or {}
+    total = {**_parsed(of_pod.get("limits")), **of_containers, **_parsed(of_pod.get("requests"))}
     return Resources(total) + _parsed(spec.get("overhead"))
 
 
-def _asked(container: Mapping[str, Any]) -> Resources:
-    """A container's requests; a limit without a request is one too."""
+def _requested(container: Mapping[str, Any]) -> Resources:
+    """The requests of a container. A limit without a request is also a request."""
     resources = container.get("resources") or {}
     return _parsed({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 

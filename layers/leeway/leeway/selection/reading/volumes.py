@@ -1,5 +1,5 @@
-"""Where volumes let pods go, and which of them a node attaches, from claims, volumes and storage
-classes as the API has them."""
+"""The node requirements of volumes, and the volumes that a node attaches, from claims, volumes and
+storage classes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,11 +8,11 @@ from leeway.selection.reading.objects import Document
 from leeway.selection.requirements import Requirement, Requirements
 
 type Terms = tuple[Requirements, ...]
-"""One of them has to be met; with none, any node will do."""
+"""Alternative terms, one of which must match; without terms, every node matches."""
 
 EBS_DRIVER = "ebs.csi.aws.com"
 _EBS = frozenset({EBS_DRIVER, "kubernetes.io/aws-ebs"})
-"""The driver, and the provisioner whose volumes it has taken over."""
+"""The driver, and the in-tree provisioner that it replaced."""
 
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",
@@ -21,35 +21,36 @@ _DEFAULT_CLASS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What one volume asks of a node: `terms`, and to be attached, if it is one of EBS. `claim` is
-    the `namespace/claim` that it is by, empty where it has none."""
+class VolumeNeeds:
+    """The node requirements of one volume: `terms`, and whether it is `attached` as an EBS volume.
+    `claim` is its `namespace/claim`, empty without one."""
 
     terms: Terms = ()
     attached: bool = False
     claim: str = ""
 
 
-_NOTHING = Wanted()
+_NOTHING = VolumeNeeds()
 
 
 @dataclass(frozen=True)
 class Volumes:
-    """What claims, by `namespace/claim`, and storage classes, by name, ask of a node.
+    """The node requirements of claims (by `namespace/claim`) and of storage classes (by name).
 
-    `default_class` is that of claims which name none.
+    `default_class` is the class of claims without a class.
     """
 
-    claims: Mapping[str, Wanted] = field(default_factory=dict)
-    classes: Mapping[str, Wanted] = field(default_factory=dict)
+    claims: Mapping[str, VolumeNeeds] = field(default_factory=dict)
+    classes: Mapping[str, VolumeNeeds] = field(default_factory=dict)
     default_class: str = ""
 
-    def of_class(self, name: str | None) -> Wanted:
-        """Return what volumes of a class ask; an empty name is no class, None is the default."""
+    def of_class(self, name: str | None) -> VolumeNeeds:
+        """Return the needs of volumes of a class; an empty name means no class, None the default
+        class."""
         return self.classes.get(self.default_class if name is None else name, _NOTHING)
 
-    def of_pod(self, spec: Document, namespace: str) -> Iterator[Wanted]:
-        """Yield what each of a pod's volumes asks, of those that ask for something."""
+    def of_pod(self, spec: Document, namespace: str) -> Iterator[VolumeNeeds]:
+        """Yield the needs of a pod's volumes that have any."""
         for volume in spec.get("volumes") or ():
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
@@ -59,15 +60,15 @@ class Volumes:
             elif template:
                 found = self.of_class((template.get("spec") or {}).get("storageClassName"))
             else:
-                found = Wanted(attached=bool(volume.get("awsElasticBlockStore")))
+                found = VolumeNeeds(attached=bool(volume.get("awsElasticBlockStore")))
             if found.terms or found.attached:
                 yield found
 
     def of_replica(
         self, templates: Sequence[Document], namespace: str, pod: str
-    ) -> Iterator[Wanted]:
-        """Yield what the volumes ask that a StatefulSet claims for one of its pods, be they there
-        (the claim is named `<template>-<pod>`) or not yet."""
+    ) -> Iterator[VolumeNeeds]:
+        """Yield the needs of the volumes of one StatefulSet pod. Their claims are named
+        `<template>-<pod>` and may not exist yet."""
         for template in templates:
             key = f"{namespace}/{(template.get('metadata') or {}).get('name')}-{pod}"
             name = (template.get("spec") or {}).get("storageClassName")
@@ -76,34 +77,36 @@ class Volumes:
                 yield found
 
 
-def once(wanted: Iterable[Wanted], seen: set[str]) -> tuple[Wanted, ...]:
-    """Return what volumes ask, of which each claim is attached once: not where it is in `seen`,
-    which it joins."""
+def attach_once(volumes: Iterable[VolumeNeeds], attached: set[str]) -> tuple[VolumeNeeds, ...]:
+    """Return the needs of volumes with each claim attached once: not if it is in `attached`, to
+    which it is added."""
     found = []
-    for each in wanted:
-        again = each.claim in seen
+    for each in volumes:
+        attached_before = each.claim in attached
         if each.claim:
-            seen.add(each.claim)
-        found.append(replace(each, attached=False) if again else each)
+            attached.add(each.claim)
+        found.append(replace(each, attached=False) if attached_before else each)
     return tuple(found)
 
 
 def volumes_of(documents: Sequence[Document]) -> Volumes:
-    """Read PersistentVolumeClaims: what their PersistentVolumes ask, or, where there is no volume
-    yet, their StorageClasses. Their shapes were checked."""
-    bound: dict[str, Wanted] = {}
-    classes: dict[str, Wanted] = {}
+    """Read validated PersistentVolumeClaims with the needs of their PersistentVolumes, or of their
+    StorageClasses if they are not bound."""
+    bound: dict[str, VolumeNeeds] = {}
+    classes: dict[str, VolumeNeeds] = {}
     for document in documents:
         match document.get("kind"):
             case "PersistentVolume":
-                bound[_name(document)] = Wanted(tuple(_volume_terms(document)), _is_ebs(document))
+                bound[_name(document)] = VolumeNeeds(
+                    tuple(_volume_terms(document)), _is_ebs(document)
+                )
             case "StorageClass":
-                classes[_name(document)] = Wanted(
+                classes[_name(document)] = VolumeNeeds(
                     tuple(_class_terms(document)), _is_of_ebs(document)
                 )
     default = default_class(documents)
     known = Volumes({}, classes, default)
-    claims: dict[str, Wanted] = {}
+    claims: dict[str, VolumeNeeds] = {}
     for document in documents:
         if document.get("kind") == "PersistentVolumeClaim":
             spec = document.get("spec") or {}
@@ -116,8 +119,8 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
 
 
 def default_class(documents: Iterable[Document]) -> str:
-    """Name the class of claims that name none: of several defaults the newest, and of those as old
-    as each other the first by name. Empty where there is none.
+    """Return the default StorageClass: the newest of several, then the first by name. Empty if
+    there is none.
 
     Source: Kubernetes documentation, "Storage Classes" (default StorageClass).
     """
@@ -127,18 +130,18 @@ def default_class(documents: Iterable[Document]) -> str:
 
 
 def _created(document: Document) -> str:
-    """Timestamps of the API are of one form, and sort as text."""
+    """Timestamps of the API have one format and sort as text."""
     return (document.get("metadata") or {}).get("creationTimestamp") or ""
 
 
 def _volume_terms(volume: Document) -> Iterator[Requirements]:
     needed = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
     for term in needed.get("nodeSelectorTerms") or ():
-        asked = term.get("matchExpressions") or ()
-        if asked:
+        expressions = term.get("matchExpressions") or ()
+        if expressions:
             yield Requirements(
                 Requirement.of(each["key"], each["operator"], each.get("values") or ())
-                for each in asked
+                for each in expressions
             )
 
 

@@ -1,8 +1,8 @@
-"""Chooses how often to launch which nodes, by a linear program over patterns of pods on a node.
+"""Chooses how many nodes of which pattern to launch, by a linear program over patterns.
 
-The method of cutting stock (Gilmore and Gomory, 1961): the program says what a pod of each group is
-worth at the moment, nodes are filled with what is worth most, and those that are worth more than
-they cost become columns, until there are none.
+The cutting-stock method (Gilmore and Gomory, 1961): the program values the pods of each group,
+nodes are filled with the most valuable pods, and patterns that are worth more than they cost become
+columns, until there are none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,36 +16,36 @@ from leeway.selection.solver.covering import solver
 from leeway.selection.solver.filling import by_density, by_value, fill
 
 ROUNDS = 30
-GAIN = 1e-4
-"""Of a node's price, what a new pattern has to be worth beyond it."""
+MIN_GAIN = 1e-4
+"""The minimum gain of a new pattern as a share of its node's price."""
 
-SWEEP, HOPEFUL = 4, 0.6
-"""Of so many rounds one looks at all offerings, the others at those whose nodes came this near to
-the best."""
+FULL_ROUND_EVERY, PROMISING = 4, 0.6
+"""One of this many rounds fills all offerings; the others fill only offerings whose nodes reached
+this share of the best value."""
 
-MOST_COLUMNS = 4000
+MAX_COLUMNS = 4000
 
 DIVES = 40
-WHOLE = 0.7
-"""The fraction of a node from which on it is taken for a whole one."""
+ROUND_UP_FROM = 0.7
+"""The fraction of a node from which it is rounded up."""
 
-MOST_BRANCHES = 200
-"""Of the search for whole numbers of patterns."""
+MAX_BRANCHES = 200
+"""Limit of the search for integer numbers of patterns."""
 
-FILLED = 0.85
-"""The part of a pattern's value that has to be left for it to be taken."""
+MIN_VALUE_SHARE = 0.85
+"""The share of a pattern's value that must remain for it to be used."""
 
 POWERS = (np.inf, 2.0, 0.5)
-"""The ways in which nodes are filled by value: each finds patterns that the others miss."""
+"""The ways of filling nodes by value. Each finds patterns that the others miss."""
 
-STEADINESS = 0.5
-"""How much of the values asked for is the best known so far: a program's own values swing widely
+STABILIZATION = 0.5
+"""The weight of the best values so far in the target values. The values of the program vary widely
 while it has few patterns (Wentges' smoothing)."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Nodes of one offering that hold the same numbers of pods of each group (G), so many times."""
+    """A number of nodes of one offering with the same pods of each group (G)."""
 
     offering: int
     pods: Floats
@@ -53,7 +53,7 @@ class Pattern:
 
 
 class Master:
-    """The program over patterns: the cheapest mix of them that holds all pods, in fractions."""
+    """The program over patterns: the cheapest fractional mix that holds all pods."""
 
     def __init__(self, counts: Floats) -> None:
         self.patterns: list[tuple[int, Floats]] = []
@@ -65,7 +65,7 @@ class Master:
         self._solver.addRows(rows, counts, infinite, 0, starts, none.astype(np.int32), none)
 
     def add(self, problem: Problem, offerings: Ints, pods: Floats) -> bool:
-        """Add patterns (one for each of the offerings); False if all are known already."""
+        """Add patterns, one for each of the offerings. Returns False if all are known already."""
         fresh = []
         for row, offering in enumerate(offerings.tolist()):
             key = (offering, pods[row].tobytes())
@@ -84,19 +84,20 @@ class Master:
         )
         return bool(fresh)
 
-    def ask(self, counts: Floats) -> None:
-        """Ask for other numbers of pods."""
+    def set_counts(self, counts: Floats) -> None:
+        """Change the numbers of pods."""
         rows = np.arange(len(counts), dtype=np.int32)
         self._solver.changeRowsBounds(  # type: ignore[attr-defined]
             len(counts), rows, counts, np.full(len(counts), np.inf)
         )
 
     def whole(self) -> list[tuple[int, Floats]]:
-        """Return patterns in whole numbers that hold all pods: as cheap as is found in a while."""
+        """Return patterns in integer numbers that hold all pods, as cheap as a limited search
+        finds."""
         columns = np.arange(len(self.patterns), dtype=np.int32)
         kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, kinds)
-        self._solver.setOptionValue("mip_max_nodes", MOST_BRANCHES)
+        self._solver.setOptionValue("mip_max_nodes", MAX_BRANCHES)
         self._solver.setOptionValue("mip_rel_gap", 1e-3)
         self._solver.run()
         times = np.asarray(self._solver.getSolution().col_value)
@@ -107,7 +108,7 @@ class Master:
         ]
 
     def solve(self) -> tuple[Floats, Floats]:
-        """Return how often each pattern is launched, in fractions, and each group's value."""
+        """Return the fractional number of each pattern, and the value of each group."""
         self._solver.run()
         solution = self._solver.getSolution()
         return np.asarray(solution.col_value), np.maximum(np.asarray(solution.row_dual), 0)
@@ -116,78 +117,80 @@ class Master:
 def improve(
     problem: Problem, offerings: Ints, known: Iterable[Pattern], values: Floats
 ) -> tuple[list[Pattern], Floats]:
-    """Return whole nodes of the best mix of patterns, and each group's value in it.
+    """Return whole nodes of the best mix of patterns, and the value of each group in it.
 
-    The nodes hold most of the pods and never more than there are; the rest is for the caller.
-    `known` are patterns that hold all pods: a plan that is there already; `values` what pods are
-    worth by the covering bound.
+    The nodes hold most of the pods and never more than exist; the caller packs the rest. `known`
+    are the patterns of an existing plan; `values` are those of the covering bound.
     """
     master = Master(problem.counts)
     for pattern in known:
         master.add(problem, np.array([pattern.offering]), pattern.pods[None])
-    steady, weight, best = values, STEADINESS, 0.0
+    stabilized, weight, best = values, STABILIZATION, 0.0
     _, current = master.solve()
-    hopeful = offerings
-    for turn in range(ROUNDS):
-        asked = weight * steady + (1 - weight) * current
-        whole = turn % SWEEP == 0
-        gains, grown = generate(problem, offerings if whole else hopeful, master, asked, current)
+    promising_offerings = offerings
+    for round_number in range(ROUNDS):
+        target = weight * stabilized + (1 - weight) * current
+        full_round = round_number % FULL_ROUND_EVERY == 0
+        gains, grown = generate(
+            problem, offerings if full_round else promising_offerings, master, target, current
+        )
         gain = max(float(gains.max()), 1.0)
-        if whole:
-            hopeful = offerings[gains >= HOPEFUL * gains.max()]
-            if (bound := float(problem.counts @ asked) / gain) > best:
-                best, steady = bound, asked / gain
+        if full_round:
+            promising_offerings = offerings[gains >= PROMISING * gains.max()]
+            if (bound := float(problem.counts @ target) / gain) > best:
+                best, stabilized = bound, target / gain
         if grown:
             _, current = master.solve()
         elif weight == 0:
             break
         else:
             weight = weight / 2 if weight > 0.2 else 0.0
-        if len(master.patterns) > MOST_COLUMNS:
+        if len(master.patterns) > MAX_COLUMNS:
             break
     return list(_dive(problem, offerings, master)), current
 
 
 def _dive(problem: Problem, offerings: Ints, master: Master) -> Iterator[Pattern]:
-    """Round the program's fractions: fix what is nearly whole, solve it again for the rest."""
+    """Round the fractions of the program: fix nearly whole patterns, then solve for the remaining
+    pods."""
     left = problem.counts.copy()
     for _ in range(DIVES):
         times, values = master.solve()
         fixed = 0
         for at in np.argsort(-(times % 1 + (times >= 1)), kind="stable").tolist():
             share = times[at]
-            if share < (WHOLE if fixed else 1e-6):
+            if share < (ROUND_UP_FROM if fixed else 1e-6):
                 continue
             offering, pods = master.patterns[at]
             taken = np.minimum(pods, left)
-            if taken @ values < FILLED * (pods @ values):
+            if taken @ values < MIN_VALUE_SHARE * (pods @ values):
                 continue
             full = np.floor(left[pods > 0] / pods[pods > 0]).min()
-            whole = max(1, int(min(full, share + 1 - WHOLE)))
+            nodes = max(1, int(min(full, share + 1 - ROUND_UP_FROM)))
             taken = pods if full >= 1 else taken
-            left -= whole * taken
-            fixed += whole
-            yield Pattern(offering, taken, whole)
+            left -= nodes * taken
+            fixed += nodes
+            yield Pattern(offering, taken, nodes)
         if not fixed or not left.any():
             return
-        master.ask(left)
+        master.set_counts(left)
         part = replace(problem, counts=left)
         generate(part, offerings, master, values, values)
 
 
 def generate(
-    problem: Problem, offerings: Ints, master: Master, asked: Floats, current: Floats
+    problem: Problem, offerings: Ints, master: Master, target: Floats, current: Floats
 ) -> tuple[Floats, bool]:
-    """Fill nodes with what is worth most by the values asked, and keep those that are worth more
-    than they cost by the current ones. Returns the most that each offering's nodes are worth of
-    their price, and whether there was one to keep."""
+    """Fill nodes by the target values, and add those that are worth more than they cost by the
+    current values. Returns the highest value per price of each offering's nodes, and whether a
+    pattern was added."""
     gains, grown = np.zeros(len(offerings)), False
-    wanted = np.where(asked > 1e-12, problem.counts, 0)
+    wanted = np.where(target > 1e-12, problem.counts, 0)
     prices = np.maximum(problem.prices[offerings], 1e-12)
-    for score in (*(by_value(asked, power) for power in POWERS), by_density(problem, asked)):
+    for score in (*(by_value(target, power) for power in POWERS), by_density(problem, target)):
         pods = fill(problem, wanted, offerings, score)
-        gains = np.maximum(gains, pods @ asked / prices)
-        worth = pods @ current > prices * (1 + GAIN)
+        gains = np.maximum(gains, pods @ target / prices)
+        worth = pods @ current > prices * (1 + MIN_GAIN)
         if worth.any():
             grown |= master.add(problem, offerings[worth], pods[worth])
     return gains, grown

@@ -1,9 +1,9 @@
-"""The least that pods could cost if nodes were divisible, and what each pod is worth by that.
+"""A lower bound of the price if nodes were divisible, and the value of each pod in it.
 
 A linear program (solved by HiGHS): shares y[g,o] >= 0 of each group on the offerings that fit it,
-nodes x[o] >= 0, for every resource sum_g y[g,o] * size[g] <= x[o] * capacity[o]; minimise
-sum_o price[o] * x[o]. Where pods keep apart, sum_o x[o] is at least the number of nodes that they
-need. No plan of whole nodes costs less.
+nodes x[o] >= 0, for every resource sum_g y[g,o] * size[g] <= x[o] * capacity[o]; minimise sum_o
+price[o] * x[o]. With anti-affinity, sum_o x[o] is at least the number of nodes that it requires. No
+plan with whole nodes costs less.
 """
 
 from dataclasses import dataclass, replace
@@ -13,15 +13,15 @@ import numpy as np
 
 from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
-JOINING = 16
-"""Offerings that join the program at a time."""
+ADDED_AT_ONCE = 16
+"""Offerings that are added to the program at a time."""
 
 
 @dataclass(frozen=True)
 class Covering:
-    """`bound` is in USD per hour, `values` (G) what one more pod of each group would add to it.
+    """`bound` is in USD per hour, `values` (G) the increase of the bound per pod of each group.
 
-    `nodes` is how many there have to be for pods that keep apart.
+    `nodes` is the number of nodes that anti-affinity requires.
     """
 
     bound: float
@@ -30,18 +30,18 @@ class Covering:
 
 
 def cover(problem: Problem) -> Covering:
-    """Solve the covering program of groups that all fit somewhere."""
+    """Solve the covering program of groups that all fit on an offering."""
     apart = _apart(problem)
     floor = float(np.ceil(apart.sum() - 1e-9))
     bound, values, node = _solve_with_few(problem, floor, _efficient(problem))
-    # Nodes that are forced are worth something to those who force them.
+    # The value of required nodes is shared by the pods whose anti-affinity requires them.
     return Covering(bound, values + node * apart / np.maximum(problem.counts, 1), floor)
 
 
 def least(problem: Problem) -> float:
-    """Return a bound, in USD per hour, that takes a fraction of the time where groups are many:
-    groups of the same size are one, which may go wherever one of them may. Where pods are few it is
-    the higher one, since no node holds more than all of them ask for."""
+    """Return a bound, in USD per hour, that is much faster to compute with many groups. Groups of
+    the same size are merged and may use the offerings of any of them. For a small batch it is the
+    higher bound, because it limits capacity to the total requests."""
     floor = float(np.ceil(_apart(problem).sum() - 1e-9))
     alike: dict[bytes, list[int]] = {}
     for group, size in enumerate(problem.sizes):
@@ -50,27 +50,28 @@ def least(problem: Problem) -> float:
     counts = np.array([problem.counts[members].sum() for members in groups])
     merged = problem.of_groups(np.array([members[0] for members in groups]), counts)
     allowed = np.array([problem.allowed[members].any(axis=0) for members in groups])
-    merged = replace(merged, allowed=allowed, capacity=problem.useful)
-    merged = merged.of_offerings(merged.unbeaten)
+    merged = replace(merged, allowed=allowed, capacity=problem.usable)
+    merged = merged.of_offerings(merged.undominated)
     return _solve_with_few(merged, floor, np.unique(merged.costs.argmin(axis=1)))[0]
 
 
-def _solve_with_few(problem: Problem, floor: float, taken: Ints) -> tuple[float, Floats, float]:
-    """Solve the program with a few of the offerings first; those that could lower its price join,
-    until none can. Return the bound, each group's value (G), and what one node more is worth."""
+def _solve_with_few(problem: Problem, floor: float, used: Ints) -> tuple[float, Floats, float]:
+    """Solve the program with a few offerings first, and add offerings that could lower the price
+    until there are none. Return the bound, the value of each group (G) and the value of one more
+    node."""
     if floor:
         cheapest = problem.prices[None] * np.where(problem.fits, 1, np.inf)
-        taken = np.union1d(taken, cheapest.argmin(axis=1))
+        used = np.union1d(used, cheapest.argmin(axis=1))
     while True:
-        bound, values, worth, node = _solve(problem.of_offerings(taken), floor)
-        joining = _cheaper(problem, taken, values, worth, node)
-        if not len(joining):
+        bound, values, worth, node = _solve(problem.of_offerings(used), floor)
+        added = _improving(problem, used, values, worth, node)
+        if not len(added):
             return bound, values, node
-        taken = np.union1d(taken, joining)
+        used = np.union1d(used, added)
 
 
 def solver() -> highspy.Highs:
-    """Make a linear program's solver: silent, and on one processor."""
+    """Make a linear program solver without output, on one thread."""
     made = highspy.Highs()  # type: ignore[no-untyped-call]
     made.setOptionValue("output_flag", False)
     made.setOptionValue("threads", 1)
@@ -78,20 +79,20 @@ def solver() -> highspy.Highs:
 
 
 def _apart(problem: Problem) -> Floats:
-    """The nodes that each group needs because its pods keep apart: G. Only those that one counter
-    keeps apart add up, so it is those of the counter, or the one group, that needs most."""
-    alone = problem.counts / problem.alone
+    """The nodes that anti-affinity requires for each group: G. Only pods of one counter add up, so
+    it is the counter, or the group, that requires the most nodes."""
+    alone = problem.counts / problem.max_per_node
     alone = np.where(np.arange(len(alone)) == alone.argmax(), alone, 0)
-    firm = problem.matches * problem.firm
-    counted = problem.counts[:, None] * firm / np.maximum(problem.caps, 1e-12)
+    strict = problem.matches * problem.strict
+    counted = problem.counts[:, None] * strict / np.maximum(problem.caps, 1e-12)
     each = np.concatenate([counted, alone[:, None]], axis=1)
     needed: Floats = each[:, each.sum(axis=0).argmax()]
     return needed
 
 
 def _solve(problem: Problem, floor: float) -> tuple[float, Floats, Floats, float]:
-    """Return the bound, each group's value (G), each resource's in each offering (O x R), and what
-    one node more or less is worth."""
+    """Return the bound, the value of each group (G), the value of each resource in each offering (O
+    x R), and the value of one node."""
     groups, offerings = np.nonzero(problem.fits)
     solving = solver()
     solving.passModel(_program(problem, floor, groups, offerings))
@@ -103,14 +104,14 @@ def _solve(problem: Problem, floor: float) -> tuple[float, Floats, Floats, float
     return bound, np.maximum(duals[:g], 0), np.maximum(worth, 0), max(0.0, float(duals[-1]))
 
 
-def _cheaper(problem: Problem, taken: Ints, values: Floats, worth: Floats, node: float) -> Ints:
+def _improving(problem: Problem, used: Ints, values: Floats, worth: Floats, node: float) -> Ints:
     """The offerings that may hold pods for less than their values.
 
-    One can't if resources may be valued so that every pod on it pays for itself, and the whole
-    node is worth no more than its price; the valuations tried are those of the offerings taken.
+    An offering cannot if there are resource values for which every pod on it pays for itself, and
+    the node is worth no more than its price. The values of the used offerings are tried.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        unpaid = values / (worth @ problem.sizes.T)  # the part of its value that a pod would pay
+        unpaid = values / (worth @ problem.sizes.T)  # value of a pod per value of its resources
     unpaid = np.where(values > 0, np.nan_to_num(unpaid, nan=np.inf, posinf=np.inf), 0)
     least = np.full(len(problem.prices), np.inf)
     for valued, factors in zip(worth, unpaid, strict=True):
@@ -118,14 +119,15 @@ def _cheaper(problem: Problem, taken: Ints, values: Floats, worth: Floats, node:
         with np.errstate(invalid="ignore"):
             least = np.fmin(least, factor * (problem.capacity @ valued))
     excess = (least + node) / np.maximum(problem.prices, 1e-12)
-    excess[taken] = 0
+    excess[used] = 0
     excess[~problem.fits.any(axis=0)] = 0
-    worst = np.argsort(-excess)[:JOINING]
+    worst = np.argsort(-excess)[:ADDED_AT_ONCE]
     return worst[excess[worst] > 1 + 1e-6]
 
 
 def _efficient(problem: Problem) -> Ints:
-    """The offerings that no other beats in every resource per dollar, for all groups at once."""
+    """The offerings that no other offering exceeds in every resource per dollar, for all groups at
+    once."""
     gain = problem.capacity / np.maximum(problem.prices, 1e-12)[:, None]
     fits = np.packbits(problem.fits, axis=0)
     kept: Bools = problem.fits.any(axis=0)
@@ -166,5 +168,5 @@ def _program(problem: Problem, floor: float, groups: Ints, offerings: Ints) -> h
 
 
 def _scale(problem: Problem) -> Floats:
-    """Units in which the largest request is 1: the solver's tolerances are absolute."""
+    """Units in which the largest request is 1, because the solver's tolerances are absolute."""
     return np.maximum(problem.sizes.max(axis=0, initial=0), 1)

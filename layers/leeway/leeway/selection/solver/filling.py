@@ -9,27 +9,27 @@ import numpy as np
 from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 FINE, COARSE = 0.34, 0.5
-"""How much of what fits of a group is put onto a node in one step. Less than all, so that groups
-alternate and the mix on the node follows what is left of its resources."""
+"""The share of the fitting pods of a group that one step adds. It is below 1, so that groups
+alternate and the mix follows the free resources."""
 
 type Score = Callable[[Problem, Floats, Floats], Floats]
 """Rates groups for nodes: (problem, free: O x R, capacity: O x R) -> O x G, larger is better."""
 
 
 def by_balance(problem: Problem, free: Floats, capacity: Floats) -> Floats:
-    """Prefer large pods that ask for what the node has most of left (the dot product of vector
+    """Prefer large pods that request the resources the node has most of (the dot product of vector
     bin packing; Panigrahy et al., "Heuristics for Vector Bin Packing")."""
     scores: Floats = (free / np.square(np.maximum(capacity, 1))) @ problem.sizes.T
     return scores
 
 
 def by_value(values: Floats, power: float) -> Score:
-    """Prefer what is worth most for the scarcest of what it takes (`power`: how much only the
-    scarcest counts)."""
+    """Prefer the highest value per use of the scarcest resource (`power`: the weight of the
+    scarcest)."""
 
     def score(problem: Problem, free: Floats, capacity: Floats) -> Floats:
         there = np.maximum(free, 1e-9)
-        parts = [asked / there[:, r, None] for r, asked in enumerate(problem.by_resource)]
+        parts = [requested / there[:, r, None] for r, requested in enumerate(problem.by_resource)]
         if power == np.inf:
             scarce = reduce(np.maximum, parts)
         else:
@@ -41,7 +41,7 @@ def by_value(values: Floats, power: float) -> Score:
 
 
 def by_density(problem: Problem, values: Floats) -> Score:
-    """Prefer what is worth most for its size, whatever is left on the node."""
+    """Prefer the highest value per size, regardless of free resources."""
     totals = problem.counts @ problem.sizes
     dense = values / (problem.sizes / np.maximum(totals, 1)).sum(axis=1)
 
@@ -53,7 +53,7 @@ def by_density(problem: Problem, values: Floats) -> Score:
 
 @dataclass
 class _Nodes:
-    """One node of each offering, while it is filled."""
+    """One node of each offering while it is filled."""
 
     free: Floats  # O x R
     left: Floats  # O x G: what may still be put onto each
@@ -68,14 +68,15 @@ class _Nodes:
 def fill(
     problem: Problem, counts: Floats, offerings: Ints, score: Score, share: float = COARSE
 ) -> Floats:
-    """Return for each of these offerings how many pods of each group a node would take: O x G.
+    """Return how many pods of each group a node of each offering would hold: O x G.
 
-    Every node is filled on its own, from `counts`, by this `share` of what fits at a time.
+    Every node is filled independently from `counts`. One step adds this `share` of the pods that
+    fit.
     """
     capacity = problem.capacity[offerings]
     nodes = _Nodes(
         free=capacity.copy(),
-        left=np.minimum(counts, problem.alone)[None] * problem.fits[:, offerings].T,
+        left=np.minimum(counts, problem.max_per_node)[None] * problem.fits[:, offerings].T,
         pods=np.zeros((len(offerings), len(counts))),
         counted=np.zeros((len(offerings), problem.matches.shape[1])),
         limits=np.full((len(offerings), problem.matches.shape[1]), np.inf),
@@ -86,17 +87,17 @@ def fill(
         scores = np.where(room > 0, score(problem, nodes.free[live], capacity[live]), -1.0)
         best = scores.argmax(axis=1)
         found = room[np.arange(len(live)), best]
-        going = found > 0
-        live, best, found = live[going], best[going], found[going]
+        filling = found > 0
+        live, best, found = live[filling], best[filling], found[filling]
         _put(problem, nodes, live, best, np.maximum(1, np.floor(found * share)))
     return nodes.pods
 
 
 def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
-    """How many more pods of each group each node could take: O x G."""
-    # What is not asked for fits many times into nothing: the margin is below any whole amount.
+    """How many more pods of each group fit on each node: O x G."""
+    # The margin is below any whole amount, so that resources without a request do not limit.
     there = nodes.free[live] + 1e-6
-    rooms = [there[:, r, None] / asked for r, asked in enumerate(problem.divisors)]
+    rooms = [there[:, r, None] / requested for r, requested in enumerate(problem.divisors)]
     room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left[live])
     if problem.matches.shape[1]:
         room = np.minimum(room, _countable(problem, nodes.counted[live], nodes.limits[live]))
@@ -104,14 +105,14 @@ def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
 
 
 def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
-    """How many pods of each group the counters still let onto each node: O x G."""
+    """How many more pods of each group the counters of each node allow: O x G."""
     countable = np.full((len(counted), len(problem.counts)), np.inf)
-    for counter, (adding, adds, own, minding, most) in enumerate(problem.concerned):
+    for counter, (adding, adds, own, capping, most) in enumerate(problem.per_counter):
         there = counted[:, counter, None]
         room = np.floor((np.minimum(limits[:, counter, None], own) - there) / adds)
         countable[:, adding] = np.minimum(countable[:, adding], room)
-        # Who is not counted does not add, and minds only its own caps.
-        countable[:, minding] = np.where(there <= most, countable[:, minding], 0)
+        # Groups that are not counted are limited only by their own caps.
+        countable[:, capping] = np.where(there <= most, countable[:, capping], 0)
     return countable
 
 
@@ -125,9 +126,9 @@ def _put(problem: Problem, nodes: _Nodes, live: Ints, groups: Ints, pods: Floats
 
 
 def valid(problem: Problem, pods: Floats, offering: int) -> bool:
-    """Whether a node of the offering may hold these pods (G) together."""
+    """Whether a node of the offering can hold these pods (G) together."""
     present: Bools = pods > 0
-    if not problem.fits[present, offering].all() or (pods > problem.alone).any():
+    if not problem.fits[present, offering].all() or (pods > problem.max_per_node).any():
         return False
     if (pods @ problem.sizes > problem.capacity[offering]).any():
         return False

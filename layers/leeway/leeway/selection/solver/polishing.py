@@ -1,4 +1,4 @@
-"""Packs the nodes that hold least for their price once more, by whole numbers of patterns."""
+"""Packs the least efficient nodes again, by integer numbers of patterns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from leeway.selection.solver.columns import Master, Pattern, generate
 from leeway.selection.solver.filling import by_balance, fill
 
 NODES = 12
-"""Nodes that are packed again together."""
+"""The number of nodes that are packed again together."""
 
 ROUNDS = 8
 
@@ -17,8 +17,8 @@ ROUNDS = 8
 def polish(
     problem: Problem, patterns: Sequence[Pattern], offerings: Ints, values: Floats
 ) -> list[Pattern]:
-    """Return a plan that is no dearer: the worst nodes of this one, replaced where others that hold
-    their pods cost less."""
+    """Return a plan that costs no more, with the least efficient nodes replaced if others cost
+    less."""
     worst, kept = _parted(sorted(patterns, key=lambda p: _worth(problem, p, values)))
     counts = np.sum([pattern.pods for pattern in worst], axis=0)
     some = np.flatnonzero(counts)
@@ -39,7 +39,7 @@ def polish(
 
 
 def _parted(ranked: Sequence[Pattern]) -> tuple[list[Pattern], list[Pattern]]:
-    """The first nodes one by one, and the others."""
+    """The first nodes individually, and the other patterns."""
     first: list[Pattern] = []
     others: list[Pattern] = []
     for pattern in ranked:
@@ -61,7 +61,7 @@ def _price(problem: Problem, patterns: Sequence[Pattern]) -> float:
 def _spread(
     problem: Problem, some: Ints, chosen: Sequence[tuple[int, Floats]], counts: Floats
 ) -> Iterator[Pattern]:
-    """Nodes of patterns that may hold more than there is: none holds what another has."""
+    """Nodes of patterns that together hold more pods than exist: each pod is on one node."""
     left = counts.copy()
     for offering, pods in chosen:
         taken = np.zeros(len(left))

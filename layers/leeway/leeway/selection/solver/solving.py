@@ -1,4 +1,5 @@
-"""Packs groups onto new nodes: greedily, and by patterns where that is not good enough."""
+"""Packs groups onto new nodes: greedily, and by patterns if the greedy result is not good
+enough."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,45 +14,45 @@ from leeway.selection.solver.polishing import polish
 from leeway.selection.solver.ruin_and_recreate import ruin_and_recreate
 
 NEAR_ENOUGH = 1.02
-"""Of the bound: what greedy packing has to come to for patterns not to be tried."""
+"""Patterns are tried if the greedy result costs more than this multiple of the bound."""
 
-MOST_GROUPS = 600
-"""With more, programs over patterns take too long, and greedy packing stands."""
+MAX_GROUPS = 600
+"""With more groups, programs over patterns take too long, and the greedy result is used."""
 
 SPARE = 0.02
-"""Of the bound, what pods are worth for the resources they ask for, scarce or not: by the covering
-program a resource that there is enough of is worth nothing, and pods that ask for much of it would
-be left to the last."""
+"""Value of the requested resources, scarce or not, as a share of the bound. In the covering
+program, an abundant resource has no value, and pods that request much of it would be packed
+last."""
 
 AT_ONCE = 8
-"""Nodes that are filled again together: filling one takes about as long as filling a few."""
+"""Nodes that are filled together: filling one takes nearly as long as filling a few."""
 
-REPEATED = 8
-"""How often a node has to go into all pods for patterns of it to be looked for: fewer would be
-rounded away."""
+MIN_NODES_FOR_PATTERNS = 8
+"""Patterns are generated for an offering if at least this many of its nodes are needed; with fewer,
+rounding loses the gain."""
 
 PER_SIZE = 3
-"""Offerings looked at of each size (a factor of 1.4), for pods with the same choice."""
+"""Offerings considered of each size (a factor of 1.4), for pods with the same candidates."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Nodes that hold all pods of a problem. `bound` is in USD per hour; None where not known."""
+    """Nodes that hold all pods of a problem. `bound` is in USD per hour, None if unknown."""
 
     patterns: tuple[Pattern, ...]
     bound: float | None
 
 
 def solve(problem: Problem) -> Solution:
-    """Pack all pods of groups that fit somewhere."""
+    """Pack all pods of groups that fit on an offering."""
     covering = cover(problem)
     offerings = promising(problem, covering.values)
-    rated = covering.values + SPARE * covering.bound * _share(problem)
-    greedy = list(_greedily(problem, problem.counts, offerings, rated))
+    values = covering.values + SPARE * covering.bound * _share(problem)
+    greedy = list(_greedily(problem, problem.counts, offerings, values))
     plans = [greedy]
-    dear = price(problem, greedy) > NEAR_ENOUGH * covering.bound
-    if dear and len(problem.counts) <= MOST_GROUPS:
-        small = _repeated(problem, offerings, covering)
+    expensive = price(problem, greedy) > NEAR_ENOUGH * covering.bound
+    if expensive and len(problem.counts) <= MAX_GROUPS:
+        small = _small_enough(problem, offerings, covering)
         whole, values = improve(problem, small, greedy, covering.values)
         left = problem.counts - sum(p.times * p.pods for p in whole)
         plans.append([*whole, *_greedily(problem, left, offerings, values)])
@@ -62,60 +63,61 @@ def solve(problem: Problem) -> Solution:
 
 
 def solve_few(problem: Problem, rounds: int) -> Solution:
-    """Pack all pods of groups that fit somewhere, where they are few. The bound is asked for by the
-    rounds of improvement: without any, nobody needs it."""
+    """Pack all pods of a small batch. The bound is computed only for rounds of improvement."""
     bound = least(problem) if rounds else None
     return Solution(tuple(ruin_and_recreate(problem, rounds, bound or 0.0)), bound)
 
 
 def price(problem: Problem, patterns: Sequence[Pattern]) -> float:
-    """Return what nodes cost, in USD per hour."""
+    """Return the price of nodes in USD per hour."""
     return float(sum(problem.prices[p.offering] * p.times for p in patterns))
 
 
 def promising(problem: Problem, values: Floats) -> Ints:
-    """Return the offerings worth filling: of every size, those that hold most for their price.
+    """Return the offerings worth filling: of every size, those with the most value for their price.
 
-    What a resource is worth is read off the pods' values. Pods with a different choice of
-    offerings each have theirs among those returned.
+    The values of resources follow from the values of the pods. Pods with different candidate
+    offerings each have their own.
     """
     worth = _worth(problem, values)
-    held = problem.capacity @ worth
-    gain = held / np.maximum(problem.prices, 1e-12)
-    size = np.floor(2 * np.log2(np.maximum(held, 1e-9)))
+    capacity_value = problem.capacity @ worth
+    value_per_price = capacity_value / np.maximum(problem.prices, 1e-12)
+    size = np.floor(2 * np.log2(np.maximum(capacity_value, 1e-9)))
     kept: set[int] = set()
     for choice in {row.tobytes(): row for row in problem.fits}.values():
         found = np.flatnonzero(choice)
-        ranked = found[np.lexsort((-gain[found], size[found]))]
+        ranked = found[np.lexsort((-value_per_price[found], size[found]))]
         sizes = size[ranked]
-        firsts = np.searchsorted(sizes, sizes)  # where each one's size begins
+        firsts = np.searchsorted(sizes, sizes)  # the first row of each size
         kept.update(ranked[np.arange(len(ranked)) - firsts < PER_SIZE].tolist())
     return np.array(sorted(kept), dtype=np.int64)
 
 
 def _share(problem: Problem) -> Floats:
-    """The part of all that is asked for that one pod of each group asks for: G."""
+    """The share of one pod of each group in the total requests: G."""
     totals = np.maximum(problem.counts @ problem.sizes, 1)
     share: Floats = (problem.sizes / totals).mean(axis=1)
     return share
 
 
-def _repeated(problem: Problem, offerings: Ints, covering: Covering) -> Ints:
-    """Return those offerings of which it would take several nodes to hold all pods; where pods
-    that keep apart force many nodes, only those that are not much larger than these need be."""
+def _small_enough(problem: Problem, offerings: Ints, covering: Covering) -> Ints:
+    """Return the offerings of which several nodes are needed for all pods. If anti-affinity
+    requires many nodes, the offerings need not be much larger than those."""
     total = float(problem.counts @ covering.values)
-    held = problem.capacity[offerings] @ _worth(problem, covering.values)
-    largest = min(total / REPEATED, total / max(covering.nodes, 1) * REPEATED)
-    small = offerings[held <= largest]
+    capacity_value = problem.capacity[offerings] @ _worth(problem, covering.values)
+    largest = min(
+        total / MIN_NODES_FOR_PATTERNS, total / max(covering.nodes, 1) * MIN_NODES_FOR_PATTERNS
+    )
+    small = offerings[capacity_value <= largest]
     return small if len(small) else offerings
 
 
 def _worth(problem: Problem, values: Floats) -> Floats:
-    """What one unit of each resource is worth, so that pods come to their values by and large."""
+    """The value of one unit of each resource, so that pods have approximately their values."""
     totals = problem.counts @ problem.sizes
     paid = float(problem.counts @ values)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # How scarce each resource is in the offering that would hold all pods best.
+        # The scarcity of each resource in the best single offering for all pods.
         nodes = (totals[None] / problem.capacity).max(axis=1) * problem.prices
         best = int(np.nanargmin(np.where(np.isfinite(nodes), nodes, np.inf)))
         scarce = np.nan_to_num(totals / problem.capacity[best])
@@ -127,11 +129,11 @@ def _worth(problem: Problem, values: Floats) -> Floats:
 def _greedily(
     problem: Problem, counts: Floats, offerings: Ints, values: Floats
 ) -> Iterator[Pattern]:
-    """Take the node that holds most value for its price, as often as half of what is left allows,
-    and so on until nothing is left.
+    """Take the node with the most value for its price, as often as half of the remaining pods
+    allow, until no pod remains.
 
-    A node that held more than is left now is filled again only when it would be the best: with
-    fewer pods to choose from it can't have become much better.
+    A node is filled again, if it needs more pods than remain, only when it would be the best: with
+    fewer pods it cannot have become much better.
     """
     left = counts.copy()
     pods = np.zeros((len(offerings), len(left)))

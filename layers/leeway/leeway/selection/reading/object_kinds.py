@@ -1,4 +1,4 @@
-"""Which kinds of Kubernetes objects are read, and which stand beside them in files."""
+"""The kinds of Kubernetes objects that selection reads, and those that it ignores."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from leeway.selection.reading.objects import BadObject, Document
 
 WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
-BESIDE = frozenset(
+REFERENCED = frozenset(
     {
         "CSINode",
         "LimitRange",
@@ -17,11 +17,11 @@ BESIDE = frozenset(
         "StorageClass",
     }
 )
-"""Kinds that say something about pods or nodes, and are none themselves."""
+"""Kinds that pods or nodes depend on."""
 
-READ = frozenset({"Pod", "Node", "DaemonSet", *WORKLOADS, *BESIDE})
+READ = frozenset({"Pod", "Node", "DaemonSet", *WORKLOADS, *REFERENCED})
 
-ALONGSIDE = frozenset(
+IGNORED = frozenset(
     {
         "APIService",
         "CSIDriver",
@@ -58,30 +58,31 @@ ALONGSIDE = frozenset(
         "VolumeAttachment",
     }
 )
-"""Kinds that stand in manifests with pods, or in what kubectl says of a whole cluster, and decide
-nothing about where pods go."""
+"""Kinds that are common in manifests with pods or in the output of kubectl for a whole cluster, and
+do not affect scheduling."""
 
 _EXPECTED = "expected Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
-_ALIKE = 0.85
-"""How alike a kind is to one that is read, if it is a slip: `Deploymet`, but not `PodMonitor`."""
+_SIMILARITY = 0.85
+"""Minimum similarity of a kind to one that is read for it to count as a typing error: `Deploymet`,
+but not `PodMonitor`."""
 
 
-def passed_over(objects: Sequence[Document]) -> Mapping[str, int]:
-    """Return the kinds that are passed over and might have pods all the same, as those of other
-    controllers do, each with the position of its first object.
+def unknown_kinds(objects: Sequence[Document]) -> Mapping[str, int]:
+    """Return the kinds that are ignored but might have pods, such as custom workloads, each with
+    the position of its first object.
 
     Raises:
-        BadObject: nothing at all is of a kind that is read, or a kind is written wrongly; its path
-            begins with the object's position.
+        BadObject: no kind is one that is read, or a kind is misspelled; its path begins with
+            the position of the object.
     """
     kinds = [str(document.get("kind")) for document in objects]
     if kinds and not READ.intersection(kinds):
         raise BadObject((0, "kind"), f"{_EXPECTED}, got {kinds[0]}")
-    known = READ | ALONGSIDE
+    known = READ | IGNORED
     unknown = {kind: kinds.index(kind) for kind in dict.fromkeys(kinds) if kind not in known}
     for kind, position in unknown.items():
-        near = get_close_matches(kind, sorted(READ), n=1, cutoff=_ALIKE)
-        if near:
-            said = f"{_EXPECTED}, got {kind}; did you mean {near[0]}?"
-            raise BadObject((position, "kind"), said)
+        similar = get_close_matches(kind, sorted(READ), n=1, cutoff=_SIMILARITY)
+        if similar:
+            message = f"{_EXPECTED}, got {kind}; did you mean {similar[0]}?"
+            raise BadObject((position, "kind"), message)
     return unknown

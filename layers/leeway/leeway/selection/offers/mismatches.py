@@ -1,4 +1,4 @@
-"""Why no instance type will do: the requirement that excludes them, and what was perhaps meant."""
+"""Explains why no instance type matches: the requirement that excludes them, with a suggestion."""
 
 from collections.abc import Mapping
 from difflib import SequenceMatcher
@@ -9,24 +9,25 @@ from leeway.selection.requirements import Requirement, Requirements, integer
 
 
 def explain(table: TypeTable, requirements: Requirements) -> str:
-    """Say which requirements leave no type, or how many each of them excludes.
+    """Return the requirements that exclude all types.
 
-    Where one alone excludes all, it is that one; else each with its count, the strictest first.
+    If single requirements exclude all types, these are named; otherwise each requirement with the
+    number of types that it excludes, the strictest first.
     """
     known = [r for r in requirements.values() if r.key in WELL_KNOWN and r.key in _known(table)]
-    impossible = [r for r in known if not _alone(table, r)]
+    impossible = [r for r in known if not _meeting_only(table, r)]
     if impossible:
         return "; ".join(_impossible(table, r) for r in impossible)
     excluded = sorted(
-        ((len(table) - _alone(table, r).bit_count(), str(r)) for r in known), reverse=True
+        ((len(table) - _meeting_only(table, r).bit_count(), str(r)) for r in known), reverse=True
     )
     counts = ", ".join(f"{text} excludes {count}" for count, text in excluded if count)
-    return f"no one of {len(table)} instance types meets all requirements: {counts}"
+    return f"none of the {len(table)} instance types meets all requirements: {counts}"
 
 
 def unmatched(table: TypeTable, requirement: Requirement) -> str:
-    """Name the values of a requirement that no type has, each with what was perhaps meant; empty
-    where all are had."""
+    """Return the values of a requirement that no type has, each with a suggestion; empty if every
+    value is offered."""
     values = table.values(requirement.key)
     if not values:  # a label of the pool's own
         return ""
@@ -38,37 +39,37 @@ def _known(table: TypeTable) -> frozenset[str]:
     return frozenset(key for key in WELL_KNOWN if table.values(key))
 
 
-def _alone(table: TypeTable, requirement: Requirement) -> int:
+def _meeting_only(table: TypeTable, requirement: Requirement) -> int:
     if requirement.key in OF_MARKETS:
         return table.offered(Requirements([requirement]))
-    return table.meeting(requirement)
+    return table.matching_requirement(requirement)
 
 
 def _impossible(table: TypeTable, requirement: Requirement) -> str:
     values = table.values(requirement.key)
     if requirement.key in OF_MARKETS:
-        there = requirement.key != CAPACITY_TYPE
-        said = "nothing is offered there" if there else "nothing is offered so"
+        by_place = requirement.key != CAPACITY_TYPE
+        cause = "nothing is offered there" if by_place else "nothing is offered so"
     elif requirement.key == INSTANCE_TYPE:
-        said = f"{table.catalog.region} does not offer it"
+        cause = f"{table.catalog.region} does not offer it"
         if len(requirement.values) > 1:
-            said = f"{table.catalog.region} offers none of them"
+            cause = f"{table.catalog.region} offers none of them"
     else:
-        said = "no instance type has it"
-    wanted = "" if requirement.complement else min(requirement.values, default="")
+        cause = "no instance type has it"
+    requested = "" if requirement.complement else min(requirement.values, default="")
     if requirement.key == INSTANCE_TYPE:
-        # A like name of another family (d2 for p2) is another machine, and never meant.
-        family = wanted.partition(".")[0]
+        # A similar name of another family (d2 for p2) is not a suggestion.
+        family = requested.partition(".")[0]
         values = {name: n for name, n in values.items() if name.partition(".")[0] == family}
-    return f"{requirement}: {said}{_did_you_mean(wanted, values) or _range(values)}"
+    return f"{requirement}: {cause}{_did_you_mean(requested, values) or _range(values)}"
 
 
-def _did_you_mean(wanted: str, values: Mapping[str, int]) -> str:
-    """The value most like the one wanted; of equally like ones, that of the most types."""
-    if not wanted or not values or integer(wanted) is not None:
+def _did_you_mean(requested: str, values: Mapping[str, int]) -> str:
+    """Suggest the most similar value; among equally similar values, the one of the most types."""
+    if not requested or not values or integer(requested) is not None:
         return ""
     best = max(
-        values, key=lambda v: (SequenceMatcher(None, wanted, v).ratio(), values[v].bit_count())
+        values, key=lambda v: (SequenceMatcher(None, requested, v).ratio(), values[v].bit_count())
     )
     return f"; did you mean {best}?"
 

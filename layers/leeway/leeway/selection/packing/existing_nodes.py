@@ -1,4 +1,4 @@
-"""The nodes that run or are on their way: what is left of each, and which pods are on it."""
+"""The existing and planned nodes: their free resources and the pods on them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leeway.selection.labels import HOSTNAME, ZONE, normalised
-from leeway.selection.packing.groups import Group, Lot, Units
+from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Units
 from leeway.selection.packing.topology import CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.solver.arrays import Bools, Floats, Ints
@@ -15,22 +15,22 @@ NO_ZONE = ""
 
 
 @dataclass(frozen=True)
-class State:
-    """What placing pods changes, to come back to."""
+class Snapshot:
+    """The state that `ExistingNodes.restore` returns to."""
 
     free: Floats
     counts: Floats
     limits: Floats
     zone_limits: Mapping[int, Floats]
-    placed: tuple[tuple[int, Lot], ...]
+    placed: tuple[tuple[int, PodBatch], ...]
 
 
-class Standing:
-    """The nodes that are there (N), what is left of each, and who is on them.
+class ExistingNodes:
+    """The existing nodes (N), their free resources and their pods.
 
-    `free` (N x R), `counts` and `limits` (N x C): the resources that are left, how many pods each
-    counter has there, and the most that the pods there let it have. `zone_limits`: the same of
-    counters by zone (zones as `domains_of` numbers them). `coming` are to be launched (N).
+    `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
+    maximum of each counter that the pods on the node allow. `zone_limits`: the same maximum by zone
+    (zones as numbered by `domains_of`). `planned` (N): whether the node is not launched yet.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Standing:
         resources: Sequence[str],
         counters: Counters,
         daemons: Sequence[PodSpec] = (),
-        coming: int = 0,
+        planned: int = 0,
     ) -> None:
         self.nodes = nodes
-        self.coming = np.arange(len(nodes)) >= len(nodes) - coming
+        self.planned = np.arange(len(nodes)) >= len(nodes) - planned
         self._resources = tuple(resources)
         self._counters = counters
         self.labels = [_labels(node) for node in nodes]
@@ -55,50 +55,50 @@ class Standing:
         self._admitted: dict[object, Bools] = {}
         self._counting: dict[CountedNodes, Bools] = {}
         self._domains: dict[str, Ints] = {}
-        self.placed: list[tuple[int, Lot]] = []
+        self.placed: list[tuple[int, PodBatch]] = []
         for row, node in enumerate(nodes):
-            self.free[row] = self.amounts(node.allocatable) - self.amounts(node.leaving)
-            self.free[row] -= self._coming(node, row, daemons)
+            self.free[row] = self.amounts(node.allocatable) - self.amounts(node.terminating)
+            self.free[row] -= self._pending_daemons(node, row, daemons)
             for pod in node.pods:
                 self.free[row] -= self.amounts(pod.requests)
                 rules = counters.rules_on(pod, self.labels[row], node.taints)
                 self.counts[row, list(rules.counted)] += 1
-                self._keep_apart(row, rules, skews=False)
-        self._whole = np.array([self.amounts(node.allocatable) for node in nodes])
-        self._whole = np.maximum(self._whole.reshape(n, len(resources)), 1)
+                self._add_limits(row, rules, skews=False)
+        self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
+        self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
 
     def amounts(self, amounts: Mapping[str, int]) -> Floats:
         """Return amounts as an array: R."""
         return np.array([amounts.get(name, 0) for name in self._resources], dtype=float)
 
-    def _coming(self, node: ExistingNode, row: int, daemons: Sequence[PodSpec]) -> Floats:
-        """What daemons will take of a node that are not on it yet."""
-        due = np.zeros(len(self._resources))
+    def _pending_daemons(self, node: ExistingNode, row: int, daemons: Sequence[PodSpec]) -> Floats:
+        """The requests of DaemonSet pods that do not run on a node yet."""
+        pending = np.zeros(len(self._resources))
         for daemon in daemons:
-            # Their controller minds no soft taints.
-            if daemon.untolerated(node.taints) is None and self._met(daemon, row):
-                due += self.amounts(daemon.requests)
-        return np.maximum(due - self.amounts(node.daemons), 0)
+            # The DaemonSet controller ignores soft taints.
+            if daemon.untolerated(node.taints) is None and self._matches(daemon, row):
+                pending += self.amounts(daemon.requests)
+        return np.maximum(pending - self.amounts(node.daemons), 0)
 
-    def _met(self, spec: PodSpec, row: int) -> bool:
-        """Whether a node meets a pod's requirements."""
+    def _matches(self, spec: PodSpec, row: int) -> bool:
+        """Whether a node matches the requirements of a pod."""
         return not spec.terms or any(term.admits(self.labels[row]) for term in spec.terms)
 
-    def _keep_apart(self, row: int, rules: Rules, skews: bool) -> None:
-        """Keep off a node and out of its zone whom a pod there keeps apart from. `skews`: and
-        whoever would make its spread by hostname more uneven than an empty node allows."""
-        for cap in rules.on_node:
+    def _add_limits(self, row: int, rules: Rules, skews: bool) -> None:
+        """Lower the limits of a node and of its zone by the anti-affinity of a pod on it. `skews`:
+        also by its spread by hostname."""
+        for cap in rules.caps_on_node:
             if skews or not cap.skew:
                 self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
         zone = self.domains_of(ZONE)[row]
-        for cap in rules.in_zone if zone >= 0 else ():
+        for cap in rules.caps_in_zone if zone >= 0 else ():
             if not cap.skew:
                 zones = int(self.domains_of(ZONE).max()) + 1
                 limits = self.zone_limits.setdefault(cap.counter, np.full(zones, np.inf))
                 limits[zone] = min(cap.most, limits[zone])
 
     def counting(self, counted: CountedNodes) -> Bools:
-        """Which nodes count: N."""
+        """Which nodes are counted: N."""
         if counted not in self._counting:
             self._counting[counted] = np.array(
                 [counted.has(self.labels[row], node.taints) for row, node in enumerate(self.nodes)],
@@ -107,7 +107,7 @@ class Standing:
         return self._counting[counted]
 
     def domains_of(self, topology: str) -> Ints:
-        """Each node's domain of a topology, as a number; -1 where it has no such label: N."""
+        """The domain of each node in a topology as a number, -1 without the label: N."""
         if topology not in self._domains:
             values = [labels.get(topology) for labels in self.labels]
             number = {value: i for i, value in enumerate(sorted({v for v in values if v}))}
@@ -121,12 +121,12 @@ class Standing:
         return frozenset(np.flatnonzero(self.counts.any(axis=0)).tolist())
 
     def admits(self, spec: PodSpec) -> Bools:
-        """Which nodes a pod's node requirements and tolerations let it go to: N."""
+        """Which nodes match the node requirements and tolerations of a pod: N."""
         key = (spec.terms, spec.tolerations)
         if key not in self._admitted:
             self._admitted[key] = np.array(
                 [
-                    spec.untolerated(node.taints, soft=True) is None and self._met(spec, row)
+                    spec.untolerated(node.taints, soft=True) is None and self._matches(spec, row)
                     for row, node in enumerate(self.nodes)
                 ],
                 dtype=bool,
@@ -134,8 +134,8 @@ class Standing:
         return self._admitted[key]
 
     def domains(self, spec: PodSpec) -> frozenset[str]:
-        """The zones of these nodes that count in a pod's spreads by zone, be there room or not: a
-        zone without any pod keeps the others low."""
+        """The zones of these nodes that a pod's spreads by zone compare. A zone without room is
+        compared too."""
         spreads = [spread for spread in spec.spreads if spread.pods.topology == ZONE]
         found: set[str] = set()
         for counted in {CountedNodes.of(spec, spread) for spread in spreads}:
@@ -143,12 +143,12 @@ class Standing:
         return frozenset(found - {NO_ZONE})
 
     def values(self, topology: str, counted: CountedNodes) -> frozenset[str]:
-        """The values of a label that some of these nodes have."""
+        """The values of a label on the counted nodes."""
         rows = np.flatnonzero(self.counting(counted))
         return frozenset(self.labels[row].get(topology, "") for row in rows) - {""}
 
     def counts_by(self, topology: str, counter: int) -> dict[str, int]:
-        """A counter's pods by the value of a label."""
+        """The number of a counter's pods by the value of a label."""
         found: dict[str, int] = {}
         for row, labels in enumerate(self.labels):
             if topology in labels:
@@ -156,19 +156,20 @@ class Standing:
                 found[value] = found.get(value, 0) + int(self.counts[row, counter])
         return found
 
-    def room(self, lot: Lot, zone: str | None) -> Floats:
-        """How many units of a lot each node could take, whatever else is still to come: N."""
-        counted, caps = lot.counted, lot.caps
+    def room(self, batch: PodBatch, zone: str | None) -> Floats:
+        """The number of units of a batch that fit on each node, apart from pods that are still
+        pending: N."""
+        counted, caps = batch.counted, batch.caps
         size = np.zeros(len(self._resources))
-        open_to = np.ones(len(self.nodes), dtype=bool)
-        for group, pods in lot.parts:
+        eligible = np.ones(len(self.nodes), dtype=bool)
+        for group, pods in batch.parts:
             size += pods * self.amounts(group.spec.requests)
-            open_to &= self.admits(group.spec)
-            for counter in group.rules.with_node:
-                if not (lot.joined and counter in counted):
-                    open_to &= self.counts[:, counter] > 0
+            eligible &= self.admits(group.spec)
+            for counter in group.rules.affinity_on_node:
+                if not (batch.joined and counter in counted):
+                    eligible &= self.counts[:, counter] > 0
         if zone is not None:
-            open_to &= np.array([each == zone for each in self.zones], dtype=bool)
+            eligible &= np.array([each == zone for each in self.zones], dtype=bool)
         room = self.fitting(size)
         for counter in counted.keys() | caps.keys():
             most = np.minimum(self.limits[:, counter], caps.get(counter, np.inf))
@@ -177,65 +178,68 @@ class Standing:
                 room = np.minimum(room, np.floor((most - self.counts[:, counter]) / adds))
             else:
                 room = np.where(self.counts[:, counter] > caps[counter], 0, room)
-        found: Floats = np.where(open_to, np.maximum(room, 0), 0)
+        found: Floats = np.where(eligible, np.maximum(room, 0), 0)
         return found
 
     def fitting(self, size: Floats, rows: Ints | slice = slice(None)) -> Floats:
-        """How many times an amount (R) fits into what is left of each of some nodes."""
-        asked = size > 0
-        found: Floats = np.floor((self.free[rows][:, asked] + 1e-6) / size[asked]).min(
+        """How many times an amount (R) fits into the free resources of each node."""
+        requested = size > 0
+        found: Floats = np.floor((self.free[rows][:, requested] + 1e-6) / size[requested]).min(
             axis=1, initial=np.inf
         )
         return found
 
-    def place(self, lot: Lot, zone: str | None) -> Lot:
-        """Put as many units as fit, onto the fullest nodes first; returns what is left over."""
-        room = self.room(lot, zone)
-        able = np.flatnonzero(room)
+    def place(self, batch: PodBatch, zone: str | None) -> PodBatch:
+        """Assign as many units as fit, to the fullest nodes first. Returns the batch of the units
+        that remain."""
+        room = self.room(batch, zone)
+        feasible = np.flatnonzero(room)
         start = 0
-        for row in able[np.argsort(self.emptiness(able), kind="stable")].tolist():
-            if start >= len(lot.units):
+        for row in feasible[np.argsort(self.free_share(feasible), kind="stable")].tolist():
+            if start >= len(batch.units):
                 break
-            units = lot.units[start : start + int(min(room[row], len(lot.units) - start))]
+            units = batch.units[start : start + int(min(room[row], len(batch.units) - start))]
             start += len(units)
-            self.put(row, lot, units, skews=True)
-        return lot.having(lot.units[start:])
+            self.put(row, batch, units, skews=True)
+        return batch.having(batch.units[start:])
 
-    def emptiness(self, rows: Ints) -> Floats:
-        """The parts of their resources that nodes have left, summed up."""
-        free: Floats = (self.free[rows] / self._whole[rows]).sum(axis=1)
+    def free_share(self, rows: Ints) -> Floats:
+        """The free shares of the nodes' resources, summed over resources."""
+        free: Floats = (self.free[rows] / self._allocatable[rows]).sum(axis=1)
         return free
 
-    def put(self, row: int, lot: Lot, units: Units, skews: bool = False) -> None:
-        """Put units of a lot onto a node. `skews`: its spreads by hostname bind who comes later."""
-        for group, pods in lot.parts:
+    def put(self, row: int, batch: PodBatch, units: Units, skews: bool = False) -> None:
+        """Assign units of a batch to a node. `skews`: its spreads by hostname limit later pods."""
+        for group, pods in batch.parts:
             self.free[row] -= len(units) * pods * self.amounts(group.spec.requests)
             self.counts[row, self.counted(group, row)] += len(units) * pods
-            self._keep_apart(row, group.rules, skews)
-        self.placed.append((row, lot.having(units)))
+            self._add_limits(row, group.rules, skews)
+        self.placed.append((row, batch.having(units)))
 
-    def counted(self, group: Group, row: int) -> list[int]:
+    def counted(self, group: PodGroup, row: int) -> list[int]:
         """The counters that count a group's pods on a node."""
-        unsure = group.rules.unsure
+        conditional = group.rules.conditional
         return [
             counter
             for counter in group.rules.counted
-            if counter not in unsure or self.counting(self._counters.nodes_of(counter))[row]
+            if counter not in conditional or self.counting(self._counters.nodes_of(counter))[row]
         ]
 
-    def state(self) -> State:
-        """Return what is to be known to come back to this."""
+    def snapshot(self) -> Snapshot:
+        """Return the state for `restore`."""
         limits = {counter: limits.copy() for counter, limits in self.zone_limits.items()}
-        return State(
+        return Snapshot(
             self.free.copy(), self.counts.copy(), self.limits.copy(), limits, tuple(self.placed)
         )
 
-    def restore(self, state: State) -> None:
-        """Take off what has been placed since."""
-        self.free, self.counts = state.free.copy(), state.counts.copy()
-        self.limits = state.limits.copy()
-        self.zone_limits = {counter: limits.copy() for counter, limits in state.zone_limits.items()}
-        self.placed = list(state.placed)
+    def restore(self, snapshot: Snapshot) -> None:
+        """Undo all assignments since the snapshot."""
+        self.free, self.counts = snapshot.free.copy(), snapshot.counts.copy()
+        self.limits = snapshot.limits.copy()
+        self.zone_limits = {
+            counter: limits.copy() for counter, limits in snapshot.zone_limits.items()
+        }
+        self.placed = list(snapshot.placed)
 
 
 def _labels(node: ExistingNode) -> dict[str, str]:

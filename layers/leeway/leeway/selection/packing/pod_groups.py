@@ -1,10 +1,11 @@
-"""Pods that are interchangeable, as one group with their names: many replicas cost one decision."""
+"""Groups of interchangeable pods: many replicas cost one decision."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from leeway.selection.packing.preferences import strictly
+from leeway.reasons import Reason
+from leeway.selection.packing.preferences import with_preferences_required
 from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec
 
@@ -13,45 +14,47 @@ type Units = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class Group:
-    """Waiting pods that only their names tell apart.
+class PodGroup:
+    """Pending pods that differ only in their names.
 
-    `spec` holds what they still prefer as if it were required; `asked` is as they were written, but
-    for the preferences that were given up.
+    `spec` has the remaining preferences as requirements. `declared` is the pod as it was read,
+    without the preferences that were relaxed.
     """
 
-    asked: PodSpec
+    declared: PodSpec
     spec: PodSpec
     rules: Rules
     pods: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Lot:
-    """Pods to be packed alike, in units that stay together: one pod, or those that have to share a
+class PodBatch:
+    """Equal units that are packed together. A unit is one pod, or several pods that must share a
     node.
 
-    `parts` are the groups of a unit's pods, with the number of each. `zone` is where all of them
-    go (a position; None: anywhere). `joined`: what its pods have to be near is in the unit itself.
+    `parts` are the groups of a unit's pods with their numbers. `zone` is the zone of all units (a
+    position; None: any zone). `joined`: the unit itself contains the pods that its affinity
+    requires.
     """
 
-    parts: tuple[tuple[Group, int], ...]
+    parts: tuple[tuple[PodGroup, int], ...]
     units: Units
     zone: int | None = None
     joined: bool = False
 
     @classmethod
-    def of(cls, group: Group, pods: Sequence[str], zone: int | None = None) -> "Lot":
-        """Make a lot of pods that each go by themselves."""
+    def of(cls, group: PodGroup, pods: Sequence[str], zone: int | None = None) -> "PodBatch":
+        """Return a batch in which each pod is a unit."""
         return cls(((group, 1),), tuple((pod,) for pod in pods), zone)
 
-    def having(self, units: Units) -> "Lot":
-        """The same with some of the units."""
+    def having(self, units: Units) -> "PodBatch":
+        """Return the batch with these units only."""
         return replace(self, units=units)
 
     @cached_property
     def shape(self) -> object:
-        """Equal for lots whose units ask for the same and may go to the same nodes, zones aside."""
+        """Equal for batches whose units have equal requests and the same candidate nodes, apart
+        from zones."""
         return tuple(
             (g.spec.terms, g.spec.tolerations, g.spec.ports, g.spec.requests, pods)
             for g, pods in self.parts
@@ -64,7 +67,7 @@ class Lot:
 
     @cached_property
     def counted(self) -> dict[int, int]:
-        """How many pods one unit adds to each counter."""
+        """The number of pods that one unit adds to each counter."""
         found: dict[int, int] = {}
         for group, pods in self.parts:
             for counter in group.rules.counted:
@@ -73,31 +76,32 @@ class Lot:
 
     @cached_property
     def caps(self) -> dict[int, int]:
-        """The most that each counter may have on its node."""
+        """The maximum of each counter on its node."""
         found: dict[int, int] = {}
         for group, _ in self.parts:
-            for cap in group.rules.on_node:
+            for cap in group.rules.caps_on_node:
                 found[cap.counter] = min(cap.most, found.get(cap.counter, cap.most))
         return found
 
 
 @dataclass(frozen=True)
-class Misplaced:
-    """Pods of a group that have no place, and why. `zone`: where they have been counted already.
-    `hopeless`: no node that is there or that may be launched is for them."""
+class Unplaced:
+    """Pods of a group without a node, and the reason. `zone`: the zone in which they are counted
+    already. `infeasible`: no existing node and no offering fits them."""
 
-    group: Group
+    group: PodGroup
     pods: tuple[str, ...]
-    reason: str
+    reason: Reason
     zone: int | None = None
-    hopeless: bool = False
+    infeasible: bool = False
 
 
-def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:
-    """Group pods in the order of their coming; their terms become known to the counters."""
+def group_pods(pods: Sequence[Pod], counters: Counters) -> list[PodGroup]:
+    """Group pods in the order in which they are given, and register their terms with the
+    counters."""
     distinct = {id(pod.spec): pod.spec for pod in pods}
-    strict = {key: strictly(spec) for key, spec in distinct.items()}
-    counters.learn(strict.values())
+    strict = {key: with_preferences_required(spec) for key, spec in distinct.items()}
+    counters.register(strict.values())
     keys = {key: (counters.selecting(strict[key]), spec.shape) for key, spec in distinct.items()}
     names: dict[object, list[str]] = {}
     first: dict[object, int] = {}
@@ -106,14 +110,14 @@ def grouped(pods: Sequence[Pod], counters: Counters) -> list[Group]:
         names.setdefault(key, []).append(pod.name)
         first.setdefault(key, id(pod.spec))
     return [
-        Group(distinct[i], strict[i], counters.rules(strict[i]), tuple(names[key]))
+        PodGroup(distinct[i], strict[i], counters.rules(strict[i]), tuple(names[key]))
         for key, i in first.items()
     ]
 
 
-def regrouped(
+def group_relaxed(
     relaxed: Iterable[tuple[PodSpec, tuple[str, ...]]], counters: Counters
-) -> list[Group]:
-    """Group pods again whose preferences were given up."""
+) -> list[PodGroup]:
+    """Group pods again after their preferences were relaxed."""
     pods = [Pod(name, spec) for spec, names in relaxed for name in names]
-    return grouped(pods, counters)
+    return group_pods(pods, counters)

@@ -1,4 +1,4 @@
-"""Whatever shape an object has: it is read, or refused with its file, its line and its field."""
+"""Every object is read, or rejected with its file, line and field."""
 
 import copy
 import json
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, waiting_pods
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
-from leeway.selection.reading.overlooked import overlooked
 
 from cli.errors import BadInputError
 from cli.selection.kubernetes_files import KubernetesFiles
@@ -182,10 +182,10 @@ PATHS = list(paths(OBJECTS))
 def refusal(objects: Any) -> BadObject | None:
     """Read everything that is read of objects; why they are refused, if they are."""
     try:
-        waiting_pods(objects, {})
+        pending_pods(objects, {})
         existing_nodes(objects)
         daemons_of(objects)
-        overlooked(objects)
+        missing_references(objects)
     except BadObject as error:
         return error
     return None
@@ -194,19 +194,19 @@ def refusal(objects: Any) -> BadObject | None:
 def pods_of(file: Path) -> KubernetesFiles:
     """Read the pods of a file, as the command does."""
     objects = KubernetesFiles([file])
-    objects.read_with(KubernetesFiles([]), lambda of, others: waiting_pods(of, {}, others))
+    objects.read_with(KubernetesFiles([]), lambda of, others: pending_pods(of, {}, others))
     return objects
 
 
-def test_the_objects_as_they_should_be_are_read() -> None:
+def test_valid_objects_are_read() -> None:
     assert refusal(OBJECTS) is None
-    assert {pod.name for pod in waiting_pods(OBJECTS, {})} == {
+    assert {pod.name for pod in pending_pods(OBJECTS, {})} == {
         *("shop/web", "shop/db-1", "shop/db-2", "default/once-0")
     }
 
 
 @pytest.mark.parametrize("value", WRONG, ids=repr)
-def test_a_value_of_any_shape_at_any_path_is_read_or_refused_with_its_path(value: Any) -> None:
+def test_a_value_of_any_type_at_any_path_is_read_or_rejected_with_its_path(value: Any) -> None:
     assert PATHS
     for path in PATHS:
         error = refusal(replaced(OBJECTS, path, value))
@@ -223,7 +223,7 @@ anything = st.recursive(
 
 @given(st.lists(st.tuples(st.sampled_from(PATHS), anything), min_size=1, max_size=3))
 @settings(max_examples=200, deadline=None)
-def test_several_wrong_values_at_once_are_refused_with_a_path(
+def test_several_invalid_values_are_rejected_with_a_path(
     wrong: list[tuple[Inside, Any]],
 ) -> None:
     changed: Any = copy.deepcopy(OBJECTS)
@@ -243,7 +243,7 @@ def test_several_wrong_values_at_once_are_refused_with_a_path(
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_a_file_is_read_or_refused_with_its_line_and_field(
+def test_a_file_is_read_or_rejected_with_its_line_and_field(
     tmp_path: Path, path: Inside, value: Any
 ) -> None:
     file = tmp_path / "pods.json"
@@ -302,7 +302,7 @@ def test_a_file_is_read_or_refused_with_its_line_and_field(
         ),
     ],
 )
-def test_a_wrong_shape_is_named_by_its_line_and_field(text: str, said: str, tmp_path: Path) -> None:
+def test_a_schema_error_names_the_line_and_the_field(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(text)
     with pytest.raises(BadInputError) as refused:

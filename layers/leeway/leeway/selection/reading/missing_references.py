@@ -1,0 +1,120 @@
+"""Finds references of pending pods to objects that no file contains. Their effect is unknown."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from leeway.selection.reading.cluster_objects import with_pending_pods
+from leeway.selection.reading.objects import Document
+from leeway.selection.reading.volumes import default_class
+
+type Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingReference:
+    """A missing object. `path` begins with the position of the object that references it."""
+
+    path: Path
+    message: str
+
+
+def missing_references(
+    objects: Sequence[Document], others: Sequence[Document] = ()
+) -> tuple[MissingReference, ...]:
+    """Return each missing object once, at the first object that references it.
+
+    Raises:
+        BadObject: an object is invalid; its path begins with its position.
+    """
+    documents = [*objects, *others]
+    given = _GivenObjects(
+        {_key(d): d for d in documents if d.get("kind") == "PersistentVolumeClaim"},
+        frozenset((str(d.get("kind")), _name(d)) for d in documents),
+        default_class(documents),
+    )
+    found: dict[str, MissingReference] = {}
+    for position, document in with_pending_pods(objects, others):
+        for path, message in _of(document, given):
+            found.setdefault(message, MissingReference((position, *path), message))
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _GivenObjects:
+    claims: dict[str, Document]
+    names: frozenset[tuple[str, str]]
+    default_class: str
+
+    def has(self, kind: str, name: str) -> bool:
+        return (kind, name) in self.names
+
+
+def _of(document: Document, given: _GivenObjects) -> Iterator[tuple[Path, str]]:
+    """The missing references of one object, by paths within it."""
+    inside: Path = () if document.get("kind") == "Pod" else ("spec", "template")
+    pod = document if not inside else document["spec"]["template"]
+    spec = pod.get("spec") or {}
+    namespace = str((document.get("metadata") or {}).get("namespace") or "default")
+    for path, message in (
+        *_of_volumes(spec, namespace, given),
+        *_of_runtime(pod, given),
+    ):
+        yield (*inside, *path), message
+    if document.get("kind") == "StatefulSet":
+        for i, template in enumerate(document["spec"].get("volumeClaimTemplates") or ()):
+            for message in _of_class(template, given):
+                yield ("spec", "volumeClaimTemplates", i, "spec", "storageClassName"), message
+
+
+def _of_volumes(spec: Document, namespace: str, given: _GivenObjects) -> Iterator[tuple[Path, str]]:
+    for i, volume in enumerate(spec.get("volumes") or ()):
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+        if claim:
+            path: Path = ("spec", "volumes", i, "persistentVolumeClaim", "claimName")
+            for message in _of_claim(f"{namespace}/{claim}", given):
+                yield path, message
+        elif template:
+            for message in _of_class(template, given):
+                yield ("spec", "volumes", i, "ephemeral", "volumeClaimTemplate"), message
+
+
+def _of_claim(claim: str, given: _GivenObjects) -> Iterator[str]:
+    found = given.claims.get(claim)
+    if found is None:
+        yield _not_given(f"PersistentVolumeClaim {claim}")
+        return
+    volume = (found.get("spec") or {}).get("volumeName")
+    if not volume:
+        yield from _of_class(found, given)
+    elif not given.has("PersistentVolume", volume):
+        yield _not_given(f"PersistentVolume {volume} of the claim {claim}")
+
+
+def _of_class(claim: Document, given: _GivenObjects) -> Iterator[str]:
+    name = (claim.get("spec") or {}).get("storageClassName")
+    if name is None and not given.default_class:
+        yield _not_given("a default StorageClass")
+    elif name and not given.has("StorageClass", name):
+        yield _not_given(f"StorageClass {name}")
+
+
+def _not_given(what: str) -> str:
+    return f"{what} is in no file: selection assumes that it allows every zone and every node"
+
+
+def _of_runtime(pod: Document, given: _GivenObjects) -> Iterator[tuple[Path, str]]:
+    name = (pod.get("spec") or {}).get("runtimeClassName")
+    admitted = (pod.get("metadata") or {}).get("uid")
+    if name and not admitted and not given.has("RuntimeClass", name):
+        message = f"RuntimeClass {name} is in no file: selection ignores its overhead and nodes"
+        yield ("spec", "runtimeClassName"), message
+
+
+def _key(document: Document) -> str:
+    namespace = (document.get("metadata") or {}).get("namespace") or "default"
+    return f"{namespace}/{_name(document)}"
+
+
+def _name(document: Document) -> str:
+    return str((document.get("metadata") or {}).get("name") or "")
