@@ -121,7 +121,7 @@ class Account:
     # Sweep
     def instances(self, clusters: Collection[str]) -> list[ObservedInstance]:
         self._fail("instances")
-        return self.instances_
+        return [one for one in self.instances_ if one.facts.cluster in clusters]
 
     def interruptions(self) -> list[ObservedInterruption]:
         self._fail("interruptions")
@@ -164,8 +164,8 @@ class Account:
     # Records
     def open_records(self, cluster: str) -> OpenRecords:
         self._fail("records")
-        mine = (one for one in self.records if one.facts.cluster == cluster)
-        return OpenRecords(tuple(mine) if self.records_open else (), self.unreadable)
+        mine = tuple(one for one in self.records if one.facts.cluster == cluster and one.is_open)
+        return OpenRecords(mine if self.records_open else (), self.unreadable)
 
     def known(self, instance: str) -> InstanceState:
         self._fail("known")
