@@ -9,6 +9,7 @@ from leeway.drain.answers import Meaning, read_answer
 from leeway.ports.kubernetes import Cluster, Marks
 from leeway.ports.kubernetes_objects import Pod
 
+from tests.drain.fake_node import node_with
 from tests.fakes.actions import ActionLog
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
@@ -50,6 +51,19 @@ def check_at_once(condition: Callable[[], object]) -> object:
 @pytest.fixture(params=["fake", "adapter"])
 def case(request: pytest.FixtureRequest) -> Case:
     """The same node behind the fake and behind the adapter."""
+    return case_of(request)
+
+
+@pytest.fixture(params=["fake", "fake of one node", "adapter"])
+def drain_case(request: pytest.FixtureRequest) -> Case:
+    """The same, and the fake that the executor's tests drain with threads."""
+    return case_of(request)
+
+
+def case_of(request: pytest.FixtureRequest) -> Case:
+    if request.param == "fake of one node":
+        pod = Pod("default", "web", "u-1", "Running", 0, None)
+        return Case(node_with(pod), FACTS.instance, "node-1", check_at_once, lambda: None)
     if request.param == "fake":
         groups = FakeGroups(ActionLog(FakeClock()))
         pod = Pod("default", "web", "u-1", "Running", 0, None)
@@ -104,10 +118,10 @@ def test_a_cordon_marks_a_node_and_a_release_unmarks_it_once(case: Case) -> None
     assert not case.port.release(case.node)
 
 
-def test_an_evicted_pod_ends(case: Case) -> None:
-    pod = case.pod
-    assert read_answer(case.port.evict(pod, None)).meaning is Meaning.ACCEPTED
-    case.until(lambda: case.is_gone(pod.uid))
+def test_an_evicted_pod_ends(drain_case: Case) -> None:
+    pod = drain_case.pod
+    assert read_answer(drain_case.port.evict(pod, None)).meaning is Meaning.ACCEPTED
+    drain_case.until(lambda: drain_case.is_gone(pod.uid))
 
 
 def test_a_budget_blocks_an_eviction_and_not_a_deletion(case: Case) -> None:
@@ -120,7 +134,7 @@ def test_a_budget_blocks_an_eviction_and_not_a_deletion(case: Case) -> None:
     case.until(lambda: case.is_gone(pod.uid))
 
 
-def test_a_feed_lists_the_pods_of_the_node(case: Case) -> None:
-    with case.port.watch_pods(case.node) as feed:
-        assert case.pod.uid in {pod.uid for pod in feed.pods(10)}
-        assert case.pod.uid in {pod.uid for pod in feed.refresh(10)}
+def test_a_feed_lists_the_pods_of_the_node(drain_case: Case) -> None:
+    with drain_case.port.watch_pods(drain_case.node) as feed:
+        assert drain_case.pod.uid in {pod.uid for pod in feed.pods(10)}
+        assert drain_case.pod.uid in {pod.uid for pod in feed.refresh(10)}
