@@ -39,7 +39,7 @@ from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
 
-from tests.aws.stored import TABLE
+from tests.aws.stored import TABLE, create_table
 from tests.fakes.fleets import FleetsInMemory, Shortage
 from tests.fakes.images import ImagesInMemory
 from tests.fakes.launch_intents import LaunchIntentsInMemory
@@ -47,7 +47,7 @@ from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
-from tests.sandbox.aws.started import Sandbox
+from tests.sandbox.aws.started import Sandbox, started
 
 _numbers = count(1)
 ZONES = ("us-east-1a", "us-east-1b")
@@ -130,6 +130,16 @@ class InMemory:
 
 
 type World = Embedded | InMemory
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Sandbox]:
+    """An AWS of this module alone, since its full subnet would stop the launches of others."""
+    with started() as (_, url):
+        sandbox = Sandbox(url)
+        create_table(sandbox.client("dynamodb"))
+        yield sandbox
+        sandbox.close()
 
 
 @pytest.fixture(scope="module")

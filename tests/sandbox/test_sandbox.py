@@ -117,7 +117,10 @@ def test_a_refusal_of_the_sandbox_is_bad_input(
     assert main.run(["sandbox", "interrupt", "i-0123456789abcdef0", *folder]) == 2
     assert "i-0123456789abcdef0" in capsys.readouterr().err
     assert main.run(["sandbox", "fire", "nope", *folder]) == 2
-    result = "leeway: UsageError: No enabled schedule has the name or ARN nope.\n"
+    result = (
+        "leeway: ScheduleNotFound: No enabled schedule has the name or ARN nope. "
+        "List the schedules with `leeway sandbox schedules`.\n"
+    )
     assert capsys.readouterr().err == result
 
 
