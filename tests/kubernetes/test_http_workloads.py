@@ -123,6 +123,8 @@ def test_a_priority_class_without_leeways_labels_is_not_deleted(
 
 def test_scaling_a_target_changes_only_its_replicas(live: Live, workloads: HttpWorkloads) -> None:
     target = a_deployment(live, "warm-targets", "inflate", 3)
+    # The Deployment controller annotates the revision some time after the creation.
+    live.until(lambda: read(live, path_of(target))["metadata"].get("annotations"))
     before = read(live, path_of(target))
     assert workloads.scale_of(target) == TargetScale(3, before["metadata"]["uid"])
     workloads.scale(target, 5)
