@@ -435,6 +435,8 @@ def test_a_template_that_another_run_creates_meanwhile_is_no_error(embedded: Emb
     made = template(embedded)
     late = Ec2LaunchTemplates(partial(embedded.aws.client, "ec2"))
     late._create(made)
+    named = embedded.aws.client("ec2").describe_launch_templates(LaunchTemplateNames=[made.name])
+    assert len(named["LaunchTemplates"]) == 1
 
 
 def test_a_launched_instance_and_its_volumes_have_the_tags_of_the_request(
