@@ -1,44 +1,21 @@
 """Shows the progress of a demo: a bar on a terminal, plain lines elsewhere."""
 
 import time
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TextColumn
-from rich.progress import Progress as Bars
 
+from cli.progress_bars import ProgressBars
 from cli.report.model import Outcome, StormPlan, StormReport
 from cli.report.summary import drained_in_time
 
 
-class Progress:
+class Progress(ProgressBars):
     """A context that shows progress on the given console."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bars = Bars(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[now]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        super().__init__(console, "{task.fields[now]}")
         self._task = self._bars.add_task("Sandbox", total=None, now="")
         self._ends_at = 0.0
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bars.stop()
 
     def show_start(self, what: str, done: int = 0, total: int | None = None) -> None:
         """Show what the sandbox does, and its progress if the total is known."""

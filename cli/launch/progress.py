@@ -1,41 +1,16 @@
 """Shows the progress of a launch on stderr."""
 
-from types import TracebackType
-from typing import Self
-
-from rich.progress import BarColumn, SpinnerColumn, TextColumn
-from rich.progress import Progress as Bars
-
 from cli.launch.admissions import Joined
 from cli.output import stderr_console
+from cli.progress_bars import ProgressBars
 
 
-class LaunchProgress:
+class LaunchProgress(ProgressBars):
     """A context with a bar on a terminal, and with one line for each step elsewhere."""
 
     def __init__(self) -> None:
-        self._console = stderr_console()
-        self._bars = Bars(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed}/{task.total}"),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
+        super().__init__(stderr_console(), "{task.completed}/{task.total}")
         self._task = self._bars.add_task("Launching", total=None)
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bars.stop()
 
     def launched(self, count: int) -> None:
         """Show that so many instances were launched."""
