@@ -8,12 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from botocore.exceptions import ClientError
-
-from leeway.aws.errors import aws_errors, code_of
 from leeway.aws.query import query_partition
+from leeway.aws.versions import put_version
 from leeway.launch.intent import LaunchIntent
-from leeway.ports.table import RecordChanged
 
 KEPT_FOR = timedelta(hours=1)
 """How long after its creation an intent is kept: four times as long as a node may take to join."""
@@ -44,21 +41,7 @@ class DynamoLaunchIntents:
         item = {
             "pk": {"S": f"LAUNCH#{intent.cluster}"},
             "sk": {"S": f"INTENT#{created.isoformat(timespec='microseconds')}#{intent.id}"},
-            "version": {"N": str(intent.version)},
             "expires": {"N": str(int((created + KEPT_FOR).timestamp()))},
             "record": {"S": intent.model_dump_json()},
         }
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(pk)"}
-        if intent.version > 1:
-            condition = {
-                "ConditionExpression": "#version = :read",
-                "ExpressionAttributeNames": {"#version": "version"},
-                "ExpressionAttributeValues": {":read": {"N": str(intent.version - 1)}},
-            }
-        with aws_errors():
-            try:
-                self._client().put_item(TableName=self._table, Item=item, **condition)
-            except ClientError as error:
-                if code_of(error) == "ConditionalCheckFailedException":
-                    raise RecordChanged(f"launch intent {intent.id}") from error
-                raise
+        put_version(self._client(), self._table, item, intent.version)

@@ -14,8 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from leeway.admission.record import Admission
-from leeway.aws.errors import aws_errors, conditional_write
+from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_all
+from leeway.aws.versions import put_version
 from leeway.instances.facts import InstanceFacts
 from leeway.interruption.ports import InstanceState
 from leeway.reconciliation.ports import OpenRecords
@@ -81,7 +82,6 @@ class DynamoRecords:
         expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
         item = {
             **item_key(record.instance, ADMISSION if isinstance(record, Admission) else RETIREMENT),
-            "version": {"N": str(record.version)},
             "attempt": {"N": str(record.attempt)},
             "phase": {"S": record.phase},
             "expires": {"N": str(expires)},
@@ -89,10 +89,7 @@ class DynamoRecords:
         }
         if record.is_open:  # reconcile reads the open records
             item["open"] = {"S": _shard(record.facts.cluster, record.instance)}
-        with conditional_write(record.instance):
-            self._client().put_item(
-                TableName=self._table, Item=item, **_unchanged(record.version - 1)
-            )
+        put_version(self._client(), self._table, item, record.version)
 
     def open_records(self, cluster: str) -> OpenRecords:
         """Read all open records of a cluster: one eventually consistent Query for each of the 8
@@ -158,14 +155,3 @@ def is_of(item: dict[str, Any], instance: str) -> bool:
 def item_key(instance: str, sort: str) -> dict[str, Any]:
     """Return the key of an item of an instance; `sort` is RETIREMENT, ADMISSION or FACTS."""
     return {"pk": {"S": f"INSTANCE#{instance}"}, "sk": {"S": sort}}
-
-
-def _unchanged(version: int) -> dict[str, Any]:
-    """Return the condition that this version is stored; version 0: that no item is stored."""
-    if version == 0:
-        return {"ConditionExpression": "attribute_not_exists(pk)"}
-    return {
-        "ConditionExpression": "#version = :read",
-        "ExpressionAttributeNames": {"#version": "version"},
-        "ExpressionAttributeValues": {":read": {"N": str(version)}},
-    }

@@ -26,6 +26,12 @@ AmazonEKSComputePolicy, which requires this tag for every launch. `eks:eks-clust
 identify Auto Mode, because Karpenter writes it too, since 1.0. Source: Karpenter, "v1
 migration"."""
 
+OWNER_TAG = "leeway.sh/owner"
+"""Its value is `leeway` on what Leeway has launched."""
+
+POOL_TAG = "leeway.sh/nodepool"
+"""The tag with the name of the node pool from which Leeway launched an instance."""
+
 # EKS manages only Auto Scaling groups whose names begin with `eks-`, and ends each name with a
 # UUID. Source: AWS managed policy AWSServiceRoleForAmazonEKSNodegroup.
 _EKS_GROUP = re.compile(r"eks-(?:.+-)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -38,6 +44,7 @@ class OwnerKind(StrEnum):
     MANAGED_NODE_GROUP = "managed-node-group"
     AUTO_MODE = "auto-mode"
     KARPENTER = "karpenter"
+    LEEWAY = "leeway"
     FARGATE = "fargate"
     NONE = "none"
 
@@ -83,6 +90,8 @@ def owner_of(tags: Mapping[str, str], labels: Mapping[str, str] | None = None) -
         return Owner(OwnerKind.AUTO_MODE, pool)
     if labels.get("eks.amazonaws.com/compute-type") == "auto":
         return Owner(OwnerKind.AUTO_MODE)
+    if tags.get(OWNER_TAG) == "leeway" and (pool := tags.get(POOL_TAG)):
+        return Owner(OwnerKind.LEEWAY, pool)
     return Owner(OwnerKind.NONE)
 
 

@@ -146,7 +146,7 @@ def _facts_of(intent: LaunchIntent, instance: FleetInstance) -> InstanceFacts:
         zone=instance.zone,
         instance_type=instance.instance_type,
         capacity_type=instance.capacity_type,
-        owner=Owner(OwnerKind.NONE),
+        owner=Owner(OwnerKind.LEEWAY, intent.pool),
     )
 
 

@@ -7,14 +7,11 @@ tag which it does not know.
 
 from collections.abc import Mapping
 
-from leeway.instances.owners import OWNED_PREFIX
+from leeway.instances.owners import OWNED_PREFIX, OWNER_TAG, POOL_TAG
 from leeway.launch import reasons
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.problems import NotLaunchable
 
-OWNER_TAG = "leeway.sh/owner"
-"""Its value is `leeway` on what Leeway has launched."""
-POOL_TAG = "leeway.sh/nodepool"
 INTENT_TAG = "leeway.sh/intent"
 """The id of the launch intent that an instance belongs to."""
 CLUSTER_TAG = "eks:eks-cluster-name"

@@ -1,0 +1,31 @@
+"""The queue of provision_nodes, by boto3.
+
+It is a FIFO queue with one message group for each cluster, so that SQS delivers the messages of a
+cluster to one run at a time.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from leeway.aws.errors import aws_errors
+
+
+class SqsProvisionNodes:
+    """The ProvisionNodes Protocol; `client` returns boto3's SQS client, `url` is the queue's."""
+
+    def __init__(self, client: Callable[[], Any], url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def wake(self, cluster: str, why: str) -> None:
+        """Send a message. Each has an id of its own: SQS drops a message whose id it got within
+        five minutes, and what it announces may be newer than the last run."""
+        with aws_errors():
+            self._client().send_message(
+                QueueUrl=self._url,
+                MessageBody=json.dumps({"cluster": cluster, "why": why}),
+                MessageGroupId=cluster,
+                MessageDeduplicationId=uuid4().hex,
+            )

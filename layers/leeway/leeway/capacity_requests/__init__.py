@@ -1,0 +1,1 @@
+"""Requests of retirements for nodes that their pods can run on."""

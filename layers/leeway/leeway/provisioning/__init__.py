@@ -1,0 +1,1 @@
+"""The one buyer of a cluster: launches nodes for pods that have no place."""

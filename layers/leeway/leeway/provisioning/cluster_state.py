@@ -1,0 +1,49 @@
+"""The state of a cluster as provision_nodes reads it, and its Protocol."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod without a node. Its name is in `pod`, as `namespace/name`."""
+
+    pod: Pod
+    uid: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The state of a cluster at the time `read_at`.
+
+    - `nodes`: all Nodes, with the pods that are bound to them.
+    - `joined`: the ids of the instances that have a Node, and the names of these Nodes.
+    - `waiting`: the pods that the scheduler has not bound, the oldest first.
+    - `daemons`: the pods of DaemonSets that a new node gets.
+    - `movable`: by the name of a node, the pods on it that need another place when it is drained,
+      as if they were pending.
+    """
+
+    read_at: datetime
+    nodes: Sequence[ExistingNode] = ()
+    joined: Mapping[str, str] = field(default_factory=dict)
+    waiting: Sequence[WaitingPod] = ()
+    daemons: Sequence[PodSpec] = ()
+    movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+
+
+class ClusterStates(Protocol):
+    """Reads of clusters."""
+
+    def read(self, cluster: str) -> ClusterState:
+        """Read the current state of a cluster.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+        """
+        ...
