@@ -289,6 +289,8 @@ def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, nod
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell that starts the tests in the background lets them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as draining:
         live.until(lambda: "deletionTimestamp" in live.api.get(f"{PODS}/lasting").text)
         draining.send_signal(signal.SIGINT)
