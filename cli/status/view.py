@@ -123,7 +123,7 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
                 "instance": one.instance,
                 "phase": one.phase.value,
                 "deadline": one.deadline.isoformat(),
-                "reason": one.reason,
+                "reason": asdict(one.reason),
             }
             for one in status.admissions
         ],

@@ -17,6 +17,7 @@ from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.bootstrap.cluster import ClusterDetails
+from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides
 from leeway.launch.intent import FleetInstance, LaunchIntent
@@ -32,7 +33,7 @@ from leeway.launch.ports import (
     NodeCluster,
     NodeClusters,
 )
-from leeway.launch.tags import INTENT_TAG, cluster_tags
+from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
 from leeway.manifests.node_class import AmiTerm
 from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
