@@ -89,8 +89,18 @@ def test_only_reading_actions_are_granted_on_all_resources() -> None:
 def test_a_change_of_instances_or_groups_requires_the_tag_of_a_managed_cluster(action: str) -> None:
     for statement in statements():
         if action in actions_of(statement):
-            tags = statement["Condition"]["StringEquals"]
+            tags = dict(statement["Condition"]["StringEquals"])
+            owner = tags.pop("aws:ResourceTag/leeway.sh/owner", None)
+            assert owner == ("leeway" if role_of_launches(action, statement) else None)
             assert list(tags.values()) == [{"Ref": "ClusterNames"}]
+
+
+def role_of_launches(action: str, statement: dict[str, Any]) -> bool:
+    """Whether the statement is about what Leeway launched: only `retire_node` ends instances that
+    it did not launch."""
+    return action == "ec2:DeleteLaunchTemplate" or (
+        action == "ec2:TerminateInstances" and statement in statements("AdmitNodeRole")
+    )
 
 
 def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
