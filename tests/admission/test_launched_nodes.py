@@ -157,6 +157,7 @@ def test_an_instance_that_may_not_be_read_is_not_terminated() -> None:
     ("observed", "text"),
     [
         (replace(RUNS, group="ng"), "Auto Scaling group ng"),
+        (replace(RUNS, facts=OURS.model_copy(update={"joined": True})), "has joined a cluster"),
         (replace(RUNS, intent="another"), "another launch intent"),
         (replace(RUNS, launched_at=NOTICED - 10 * MINUTE), "before its launch intent"),
         (replace(RUNS, facts=FACTS), "owner auto-scaling-group"),

@@ -115,11 +115,15 @@ def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
 def test_the_tag_of_eks_alone_decides_about_terminating_its_instances() -> None:
     """Only EKS can write this tag; anybody who may tag instances can write the plain tag."""
     by_eks, plain = "aws:ResourceTag/aws:eks:cluster-name", "aws:ResourceTag/eks:cluster-name"
+    owner, launched = (
+        f"aws:ResourceTag/{tag}" for tag in ("leeway.sh/owner", "eks:eks-cluster-name")
+    )
     granting = [s["Condition"] for s in statements() if "ec2:TerminateInstances" in actions_of(s)]
     clusters = {"Ref": "ClusterNames"}
     assert granting == [
         {"StringEquals": {by_eks: clusters}},
         {"StringEquals": {plain: clusters}, "Null": {by_eks: "true"}},
+        {"StringEquals": {owner: "leeway", launched: clusters}, "Null": {by_eks: "true"}},
     ]
 
 

@@ -51,6 +51,8 @@ def _differences(record: Admission, launch: Launch, observed: ObservedInstance) 
     facts = observed.facts
     if facts.cluster != record.facts.cluster:
         yield f"its tags name cluster {facts.cluster}"
+    if facts.joined:
+        yield "the tag of EKS says that it has joined a cluster"
     if observed.group:
         yield f"it is in the Auto Scaling group {observed.group}"
     if facts.owner.kind is not OwnerKind.LEEWAY:

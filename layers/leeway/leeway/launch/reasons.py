@@ -158,8 +158,8 @@ ADMISSION_STARTED_AGAIN = ReasonCode(
 LAUNCH_UNKNOWN = ReasonCode(
     "LaunchUnknown",
     "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
-    "has neither an admission nor a launch intent that names it. Leeway does not terminate it: find "
-    "out who launched or tagged it, and terminate it if it is not needed.",
+    "has neither an admission nor a launch intent that names it. Leeway does not terminate it: "
+    "find out who launched or tagged it, and terminate it if it is not needed.",
     "an-instance-is-tagged-as-leeways",
 )
 POD_WITHOUT_NODE = ReasonCode(
