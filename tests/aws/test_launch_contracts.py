@@ -315,7 +315,7 @@ def test_a_template_that_does_not_exist_is_an_error_of_the_whole_request(world: 
     (error,) = answer.errors
     assert answer.instances == ()
     assert error.override is None
-    assert cause_of(error.code) is Cause.SETTINGS
+    assert cause_of(error.code) is Cause.TEMPLATE
 
 
 def term(**fields: Any) -> SubnetTerm:

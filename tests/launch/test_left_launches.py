@@ -12,6 +12,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.ports import InstanceState
+from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.left_instances import may_be_left
 from leeway.launch.left_launches import LeftLaunches
@@ -140,7 +141,7 @@ def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
 
 
 def test_an_instance_of_an_intent_without_an_answer_is_admitted() -> None:
-    lost = INTENT.model_copy(update={"instances": (), "request": Any})
+    lost = INTENT.model_copy(update={"instances": (), "request": FleetRequest("spot", 1, (), {})})
     world = World(6 * MINUTE, lost)
     assert world.check() == (["LaunchAdmissionNeverBegan"], [])
 

@@ -187,10 +187,12 @@ PARTS = {
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",
     ":instance/*",
+    ":launch-template/*",
     ":schedule/${NoticesToCome}/*",
 }
 """Suffixes of resources with a wildcard: indexes of the table, groups and instances (by tag),
-clusters, resources that groups launch with, versions, and Leeway's own schedules."""
+clusters, launch templates (by tag), resources that groups launch with, versions, and Leeway's own
+schedules."""
 
 
 def test_permissions_are_granted_on_one_resource_or_on_a_known_pattern() -> None:
