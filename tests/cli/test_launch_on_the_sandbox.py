@@ -145,10 +145,16 @@ def test_nodes_that_cannot_boot_end_the_launch_with_a_reason(
     assert "Traceback" not in err
 
 
-def states(sandbox: Sandbox, instances: set[str]) -> set[str]:
-    """The states of instances."""
-    found = client("ec2", sandbox.aws_url).describe_instances(InstanceIds=sorted(instances))
-    return {one["State"]["Name"] for r in found["Reservations"] for one in r["Instances"]}
+def wait_for_the_end(sandbox: Sandbox, instances: set[str]) -> None:
+    """Wait until instances are terminated."""
+    ec2 = client("ec2", sandbox.aws_url)
+
+    def ended() -> bool:
+        found = ec2.describe_instances(InstanceIds=sorted(instances))["Reservations"]
+        states = {one["State"]["Name"] for r in found for one in r["Instances"]}
+        return states <= {"shutting-down", "terminated"}
+
+    until(ended)
 
 
 def let_time_pass(sandbox: Sandbox, instances: set[str]) -> None:
@@ -185,7 +191,7 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
         assert len(launched) == 2
         instances |= launched
         let_time_pass(sandbox, launched)
-        until(lambda: states(sandbox, instances) <= {"shutting-down", "terminated"})
+        wait_for_the_end(sandbox, instances)
         forget_intents(sandbox)
     code, found, err = launch(sandbox, tmp_path, capsys, fourth, broken, timeout="2s")
     assert (code, found["launched"]) == (1, [])
