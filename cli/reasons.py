@@ -116,6 +116,12 @@ REPORT_NOT_WRITTEN = ReasonCode(
     "ReportNotWritten", "The report {path} could not be written: {error}.", _RUNBOOK
 )
 
+POOL_NOT_PAUSED = ReasonCode(
+    "PoolNotPaused",
+    "Pool {pool} of cluster {cluster} is not paused by Leeway; paused pools: {paused}.",
+    _RUNBOOK,
+)
+
 # Every command.
 INTERRUPTED = ReasonCode("Interrupted", "The command was interrupted.")
 UNEXPECTED_ERROR = ReasonCode(

@@ -57,8 +57,13 @@ def test_forty_clusters_without_changes_have_one_metric_each() -> None:
     )
     metrics = {(name, *by.values()) for name, by, _ in metrics_in(quiet)}
     assert len([name for name, *_ in metrics if name == "Instances"]) == len(FORTY)
-    assert {name for name, *_ in metrics} == {"Instances", "NoticesFound", "ReconcileProblems"}
-    assert len(metrics) == len(FORTY) + 2
+    assert {name for name, *_ in metrics} == {
+        "Instances",
+        "NoticesFound",
+        "PausedPools",
+        "ReconcileProblems",
+    }
+    assert len(metrics) == len(FORTY) + 3
 
 
 def test_a_retirement_without_a_cordon_and_one_that_left_pods_are_counted_apart() -> None:

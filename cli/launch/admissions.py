@@ -11,11 +11,13 @@ from leeway.admission.readiness import AdmissionResult
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS
 from leeway.parallel import in_parallel
+from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason
 from leeway.wiring.clients import client, clock
@@ -62,6 +64,8 @@ def admit(
         admissions=DynamoRecords(dynamodb, table),
         groups=AutoScalingGroups(partial(client, "autoscaling")),
         types=Ec2Instances(partial(client, "ec2")),
+        instances=Ec2Instances(partial(client, "ec2")),
+        pools=DynamoPoolRecords(dynamodb, table),
         leeway_events=EventBridgeLeewayEvents(partial(client, "events")),
         open_cluster=lambda _: cluster,
         telemetry=_Messages(),
@@ -133,6 +137,10 @@ class _Messages:
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         """Print nothing: the command prints the result."""
+
+    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
+        """Print why a pool is paused."""
+        write_stderr(f"warning: {reason.code}: {reason.message}")
 
     def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
         """Print why a report was not delivered."""

@@ -36,11 +36,23 @@ def pause(
 
 def resume(
     cluster: ClusterArgument,
+    pool: Annotated[
+        str, typer.Option(metavar="NAME", help="Resume only this node pool, which Leeway paused.")
+    ] = "",
     stack: StackOption = DEFAULT_STACK,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Resume the voluntary actions of Leeway in a cluster. It takes effect within a minute."""
-    _set(cluster, False, stack, output)
+    """Resume the voluntary actions of Leeway in a cluster, or the launches of one node pool. It
+    takes effect within a minute.
+
+    Leeway pauses a node pool when three of its instances in a row have not joined the cluster.
+    """
+    if pool:
+        from cli.manifests.resume_pool import resume_pool
+
+        resume_pool(find_stack(stack), cluster, pool, output)
+    else:
+        _set(cluster, False, stack, output)
 
 
 def _set(cluster: str, paused: bool, stack: str, output: Format) -> None:

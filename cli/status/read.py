@@ -7,12 +7,14 @@ from functools import partial
 from leeway.admission.record import Admission
 from leeway.aws.drain_states import DynamoDrainStatesReader
 from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.drain.summary import DrainState
 from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.pool_pauses.record import PoolRecord
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client
 
@@ -31,7 +33,8 @@ class RetirementStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The status of a cluster. `problems` are those of its manifests."""
+    """The status of a cluster. `problems` are those of its manifests. `paused_pools` are the node
+    pools from which Leeway launches nothing, because their instances never joined."""
 
     cluster: str
     paused: bool
@@ -41,6 +44,7 @@ class ClusterStatus:
     retirements: tuple[RetirementStatus, ...]
     admissions: tuple[Admission, ...]
     headroom: tuple[HeadroomStatus, ...]
+    paused_pools: tuple[PoolRecord, ...] = ()
 
 
 def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) -> ClusterStatus:
@@ -61,6 +65,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
                 found[instance] = ended
         states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
         headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
+        pools = DynamoPoolRecords(database, stack.table).pools_of(cluster)
     policy = _policy(stack, cluster)
     retirements = [RetirementStatus(r, _current(r, states)) for r in found.values()]
     return ClusterStatus(
@@ -72,6 +77,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         retirements=tuple(sorted(retirements, key=lambda one: one.record.noticed_at)),
         admissions=tuple(a for a in open_now if isinstance(a, Admission)),
         headroom=tuple(headroom.values()),
+        paused_pools=tuple(one for one in pools if one.paused is not None),
     )
 
 

@@ -40,6 +40,9 @@ def _heading(status: ClusterStatus) -> Text:
 def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
     for problem in status.problems:
         yield Text(f"  problem: {problem}", style="red")
+    for pool in status.paused_pools:
+        since = f" since {age(now - pool.paused_at)}" if pool.paused_at else ""
+        yield Text(f"  pool {pool.pool} paused{since}: {pool.paused}", style="yellow")
     for retirement in status.retirements:
         yield from _retirement_lines(retirement, now)
     for admission in status.admissions:
@@ -117,13 +120,21 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
         "dryRun": status.dry_run,
         "manifests": status.manifests,
         "problems": list(status.problems),
+        "pausedPools": [
+            {
+                "pool": one.pool,
+                "pausedAt": one.paused_at.isoformat() if one.paused_at else None,
+                "reason": asdict(one.paused) if one.paused else None,
+            }
+            for one in status.paused_pools
+        ],
         "retirements": [_retirement(one) for one in status.retirements],
         "admissions": [
             {
                 "instance": one.instance,
                 "phase": one.phase.value,
                 "deadline": one.deadline.isoformat(),
-                "reason": one.reason,
+                "reason": asdict(one.reason),
             }
             for one in status.admissions
         ],

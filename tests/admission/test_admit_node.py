@@ -1,7 +1,7 @@
 """An admission whose dependencies are late, fail or refuse: it ends correctly, with a reason."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -13,7 +13,9 @@ from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import AdmissionResult
 from leeway.admission.record import Admission
 from leeway.execution.attempt import AttemptId, Phase
+from leeway.instances.observed import ObservedInstance
 from leeway.notices import LifecycleHook
+from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
@@ -25,8 +27,10 @@ from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEven
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
+from leeway.selection.labels import JOINED
 
-from tests.admission.admission_records import request
+from tests.admission.admission_records import LAUNCH, request
+from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.retirement.retirements import FACTS, NOTICED
 
 ATTEMPT = AttemptId(FACTS.instance, FACTS.cluster, 1)
@@ -46,6 +50,12 @@ class Dependencies:
     type_errors: list[Exception] = field(default_factory=list)
     down: bool = False
     labels_allowed: bool = True
+    pools: PoolRecordsInMemory = field(default_factory=PoolRecordsInMemory)
+    observed: ObservedInstance | None = None
+    observe_errors: list[Exception] = field(default_factory=list)
+    terminate_errors: list[Exception] = field(default_factory=list)
+    terminated: list[str] = field(default_factory=list)
+    set_ups: list[tuple[str, ...]] = field(default_factory=list)
     timeout: int = 300
     has_target: bool = False
     refusals: int = 0
@@ -92,6 +102,17 @@ class Dependencies:
             raise RecordChanged(record.instance)
         self.record = record
 
+    # LaunchedInstances
+    def observe(self, instance: str) -> ObservedInstance | None:
+        if self.observe_errors:
+            raise self.observe_errors.pop()
+        return self.observed
+
+    def terminate(self, instance: str) -> None:
+        if self.terminate_errors:
+            raise self.terminate_errors.pop()
+        self.terminated.append(instance)
+
     # InstanceTypes and Groups
     def accelerators(self, instance_type: str) -> tuple[str, ...]:
         if self.type_errors:
@@ -127,10 +148,23 @@ class Dependencies:
         self.lists += 1
         return next((n for n in self.nodes.values() if n.runs_on(instance)), None)
 
-    def label(self, node: str, labels: Mapping[str, str]) -> None:
+    def set_up(
+        self,
+        node: Node,
+        labels: Mapping[str, str],
+        taints: Sequence[Taint] = (),
+        without: Collection[str] = (),
+    ) -> bool:
         if not self.labels_allowed:
             raise ClusterRefused('403: cannot patch resource "nodes"')
-        self.nodes[node] = replace(self.nodes[node], labels={**labels})
+        current = self.nodes.get(node.name)
+        if current is None or current.uid != node.uid:
+            return False
+        kept = tuple(one for one in current.taints if one.key not in without)
+        changed = replace(current, labels={**current.labels, **labels}, taints=(*kept, *taints))
+        self.nodes[node.name] = changed
+        self.set_ups.append(tuple(sorted(labels)))
+        return True
 
     def write_event(self, event: NodeEvent) -> None:
         self._fail_if_down()
@@ -150,6 +184,9 @@ class Dependencies:
     def admitted(self, outcome: AdmissionOutcome) -> None:
         self.reports.append(outcome.message)
 
+    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
+        self.reports.append(reason.code)
+
     def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
         self.reports.append(problem.code)
 
@@ -167,7 +204,7 @@ def joins(node: Node = NODE) -> Callable[[Dependencies], None]:
 
 def use_case(deps: Dependencies) -> AdmitNode:
     partly: Any = deps  # it has the methods of Groups and Cluster that an admission calls
-    return AdmitNode(deps, partly, deps, deps, lambda _: partly, deps, deps)
+    return AdmitNode(deps, partly, deps, deps, deps.pools, deps, lambda _: partly, deps, deps)
 
 
 def admit(deps: Dependencies) -> AdmissionOutcome:
@@ -297,7 +334,14 @@ def test_a_node_with_the_name_on_another_instance_is_not_admitted() -> None:
 
 def test_labels_are_added_and_the_admission_waits_for_startup_taints() -> None:
     agent = Taint("example.com/agent", "", "NoSchedule")
-    wanted = request(None, "n-1", labels={"pool": "blue"}, startup_taints=("example.com/agent",))
+    wanted = request(
+        None,
+        "n-1",
+        hook=None,
+        launch=LAUNCH,
+        labels={"pool": "blue"},
+        startup_taints=("example.com/agent",),
+    )
     deps = Dependencies(wanted.record, {NODE.name: replace(NODE, taints=(agent,))})
     deps.at[NOTICED + MINUTE] = lambda deps: deps.nodes.update(
         {NODE.name: replace(deps.nodes[NODE.name], taints=())}
@@ -305,11 +349,13 @@ def test_labels_are_added_and_the_admission_waits_for_startup_taints() -> None:
     outcome = admit(deps)
     assert outcome.result is AdmissionResult.ADMITTED
     assert outcome.ended_at >= NOTICED + MINUTE
-    assert deps.nodes[NODE.name].labels == {"pool": "blue"}
+    registered = ("karpenter.sh/registered", "pool")
+    assert deps.set_ups == [registered, ("karpenter.sh/initialized", *registered)]
+    assert deps.nodes[NODE.name].labels == {"pool": "blue", **JOINED}
 
 
 def test_a_refusal_of_the_labels_is_the_reason_why_the_node_is_not_admitted() -> None:
-    wanted = request(None, "n-1", labels={"pool": "blue"}).record
+    wanted = request(None, "n-1", hook=None, launch=LAUNCH, labels={"pool": "blue"}).record
     outcome = admit(Dependencies(wanted, {NODE.name: NODE}, labels_allowed=False))
     assert outcome.result is AdmissionResult.NOT_READY
     assert outcome.reason.code == "NodeLabelsRefused"

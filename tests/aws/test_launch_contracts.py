@@ -16,7 +16,9 @@ from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.bootstrap.cluster import ClusterDetails
+from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides
 from leeway.launch.intent import FleetInstance, LaunchIntent
@@ -31,11 +33,15 @@ from leeway.launch.ports import (
     Networks,
     NodeCluster,
     NodeClusters,
+    OwnedLaunchTemplates,
 )
-from leeway.launch.tags import INTENT_TAG, cluster_tags
+from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
 from leeway.manifests.node_class import AmiTerm
 from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+from leeway.pool_pauses.ports import PoolRecords
+from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
+from leeway.pool_pauses.record import NeverJoined, PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
 
@@ -46,6 +52,7 @@ from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
+from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
 from tests.sandbox.aws.started import Sandbox, started
 
@@ -73,7 +80,9 @@ class Embedded:
         self.images: Images = AwsImages(client("ec2"), client("ssm"))
         self.profiles: InstanceProfiles = IamInstanceProfiles(client("iam"))
         self.clusters: NodeClusters = EksNodeClusters(client("eks"))
+        self.owned: OwnedLaunchTemplates = Ec2LaunchTemplates(client("ec2"))
         self.intents: LaunchIntents = DynamoLaunchIntents(client("dynamodb"), TABLE)
+        self.pools: PoolRecords = DynamoPoolRecords(client("dynamodb"), TABLE)
 
     def lack(self, *shortages: Shortage) -> None:
         faults = [
@@ -120,7 +129,9 @@ class InMemory:
         self.profiles = InstanceProfilesInMemory({"contract-nodes": ["contract-nodes"]})
         details = ClusterDetails("contract", "https://contract.example.com", "Q0E=", "10.0.0.0/16")
         self.clusters = NodeClustersInMemory({"contract": NodeCluster(details, "1.34")})
+        self.owned = templates
         self.intents = LaunchIntentsInMemory()
+        self.pools = PoolRecordsInMemory()
 
     def lack(self, *shortages: Shortage) -> None:
         self.fleets.shortages = list(shortages)
@@ -304,7 +315,7 @@ def test_a_template_that_does_not_exist_is_an_error_of_the_whole_request(world: 
     (error,) = answer.errors
     assert answer.instances == ()
     assert error.override is None
-    assert cause_of(error.code) is Cause.SETTINGS
+    assert cause_of(error.code) is Cause.TEMPLATE
 
 
 def term(**fields: Any) -> SubnetTerm:
@@ -453,3 +464,67 @@ def test_a_launched_instance_and_its_volumes_have_the_tags_of_the_request(
     for tagged in (shown, *described):
         tags = {tag["Key"]: tag["Value"] for tag in tagged["Tags"]}
         assert request.tags.items() <= tags.items()
+
+
+def test_owned_templates_are_listed_by_their_tags_and_deleted(world: World) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    ours, cluster = template(world), new("another")
+    theirs = replace(ours, name=f"leeway-{cluster}-1", tags=cluster_tags(cluster))
+    foreign = replace(ours, name=new("foreign"), tags={"leeway.sh/owner": "leeway"})
+    world.templates.ensure([theirs, foreign])
+    (found,) = world.owned.owned_by(cluster)
+    assert found.name == theirs.name
+    assert before < found.created_at < datetime.now(UTC) + timedelta(seconds=2)
+    assert ours.name in {one.name for one in world.owned.owned_by("contract")}
+    world.owned.delete(theirs.name)
+    world.owned.delete(theirs.name)
+    assert world.owned.owned_by(cluster) == []
+
+
+def test_a_template_that_was_deleted_is_created_again_after_it_is_forgotten(world: World) -> None:
+    cluster = new("forgotten")
+    made = replace(template(world), name=f"leeway-{cluster}-1", tags=cluster_tags(cluster))
+    world.templates.ensure([made])
+    if isinstance(world, Embedded):
+        world.owned.delete(made.name)
+    else:
+        del world.templates.existing[made.name]
+    world.templates.ensure([made])
+    assert world.owned.owned_by(cluster) == [], "known templates are not read again"
+    world.templates.forget([made.name])
+    world.templates.ensure([made])
+    assert [one.name for one in world.owned.owned_by(cluster)] == [made.name]
+
+
+def test_a_record_of_a_pool_is_read_as_it_was_written(world: World) -> None:
+    cluster, now = new("pools"), datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+    failure = NeverJoined(instance="i-0123456789abcdef0", launched_at=now)
+    reason = NODES_NEVER_JOINED(cluster=cluster, pool="web", count=3, instances="i-1")
+    paused = PoolRecord(
+        cluster=cluster,
+        pool="web",
+        counted_from=now,
+        failures=(failure,),
+        paused=reason,
+        paused_at=now,
+        paused_by=failure.instance,
+    )
+    api = PoolRecord(cluster=cluster, pool="api")
+    world.pools.write_pool(paused)
+    world.pools.write_pool(api)
+    assert world.pools.pool(cluster, "web") == paused
+    assert world.pools.pool(cluster, "none") is None
+    assert world.pools.pools_of(cluster) == [api, paused]
+    assert world.pools.pools_of(new("pools")) == []
+
+
+def test_a_record_of_a_pool_is_written_once_for_each_version(world: World) -> None:
+    record = PoolRecord(cluster=new("pools"), pool="web")
+    world.pools.write_pool(record)
+    with pytest.raises(RecordChanged):
+        world.pools.write_pool(record)
+    second = record.changed(paused_by="i-1")
+    world.pools.write_pool(second)
+    with pytest.raises(RecordChanged):
+        world.pools.write_pool(second)
+    assert world.pools.pool(record.cluster, "web") == second

@@ -1,4 +1,5 @@
-"""docs/command-line-policy.json grants the calls of the command line, and writes only manifests."""
+"""docs/command-line-policy.json grants the calls of the command line; it may write only manifests
+and records of pools."""
 
 import json
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ from cli.stack import Stack
 from cli.status.read import read_cluster_status
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
-from tests.cli.test_status import retire, store_drain
+from tests.cli.test_status import pause, retire, store_drain
 from tests.sandbox.aws.started import Sandbox
 from tests.template.granted import actions_of, keys_of
 
@@ -51,6 +52,7 @@ def used(
     """The actions that the commands call, and the keys of the table that they use."""
     record = retire(aws)
     store_drain(aws, record)
+    pause(aws)
     survey = compressed(sandbox_survey())
     DynamoSurveys(partial(aws.client, "dynamodb"), TABLE).write("us-east-1", survey)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
@@ -64,6 +66,7 @@ def used(
         ["get", *of_prod],
         ["pause", "prod"],
         ["status", *of_prod],
+        ["resume", "prod", "--pool", "web"],
         ["types", "-o", "json"],
         ["delete", "-f", str(file), *of_prod],
     ):
@@ -88,9 +91,10 @@ def test_the_policy_grants_what_the_commands_use_and_no_more(
     assert granted() - shared == reached
 
 
-def test_the_right_to_apply_manifests_writes_only_manifests() -> None:
+def test_the_commands_may_write_only_manifests_and_records_of_pools() -> None:
     writes = [s for s in statements() if any(verb in str(s["Action"]) for verb in ("Put", "Del"))]
-    assert [keys_of(statement) for statement in writes] == [("MANIFESTS#CLUSTER",)]
+    written = [keys_of(statement) for statement in writes]
+    assert written == [("MANIFESTS#CLUSTER",), ("POOLS#CLUSTER",)]
     own = ("ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "CACHE#x", "HEADROOM#CLUSTER")
     assert not [key for key in own for s in writes for p in keys_of(s) if fnmatchcase(key, p)]
 

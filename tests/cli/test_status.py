@@ -9,6 +9,7 @@ import pytest
 from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
 from leeway.drain.progress import RemovalMethod, Stage
 from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
@@ -16,6 +17,7 @@ from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
+from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure
 from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
@@ -51,6 +53,18 @@ def retire(aws: Sandbox, phase: Phase = Phase.RUNNING, version: int = 1) -> Reti
     return record
 
 
+def pause(aws: Sandbox, pool: str = "web") -> PoolRecord:
+    """A pool of cluster prod that three failures have paused."""
+    record: PoolRecord | None = None
+    for number in range(3):
+        failure = NeverJoined(instance=f"i-{number:017x}", launched_at=datetime.now(UTC))
+        record = after_failure(record, "prod", pool, failure, datetime.now(UTC))
+    assert record is not None
+    stored = record.model_copy(update={"version": 1})
+    DynamoPoolRecords(partial(aws.client, "dynamodb"), TABLE).write_pool(stored)
+    return stored
+
+
 def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
     pods = (
         PodState("shop/web-1", Stage.GONE, RemovalMethod.EVICT, POD_EVICTED()),
@@ -76,6 +90,25 @@ def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
     table = run("--cluster", "prod")[1]
     assert "1/2 pods gone, 1 blocked" in table
     assert f"shop/web-2 blocked: {BLOCKED}" in " ".join(table.split())
+
+
+def test_a_paused_pool_is_shown_until_it_is_resumed(
+    run: Run, aws: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pause(aws)
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert "pool web paused since" in shown
+    assert "never joined" in shown
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    (pool,) = cluster["pausedPools"]
+    assert (pool["pool"], pool["reason"]["code"]) == ("web", "NodesNeverJoined")
+    assert main.run(["resume", "prod", "--pool", "api"]) == 1
+    assert "PoolNotPaused" in (err := capsys.readouterr().err)
+    assert "paused pools: web" in err
+    assert main.run(["resume", "prod", "--pool", "web"]) == 0
+    assert capsys.readouterr().out == "pool web of cluster prod resumed\n"
+    assert "pool web" not in run("--cluster", "prod")[1]
+    assert main.run(["resume", "prod", "--pool", "web", "-o", "json"]) == 1
 
 
 def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:

@@ -109,7 +109,8 @@ class FakeNode:
     def release(self, node: str, attempt: int | None = None) -> bool:
         return False
 
-    def label(self, node: str, labels: object) -> None: ...
+    def set_up(self, node: Node, *more: object) -> bool:
+        return True
 
     def nodes(self) -> list[Node]:
         return []

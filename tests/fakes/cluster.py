@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from leeway.ports.kubernetes import ClusterRefused, Marks, NodeEvent
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response
@@ -87,8 +88,8 @@ class FakeCluster:
     def exclude_from_load_balancers(self, node: str) -> bool:
         return True
 
-    def label(self, node: str, labels: Mapping[str, str]) -> None:
-        raise AssertionError("retire_node sets no labels")
+    def set_up(self, node: Node, labels: Mapping[str, str], *more: Any) -> bool:
+        raise AssertionError("retire_node sets up no node")
 
     def attachments_on(self, node: str) -> list[Attachment]:
         return []

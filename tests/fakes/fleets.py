@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest, Override
 from leeway.launch.intent import FleetInstance
 from leeway.launch.ports import FleetAnswer
-from leeway.launch.tags import INTENT_TAG
 from leeway.ports.aws import CloudUnavailable
 
 

@@ -9,7 +9,8 @@ import pytest
 from leeway.drain.answers import Meaning, read_answer
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
-from leeway.ports.kubernetes_objects import Controller, Pod
+from leeway.ports.kubernetes_objects import Controller, Pod, Taint
+from leeway.selection.labels import UNREGISTERED
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
 
@@ -279,11 +280,37 @@ def test_pods_of_all_pages_are_listed(
 
 def test_labelling_a_node_keeps_its_other_labels(live: Live, cluster: LightkubeCluster) -> None:
     name, _ = fresh_node(live, pool="blue")
-    cluster.label(name, {"capacity": "spot"})
+    node = cluster.node(name)
+    assert node is not None
+    assert cluster.set_up(node, {"capacity": "spot"})
     labels = raw_node(live, name)["metadata"]["labels"]
     assert (labels["pool"], labels["capacity"]) == ("blue", "spot")
-    with pytest.raises(ClusterRefused, match="no-such-node"):
-        cluster.label("no-such-node", {"capacity": "spot"})
+
+
+def test_setting_up_a_node_changes_only_the_taints_that_it_names(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live)
+    node = cluster.node(name)
+    assert node is not None
+    own = Taint("team", "a", "NoSchedule")
+    gate, stale = Taint(UNREGISTERED, "", "NoExecute"), Taint("team", "b", "NoSchedule")
+    assert cluster.set_up(node, {}, [stale, gate, Taint("other", "", "NoSchedule")])
+    assert cluster.set_up(node, {}, [own], [UNREGISTERED])
+    found = cluster.node(name)
+    assert found is not None
+    assert {*found.taints} == {*node.taints, own, Taint("other", "", "NoSchedule")}
+
+
+def test_a_node_of_the_same_name_that_is_another_object_is_not_set_up(
+    live: Live, cluster: LightkubeCluster
+) -> None:
+    name, _ = fresh_node(live)
+    node = cluster.node(name)
+    assert node is not None
+    assert not cluster.set_up(replace(node, uid="another"), {"capacity": "spot"})
+    assert not cluster.set_up(replace(node, name="no-such-node"), {"capacity": "spot"})
+    assert "capacity" not in raw_node(live, name)["metadata"]["labels"]
 
 
 def test_only_nodes_that_are_not_ready_are_read_one_by_one(

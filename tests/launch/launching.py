@@ -25,6 +25,7 @@ from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.launch.pools import manifests, node_class, pods, pool, settings
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -41,6 +42,7 @@ class World:
         self.fleets = FleetsInMemory(self.templates.existing.__contains__)
         self.intents = LaunchIntentsInMemory()
         self.offerings = OfferingsInMemory()
+        self.pools = PoolRecordsInMemory()
         self.admissions = AdmissionsInMemory()
         self.starts = Starts()
         known = {f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900) for zone in ZONES}
@@ -60,6 +62,7 @@ class World:
             fleets=self.fleets,
             intents=self.intents,
             offerings=self.offerings,
+            pools=self.pools,
             admissions=self.admissions,
             admit_node=self.starts,
             instances=self,

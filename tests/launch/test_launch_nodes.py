@@ -8,11 +8,14 @@ import pytest
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
 from leeway.launch.launch_nodes import MOST_ROUNDS
-from leeway.launch.observed import Subnet
+from leeway.launch.observed import Image, Subnet
 from leeway.launch.outcome import LaunchOutcome
+from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
+from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.pods import Toleration
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW, ZONES, World, order
@@ -58,6 +61,10 @@ def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
         assert record.labels["karpenter.sh/capacity-type"] == "spot"
         assert record.startup_taints == ("example.com/starting",)
         assert record.deadline == NOW + JOIN_WITHIN
+        assert record.launch is not None
+        assert (record.launch.pool, record.launch.at) == ("web", NOW)
+        assert record.launch.intent in world.intents.stored
+        assert record.taints == (), "the user data registers the node with them"
         assert record.facts.zone in ZONES
     named = [one for one in records if one.facts.private_dns_name]
     assert len(named) == 2, "EC2 does not describe one of them yet"
@@ -336,3 +343,94 @@ def test_a_table_that_cannot_be_read_launches_nothing(world: World, catalog: Cat
     with pytest.raises(CloudUnavailable):
         world.launch_nodes.launch(order(catalog))
     assert not world.fleets.requests
+
+
+def pause(world: World, name: str = "web") -> PoolRecord:
+    reason = NODES_NEVER_JOINED(cluster="prod", pool=name, count=3, instances="i-1, i-2, i-3")
+    record = PoolRecord(cluster="prod", pool=name, paused=reason, paused_at=NOW)
+    world.pools.write_pool(record)
+    return record
+
+
+def test_a_paused_pool_launches_nothing_and_its_pods_get_the_reason(
+    world: World, catalog: Catalog
+) -> None:
+    pause(world)
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert world.fleets.requests == []
+    assert world.intents.stored == {}
+    assert codes(outcome) == {"NodesNeverJoined"}
+    assert len(outcome.without_node) == 3
+    for one in outcome.without_node:
+        assert "leeway resume prod --pool web" in one.reason.message
+    preview = world.launch_nodes.preview(order(catalog))
+    assert preview.prepared == ()
+    assert codes(preview.outcome) == {"NodesNeverJoined"}
+
+
+def test_another_pool_is_used_while_one_is_paused(world: World, catalog: Catalog) -> None:
+    pause(world)
+    documents = (pool(weight=9), pool("other"), node_class())
+    outcome = world.launch_nodes.launch(order(catalog, *documents))
+    assert outcome.complete
+    assert {one.pool for one in outcome.launched} == {"other"}
+
+
+def test_the_pause_of_another_clusters_pool_stops_nothing(world: World, catalog: Catalog) -> None:
+    world.pools.write_pool(pause(world).model_copy(update={"cluster": "staging"}))
+    del world.pools.stored["prod", "web"]
+    assert world.launch_nodes.launch(order(catalog)).complete
+
+
+def test_the_request_of_a_pool_that_was_paused_meanwhile_is_not_repeated(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.lost = 100
+    world.launch_nodes.launch(order(catalog))
+    world.fleets.lost = 0
+    requests = len(world.fleets.requests)
+    pause(world)
+    world.launch_nodes.launch(order(catalog))
+    assert len(world.fleets.requests) == requests
+    assert world.admitted() == []
+    world.time = NOW + REPEAT_WITHIN
+    world.launch_nodes.launch(order(catalog))
+    assert len(world.fleets.requests) == requests
+    assert sorted(world.admitted()) == sorted(world.fleets.running), "found by their tag"
+
+
+def test_a_template_that_was_deleted_is_created_again_in_the_same_run(
+    world: World, catalog: Catalog
+) -> None:
+    world.launch_nodes.launch(order(catalog))
+    world.templates.existing.clear()
+    more = pods(2, cpu=90_000, name="more")
+    outcome = world.launch_nodes.launch(order(catalog, waiting=[*pods(3, cpu=90_000), *more]))
+    assert outcome.complete, outcome.without_node
+    assert len(world.fleets.running) == 5
+    assert codes(outcome) == {"LaunchTemplateDeleted"}
+    assert world.templates.existing
+
+
+def test_the_taints_of_custom_user_data_are_put_on_by_admission(
+    world: World, catalog: Catalog
+) -> None:
+    taints = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
+    starting = [{"key": "agent", "effect": "NoExecute"}]
+    own = pool(labels={"own": "x"}, template={"taints": taints, "startupTaints": starting})
+    terms = [{"id": "ami-1"}]
+    world.images.known["ami-1"] = Image("ami-1", "own", "x86_64", NOW, "/dev/xvda")
+    custom = node_class(amiFamily="Custom", amiSelectorTerms=terms, userData="#!/bin/sh")
+    tolerating = [
+        replace(one, spec=replace(one.spec, tolerations=(Toleration(key="team", value="a"),)))
+        for one in pods(1, cpu=90_000)
+    ]
+    outcome = world.launch_nodes.launch(order(catalog, own, custom, waiting=tolerating))
+    assert outcome.complete, outcome.without_node
+    (record,) = world.admissions.stored.values()
+    assert {(one.key, one.value, one.effect) for one in record.taints} == {
+        ("team", "a", "NoSchedule"),
+        ("agent", "", "NoExecute"),
+    }
+    assert record.labels["own"] == "x"
+    assert record.startup_taints == ("agent",)

@@ -238,10 +238,17 @@ BY_DRAIN = [
     metadata(annotations={"leeway.sh/attempt": "2", "leeway.sh/cordoned": "true"}),
     spec(unschedulable=None),
 ]
+REGISTERS = {"karpenter.sh/registered": "true"}
+RESTRICTED = "node-restriction.kubernetes.io/team"
+OF_KUBERNETES = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 BY_CAPACITY = [
     metadata(labels={"pool": "gpu"}),
     spec(taints=[TEAM, DOWN]),
     metadata(annotations={"leeway.sh/out-of-service": "true"}),
+    {
+        **metadata(labels={**REGISTERS, RESTRICTED: "a"}),
+        **spec(taints=[{**TEAM, "value": "b"}, DOWN]),
+    },
 ]
 NOT_BY_DRAIN = [*BY_NOBODY, metadata(labels={"team": "web"}), metadata(labels={"pool": "gpu"})]
 NOT_BY_CAPACITY = [
@@ -250,6 +257,12 @@ NOT_BY_CAPACITY = [
     spec(taints=[TEAM, RETIRING]),
     metadata(labels={EXCLUDE: "true"}),
     metadata(labels={"eks.amazonaws.com/nodegroup": "x"}),
+    spec(taints=[TEAM, {"key": "pool", "value": "gpu", "effect": "NoSchedule"}]),
+    metadata(labels={RESTRICTED: "a"}),
+    {**metadata(labels=REGISTERS), **spec(taints=[])},
+    {**metadata(labels=REGISTERS), **spec(taints=[TEAM, OF_KUBERNETES])},
+    metadata(labels={**REGISTERS, EXCLUDE: "true"}),
+    metadata(labels={**REGISTERS, "eks.amazonaws.com/nodegroup": "x"}),
 ]
 
 
@@ -261,7 +274,7 @@ def node(live: Live) -> str:
 
 def fresh(live: Live, node: str) -> None:
     """Reset the node: with the taint and annotation of a team, without those of Leeway."""
-    labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool"))
+    labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool", *REGISTERS, RESTRICTED))
     notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned"))
     body = {
         **metadata(labels={**labels, "team": "ml"}, annotations={**notes, "theirs": "yes"}),
@@ -290,6 +303,22 @@ def test_each_group_may_change_only_the_fields_of_nodes_that_it_needs(
         for body in allowed:
             answer = merge(client, node, body)
             assert answer.status_code == 200, (body, answer.text)
+
+
+def test_capacity_sets_up_a_node_once(live: Live, node: str) -> None:
+    gate = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
+    pool = {"key": "pool", "value": "gpu", "effect": "NoSchedule"}
+    fresh(live, node)
+    assert live.patch(node, spec(taints=[TEAM, gate])).status_code == 200
+    with live.client(eks_token("capacity")) as client:
+        first = {**metadata(labels=REGISTERS), **spec(taints=[TEAM, pool])}
+        assert merge(client, node, first).status_code == 200
+        again = {**metadata(labels=REGISTERS), **spec(taints=[TEAM, pool, {**pool, "key": "x"}])}
+        assert denied(merge(client, node, again), "leeway-capacity-nodes")
+        assert denied(merge(client, node, spec(taints=[TEAM])), "leeway-capacity-nodes")
+        initialized = metadata(labels={"karpenter.sh/initialized": "true"})
+        assert merge(client, node, initialized).status_code == 200
+    fresh(live, node)
 
 
 def test_every_policy_is_bound_and_denies() -> None:

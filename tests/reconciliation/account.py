@@ -1,6 +1,6 @@
 """An AWS account, the table and some clusters in memory, as reconcile uses them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +29,8 @@ from leeway.ports.aws import (
     Waiting,
 )
 from leeway.ports.kubernetes_objects import Attachment, Node
+from leeway.reasons import Reason
+from leeway.reconciliation.launches import LaunchCheck
 from leeway.reconciliation.ports import OpenRecords
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ClusterReport
@@ -104,6 +106,10 @@ class Account:
     name_reads: list[list[str]] = field(default_factory=list)
     answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
     started: list[tuple[str, str, int]] = field(default_factory=list)
+    launch_check: LaunchCheck = field(default_factory=LaunchCheck)
+    checked: list[list[str]] = field(default_factory=list)
+    unused_templates: list[str] = field(default_factory=list)
+    paused: list[Reason] = field(default_factory=list)
 
     def _fail(self, part: str) -> None:
         if part in self.fails:
@@ -199,6 +205,20 @@ class Account:
         self._fail("start")
         self.started.append((instance, cluster, attempt))
 
+    # Launches
+    def check_instances(self, cluster: str, instances: Sequence[ObservedInstance]) -> LaunchCheck:
+        self._fail("launches")
+        self.checked.append([one.facts.instance for one in instances])
+        return self.launch_check
+
+    def delete_unused_templates(self, cluster: str) -> list[str]:
+        self._fail("templates")
+        return self.unused_templates
+
+    def paused_pools(self, cluster: str) -> list[Reason]:
+        self._fail("pools")
+        return self.paused
+
     # ReceiveNotice
     def receive(self, event: Any, begun: Action | None = None) -> NoticeOutcome:
         notice = parse_notice(event)
@@ -230,6 +250,7 @@ class Account:
                 receive_notice=partly,
                 retire_node=self,
                 admit_node=self,
+                launches=self,
                 open_cluster=self.open_cluster,
                 clock=self,
             )

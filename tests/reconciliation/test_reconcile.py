@@ -13,10 +13,13 @@ from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Node
+from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import CleanUpResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
+from leeway.reconciliation.launches import LaunchCheck
 from leeway.reconciliation.reasons import RECORD_INVALID
 from leeway.reconciliation.reconcile import ReconcileRequest, parse_request
+from leeway.reconciliation.report import HandledFinding
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (
@@ -200,6 +203,50 @@ def test_a_failed_read_is_a_problem_and_the_other_parts_go_on(part: str, how: st
     ].message
     if part != "index":
         assert [one.result for one in report.clean_ups] == [CleanUpResult.CLEANED]
+
+
+def test_left_launches_are_continued_and_paused_pools_are_reported() -> None:
+    lost, problem = Reason("Lost", "Lost."), Reason("Unknown", "Unknown.")
+    account = Account(
+        instances_=[observed()],
+        launch_check=LaunchCheck((HandledFinding(OURS.instance, lost, lost),), (problem,)),
+        unused_templates=["leeway-prod-1"],
+        paused=[Reason("NodesNeverJoined", "Paused.")],
+    )
+    report = run(account)
+    assert account.checked == [[OURS.instance]]
+    assert [one.reason for one in report.findings] == [lost]
+    assert report.problems == [problem]
+    assert report.deleted_templates == ["leeway-prod-1"]
+    assert [one.code for one in report.paused_pools] == ["NodesNeverJoined"]
+
+
+@pytest.mark.parametrize("part", ["launches", "templates", "pools"])
+def test_launches_that_cannot_be_checked_are_a_problem_and_the_rest_goes_on(part: str) -> None:
+    account = Account(
+        instances_=[observed()],
+        fails={part},
+        unused_templates=["leeway-prod-1"],
+        paused=[Reason("NodesNeverJoined", "Paused.")],
+    )
+    report = run(account)
+    assert [one.code for one in report.problems] == ["LaunchesNotChecked"]
+    assert account.written == [OURS.instance]
+    assert bool(report.deleted_templates) == (part != "templates")
+    assert bool(report.paused_pools) == (part != "pools")
+
+
+def test_a_dry_run_continues_no_launch() -> None:
+    account = Account(
+        instances_=[observed()],
+        policy=ClusterPolicy(dry_run=True),
+        unused_templates=["leeway-prod-1"],
+        paused=[Reason("NodesNeverJoined", "Paused.")],
+    )
+    report = run(account)
+    assert account.checked == []
+    assert report.deleted_templates == []
+    assert len(report.paused_pools) == 1
 
 
 def test_an_invalid_record_is_a_problem_and_the_others_are_checked() -> None:

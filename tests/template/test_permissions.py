@@ -89,8 +89,18 @@ def test_only_reading_actions_are_granted_on_all_resources() -> None:
 def test_a_change_of_instances_or_groups_requires_the_tag_of_a_managed_cluster(action: str) -> None:
     for statement in statements():
         if action in actions_of(statement):
-            tags = statement["Condition"]["StringEquals"]
+            tags = dict(statement["Condition"]["StringEquals"])
+            owner = tags.pop("aws:ResourceTag/leeway.sh/owner", None)
+            assert owner == ("leeway" if role_of_launches(action, statement) else None)
             assert list(tags.values()) == [{"Ref": "ClusterNames"}]
+
+
+def role_of_launches(action: str, statement: dict[str, Any]) -> bool:
+    """Whether the statement is about what Leeway launched: only `retire_node` ends instances that
+    it did not launch."""
+    return action == "ec2:DeleteLaunchTemplate" or (
+        action == "ec2:TerminateInstances" and statement in statements("AdmitNodeRole")
+    )
 
 
 def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
@@ -105,11 +115,15 @@ def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
 def test_the_tag_of_eks_alone_decides_about_terminating_its_instances() -> None:
     """Only EKS can write this tag; anybody who may tag instances can write the plain tag."""
     by_eks, plain = "aws:ResourceTag/aws:eks:cluster-name", "aws:ResourceTag/eks:cluster-name"
+    owner, launched = (
+        f"aws:ResourceTag/{tag}" for tag in ("leeway.sh/owner", "eks:eks-cluster-name")
+    )
     granting = [s["Condition"] for s in statements() if "ec2:TerminateInstances" in actions_of(s)]
     clusters = {"Ref": "ClusterNames"}
     assert granting == [
         {"StringEquals": {by_eks: clusters}},
         {"StringEquals": {plain: clusters}, "Null": {by_eks: "true"}},
+        {"StringEquals": {owner: "leeway", launched: clusters}, "Null": {by_eks: "true"}},
     ]
 
 
@@ -173,10 +187,12 @@ PARTS = {
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",
     ":instance/*",
+    ":launch-template/*",
     ":schedule/${NoticesToCome}/*",
 }
 """Suffixes of resources with a wildcard: indexes of the table, groups and instances (by tag),
-clusters, resources that groups launch with, versions, and Leeway's own schedules."""
+clusters, launch templates (by tag), resources that groups launch with, versions, and Leeway's own
+schedules."""
 
 
 def test_permissions_are_granted_on_one_resource_or_on_a_known_pattern() -> None:

@@ -1,14 +1,15 @@
 """Use case: admit a new node: wait until it joins, is Ready and offers its devices, then answer
-its launch hook."""
+its launch hook. An instance that Leeway launched and that never joins is terminated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
+from leeway.admission.never_joined import decide_unjoined
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.ports import Admissions
+from leeway.admission.ports import Admissions, LaunchedInstances
 from leeway.admission.readiness import (
     AdmissionResult,
     ExpectedNode,
@@ -22,20 +23,27 @@ from leeway.admission.readiness import (
 from leeway.admission.reasons import (
     ADMISSION_EVENT_NOT_PUT,
     ADMISSION_NODE_EVENT_NOT_WRITTEN,
+    INSTANCE_NOT_TERMINATED,
     NODE_ADMITTED,
     NODE_LABELS_REFUSED,
+    NODE_REPLACED,
+    PAUSE_EVENT_NOT_PUT,
 )
-from leeway.admission.record import Admission
+from leeway.admission.record import Admission, Launch
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
+from leeway.pool_pauses.ports import PoolRecords
+from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure, after_join
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
-from leeway.ports.kubernetes_objects import Node
-from leeway.reasons import Reason
+from leeway.ports.kubernetes_objects import Node, Taint
+from leeway.reasons import Reason, clause
+from leeway.selection.labels import JOINED, REGISTERED, UNREGISTERED
+from leeway.typed_json import adapter_of
 
 LIST_NODES_AFTER = timedelta(minutes=2)
 LIST_NODES_EVERY = timedelta(minutes=1)
@@ -60,6 +68,7 @@ class NodeCheck:
     - `listed_at`: when the list of all nodes was last read.
     - `manufacturers`: those of the instance type's accelerators, None until EC2 has returned them.
     - `held`: the lifecycle hooks that wait for the admission.
+    - `join_counted`: the record of the pool says that an instance of this launch has joined.
     - `wait_seconds`: the time until the next check.
     """
 
@@ -73,7 +82,22 @@ class NodeCheck:
     listed_at: datetime | None = None
     manufacturers: tuple[str, ...] | None = None
     held: tuple[HeldHook, ...] = ()
+    join_counted: bool = False
     wait_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnjoinedResult:
+    """Result of the step `end-N`, about a launched instance whose node has not joined in time.
+
+    - `verdict`: how the admission ends; None if the node has joined after all.
+    - `check_again`: the last read of the node failed.
+    - `paused`: the record of its pool, if the failure of this instance has paused the pool.
+    """
+
+    verdict: Readiness | None = None
+    check_again: bool = False
+    paused: PoolRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +111,15 @@ class FinishResult:
     answers: HookAnswers = field(default_factory=HookAnswers)
 
 
-STEP_RESULTS = (AttemptId, NodeCheck, FinishResult, AdmissionOutcome, HookAnswers)
+STEP_RESULTS = (
+    AttemptId,
+    NodeCheck,
+    UnjoinedResult,
+    FinishResult,
+    AdmissionOutcome,
+    HookAnswers,
+    PoolRecord,
+)
 """The types that the durable engine stores between steps."""
 
 
@@ -96,6 +128,10 @@ class Telemetry(Protocol):
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         """Log and measure an admission that has ended."""
+        ...
+
+    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
+        """Log that a pool is paused."""
         ...
 
     def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
@@ -111,6 +147,8 @@ class AdmitNode:
         admissions: Admissions,
         groups: Groups,
         types: InstanceTypes,
+        instances: LaunchedInstances,
+        pools: PoolRecords,
         leeway_events: LeewayEvents,
         open_cluster: Callable[[str], Cluster],
         telemetry: Telemetry,
@@ -118,6 +156,8 @@ class AdmitNode:
     ) -> None:
         self._admissions = admissions
         self._types = types
+        self._instances = instances
+        self._pools = pools
         self._leeway_events = leeway_events
         self._open_cluster = open_cluster
         self._telemetry = telemetry
@@ -138,12 +178,30 @@ class AdmitNode:
             if check.record is None:
                 return None
             if check.verdict is not None:
-                finish = partial(self._finish, attempt, check, check.verdict)
-                finished = steps.run(f"finish-{number}", FinishResult, finish)
+                unjoined = self._unjoined(attempt, check, steps, number)
+                if not unjoined.check_again:
+                    finish = partial(self._finish, attempt, check, unjoined.verdict)
+                    finished = steps.run(f"finish-{number}", FinishResult, finish)
             number += 1
         if finished.outcome is not None:
             self._report(finished.outcome, finished, steps)
         return finished.outcome
+
+    def _unjoined(
+        self, attempt: AttemptId, check: NodeCheck, steps: Steps, number: int
+    ) -> UnjoinedResult:
+        """End a launched instance whose node has not joined in time, and report the pause that this
+        leads to."""
+        record, verdict = check.record, check.verdict
+        late = verdict is not None and verdict.result is AdmissionResult.NOT_READY
+        if not late or record is None or record.launch is None or check.joined_at is not None:
+            return UnjoinedResult()
+        end = partial(self._end_unjoined, attempt, check)
+        result = steps.run(f"end-{number}", UnjoinedResult, end)
+        if (paused := result.paused) is not None and (reason := paused.paused) is not None:
+            steps.run("log-pause", str, partial(self._log_pause, paused, reason))
+            steps.run("put-pause-event", str, partial(self._put_pause_event, paused, reason))
+        return result
 
     def _report(self, outcome: AdmissionOutcome, finished: FinishResult, steps: Steps) -> None:
         """Log and publish the outcome, then retry the answers that Auto Scaling refused."""
@@ -178,6 +236,7 @@ class AdmitNode:
             record.deadline,
             now,
             has_hooks=bool(record.hooks),
+            launched=record.launch is not None,
             hooks_ended=all_over(check.held, now),
             into_pool=record.into_pool,
         )
@@ -188,17 +247,20 @@ class AdmitNode:
     def _observe(
         self, check: NodeCheck, record: Admission
     ) -> tuple[NodeCheck, tuple[Reason, ...] | None]:
-        """Read the node and add its labels. Returns the conditions that the node does not meet,
-        None if it could not be read."""
+        """Read the node and add its labels and taints. Returns the conditions that the node does
+        not meet, None if it could not be read."""
         try:
             check = self._with_manufacturers(check, record)
             check, node = self._find(check, record)
         except API_ERRORS as error:
             return replace(check, problem=f"{type(error).__name__}: {error}"), None
         expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
-        unmet = unmet_conditions(_observed(node), expected)
-        if node is not None:
-            unmet += self._add_labels(node, record)
+        added = record.taints if node is not None and REGISTERED not in node.labels else ()
+        unmet = unmet_conditions(_observed(node, added), expected)
+        if node is not None and record.launch is not None:
+            if not check.join_counted:
+                check = replace(check, join_counted=self._count_join(record, record.launch))
+            unmet += self._set_up(node, record, added, is_ready=not unmet)
         return replace(check, unmet=unmet, problem=""), unmet
 
     def _with_manufacturers(self, check: NodeCheck, record: Admission) -> NodeCheck:
@@ -226,29 +288,133 @@ class AdmitNode:
         joined_at = check.joined_at or now
         return replace(check, node=node.name, node_uid=node.uid, joined_at=joined_at), node
 
-    def _add_labels(self, node: Node, record: Admission) -> tuple[Reason, ...]:
-        """Add the requested labels to the node; returns why that failed."""
-        if all(node.labels.get(key) == value for key, value in record.labels.items()):
-            return ()
-        try:
-            self._open_cluster(record.facts.cluster).label(node.name, record.labels)
-        except (ClusterUnavailable, ClusterRefused) as error:
-            return (NODE_LABELS_REFUSED(error=error),)
-        return ()
+    def _set_up(
+        self, node: Node, record: Admission, taints: Sequence[Taint], *, is_ready: bool
+    ) -> tuple[Reason, ...]:
+        """Put the labels and taints of a pool on a launched node; returns why that failed.
 
-    def _finish(self, attempt: AttemptId, check: NodeCheck, verdict: Readiness) -> FinishResult:
-        """Close the record and answer the hooks.
+        Taints are added once, with the label REGISTERED: whoever removes a startup taint does not
+        find it again. The label INITIALIZED says that the node is ready for pods.
+        """
+        states = JOINED if is_ready else {REGISTERED: JOINED[REGISTERED]}
+        labels = {**record.labels, **states}
+        gated = any(one.key == UNREGISTERED for one in node.taints)
+        if not (taints or gated) and all(node.labels.get(k) == v for k, v in labels.items()):
+            return ()
+        cluster = self._open_cluster(record.facts.cluster)
+        try:
+            done = cluster.set_up(node, labels, taints, (UNREGISTERED,))
+        except (ClusterUnavailable, ClusterRefused) as error:
+            return (NODE_LABELS_REFUSED(error=clause(error)),)
+        return () if done else (NODE_REPLACED(),)
+
+    def _count_join(self, record: Admission, launch: Launch) -> bool:
+        """Write that an instance of this launch has joined; False if the table does not take it."""
+
+        def count() -> None:
+            cluster, pool = record.facts.cluster, launch.pool
+            stored = self._pools.pool(cluster, pool)
+            changed = after_join(stored, cluster, pool, launch.at)
+            if changed is not None:
+                self._pools.write_pool(changed)
+
+        try:
+            retry_conflicts(f"the record of pool {launch.pool}", count)
+        except API_ERRORS:
+            return False
+        return True
+
+    def _end_unjoined(self, attempt: AttemptId, before: NodeCheck) -> UnjoinedResult:
+        """Read the node once more, then terminate its instance if there is still none.
+
+        The failure is counted before the instance is terminated, and both before the record is
+        closed: an execution that dies in between leaves an open record, which reconcile continues.
+        """
+        record = self._current(attempt)
+        if record is None or record.launch is None:
+            return UnjoinedResult(before.verdict)
+        check, unmet = self._observe(before, record)
+        if unmet is None:
+            return UnjoinedResult(check_again=True)
+        if check.joined_at is not None:
+            return UnjoinedResult()
+        try:
+            observed = self._instances.observe(record.instance)
+            names = {record.facts.private_dns_name, record.instance}
+            if observed is not None:
+                names.add(observed.facts.private_dns_name)
+            cluster = self._open_cluster(record.facts.cluster)
+            named = [one for name in sorted(names - {""}) if (one := cluster.node(name))]
+        except CloudRefused as error:
+            reason = INSTANCE_NOT_TERMINATED(error=clause(error))
+            return UnjoinedResult(Readiness(AdmissionResult.NOT_READY, reason))
+        except API_ERRORS:
+            return UnjoinedResult(check_again=True)
+        if any(one.runs_on(record.instance) for one in named):
+            return UnjoinedResult(check_again=True)
+        taken = next((one.name for one in named), "")
+        verdict = decide_unjoined(record, record.launch, observed, taken)
+        if verdict.result is not AdmissionResult.TERMINATED:
+            return UnjoinedResult(verdict)
+        paused = self._count_failure(record, record.launch)
+        try:
+            self._instances.terminate(record.instance)
+        except CloudRefused as error:
+            reason = INSTANCE_NOT_TERMINATED(error=clause(error))
+            verdict = Readiness(AdmissionResult.NOT_READY, reason)
+        return UnjoinedResult(verdict, paused=paused)
+
+    def _count_failure(self, record: Admission, launch: Launch) -> PoolRecord | None:
+        """Count the failure; returns the record of the pool if this instance paused the pool."""
+        cluster, pool = record.facts.cluster, launch.pool
+        failure = NeverJoined(instance=record.instance, launched_at=launch.at)
+
+        def count() -> PoolRecord | None:
+            stored = self._pools.pool(cluster, pool)
+            changed = after_failure(stored, cluster, pool, failure, self._clock.now())
+            if changed is not None:
+                self._pools.write_pool(changed)
+            return changed or stored
+
+        counted = retry_conflicts(f"the record of pool {pool}", count)
+        by_this_one = counted is not None and counted.paused_by == record.instance
+        return counted if by_this_one else None
+
+    def _log_pause(self, record: PoolRecord, reason: Reason) -> str:
+        self._telemetry.pool_paused(record, reason)
+        return reason.message
+
+    def _put_pause_event(self, record: PoolRecord, reason: Reason) -> str:
+        """Put the Leeway event about a pause; a refusal stops no other step."""
+        detail = adapter_of(PoolRecord).dump_json(record).decode()
+        try:
+            self._leeway_events.publish("Leeway Pool Paused", detail)
+        except CloudRefused as error:
+            problem = PAUSE_EVENT_NOT_PUT(error=clause(error))
+            self._telemetry.pool_paused(record, problem)
+            return problem.message
+        return reason.message
+
+    def _finish(
+        self, attempt: AttemptId, check: NodeCheck, unjoined: Readiness | None
+    ) -> FinishResult:
+        """Close the record and answer the hooks. `unjoined` is how the admission of an instance
+        ends that has not joined, None for any other.
 
         The node is read once more before ABANDON: the engine may pause for hours between steps.
         """
-        if verdict.result is AdmissionResult.NOT_READY and check.record is not None:
+        verdict = unjoined or check.verdict
+        if verdict is None:
+            return FinishResult(None, check_again=True)
+        late = verdict.result is AdmissionResult.NOT_READY and unjoined is None
+        if late and check.record is not None:
             check, unmet = self._observe(check, check.record)
             if unmet is None:
                 return FinishResult(None, check_again=True)
             admitted = Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
             verdict = not_ready(unmet) if unmet else admitted
         answer = _ANSWERS.get(verdict.result)
-        closed = self._close(attempt, answer)
+        closed = self._close(attempt, verdict.result, answer)
         if closed is None:
             return FinishResult(None)
         answers = HookAnswers()
@@ -270,7 +436,9 @@ class AdmitNode:
         )
         return FinishResult(outcome, False, check.node_uid, answers)
 
-    def _close(self, attempt: AttemptId, answer: HookResult | None) -> Admission | None:
+    def _close(
+        self, attempt: AttemptId, result: AdmissionResult, answer: HookResult | None
+    ) -> Admission | None:
         def close() -> Admission | None:
             record = self._current(attempt)
             if record is None:
@@ -279,6 +447,7 @@ class AdmitNode:
                 update={
                     "phase": Phase.FINISHED,
                     "answer": answer,
+                    "result": result,
                     "ended_at": self._clock.now(),
                     "version": record.version + 1,
                 }
@@ -314,10 +483,12 @@ class AdmitNode:
         return event.name
 
 
-def _observed(node: Node | None) -> ObservedNode | None:
+def _observed(node: Node | None, added: Sequence[Taint]) -> ObservedNode | None:
+    """`added` are the taints that the node is about to get."""
     if node is None:
         return None
-    return ObservedNode(node.ready, node.labels, node.devices, {taint.key for taint in node.taints})
+    taints = {taint.key for taint in (*node.taints, *added)}
+    return ObservedNode(node.ready, node.labels, node.devices, taints)
 
 
 def _may_list_nodes(check: NodeCheck, record: Admission, now: datetime) -> bool:

@@ -59,7 +59,11 @@ class AdmissionOutcome:
     @property
     def needs_attention(self) -> bool:
         """Whether an operator should act."""
-        failed = {AdmissionResult.NOT_READY, AdmissionResult.NOT_OBSERVED}
+        failed = {
+            AdmissionResult.NOT_READY,
+            AdmissionResult.NOT_OBSERVED,
+            AdmissionResult.TERMINATED,
+        }
         return self.result in failed or bool(self.refused)
 
     def to_json(self) -> str:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from leeway.admission.record import Admission
+from leeway.instances.observed import ObservedInstance
 
 
 class Admissions(Protocol):
@@ -17,5 +18,22 @@ class Admissions(Protocol):
 
         Raises:
             RecordChanged: the stored version is another one.
+        """
+        ...
+
+
+class LaunchedInstances(Protocol):
+    """The instances of EC2, as the admission of a launched one reads and ends them."""
+
+    def observe(self, instance: str) -> ObservedInstance | None:
+        """Read an instance. None if EC2 has no such instance, or if its tags do not name exactly
+        one cluster."""
+        ...
+
+    def terminate(self, instance: str) -> None:
+        """Terminate an instance. An instance that does not exist any more is not an error.
+
+        Raises:
+            CloudRefused: also if the instance is protected from termination.
         """
         ...

@@ -33,6 +33,8 @@ class AdmissionResult(StrEnum):
     NOT_READY = "not-ready"
     HOOK_ENDED = "hook-ended"
     NOT_OBSERVED = "not-observed"
+    TERMINATED = "terminated"
+    INSTANCE_ENDED = "instance-ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +142,14 @@ def decide_admission(
     has_hooks: bool,
     hooks_ended: bool,
     into_pool: bool = False,
+    launched: bool = False,
 ) -> Readiness | None:
     """Decide whether an admission ends now; None if it continues.
 
     `unmet` is the result of a read that has just succeeded, None if the read failed. After a
     failed read no instance is abandoned while a lifecycle hook waits. An instance that enters a
-    warm pool has the same time to start, but needs no node: many join only after they leave it.
+    warm pool has the same time to start, but needs no node: many join only after they leave it. An
+    instance that Leeway `launched` costs money until it is observed, so its admission continues.
     """
     if unmet == ():
         return Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
@@ -157,7 +161,7 @@ def decide_admission(
         return Readiness(AdmissionResult.POOLED, INSTANCE_POOLED())
     if unmet is not None:
         return not_ready(unmet)
-    if has_hooks:
+    if has_hooks or launched:
         return None
     return Readiness(AdmissionResult.NOT_OBSERVED, NODE_NOT_OBSERVED())
 

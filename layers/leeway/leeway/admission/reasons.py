@@ -31,11 +31,51 @@ NODE_NOT_JOINED = ReasonCode(
     _RUNBOOK,
 )
 
+INSTANCE_NEVER_JOINED = ReasonCode(
+    "InstanceNeverJoined",
+    "No node has joined the cluster for the instance since Leeway launched it for pool {pool} at "
+    "{time:%H:%M} UTC, so Leeway terminates it. Check the user data, the AMI, the security groups "
+    "and the access entry of the node role.",
+    _RUNBOOK,
+)
+
+INSTANCE_NOT_TERMINATED = ReasonCode(
+    "UnjoinedInstanceNotTerminated",
+    "EC2 refused to terminate the instance: {error}. Terminate it by hand.",
+    _RUNBOOK,
+)
+
+INSTANCE_ENDED_BEFORE_JOIN = ReasonCode(
+    "InstanceEndedBeforeJoin",
+    "EC2 has ended the instance before its node joined (its state is {state}).",
+)
+
+INSTANCE_NOT_OF_LAUNCH = ReasonCode(
+    "InstanceNotOfLaunch",
+    "Leeway does not terminate the instance, because it is not the one that Leeway launched: "
+    "{difference}. Terminate it by hand if it is not needed.",
+    _RUNBOOK,
+)
+
+NODE_NAME_TAKEN = ReasonCode(
+    "NodeNameTaken",
+    "Node {node} has the name of the instance and the provider id of another one: delete the Node, "
+    "and the kubelet of the instance registers again.",
+    _RUNBOOK,
+)
+
+NODE_REPLACED = ReasonCode(
+    "NodeReplaced",
+    "The Node was deleted or created again while Leeway labelled it.",
+    _RUNBOOK,
+)
+
 NODE_STAYS_NOT_READY = ReasonCode("NodeStaysNotReady", "The node is not Ready.", _RUNBOOK)
 
 DEVICE_NOT_ALLOCATABLE = ReasonCode(
     "DeviceNotAllocatable",
-    "{resource} is not allocatable: {plugin} does not run on the node, or it found no device.",
+    "{resource} is not allocatable: {plugin} does not run on the node, or it found no device. "
+    "Check whether its DaemonSet tolerates the taints of the node.",
     _RUNBOOK,
 )
 
@@ -44,7 +84,9 @@ STARTUP_TAINT_PRESENT = ReasonCode(
 )
 
 NODE_LABELS_REFUSED = ReasonCode(
-    "NodeLabelsRefused", "Leeway could not add the labels of the node: {error}.", _RUNBOOK
+    "NodeLabelsRefused",
+    "Leeway could not add the labels and taints of the node: {error}.",
+    _RUNBOOK,
 )
 
 ADMISSION_EVENT_NOT_PUT = ReasonCode(
@@ -56,6 +98,12 @@ ADMISSION_EVENT_NOT_PUT = ReasonCode(
 ADMISSION_NODE_EVENT_NOT_WRITTEN = ReasonCode(
     "AdmissionNodeEventNotWritten",
     "Leeway could not write the Kubernetes Event about the admission: {error}.",
+    _RUNBOOK,
+)
+
+PAUSE_EVENT_NOT_PUT = ReasonCode(
+    "PauseEventNotPut",
+    "EventBridge refused the Leeway event about the pause of the pool: {error}.",
     _RUNBOOK,
 )
 

@@ -8,11 +8,24 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.admission import reasons
+from leeway.admission.readiness import AdmissionResult
 from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
+from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason
+
+
+class Launch(BaseModel):
+    """The launch of an instance by Leeway: the id of its intent, its pool, and when the intent was
+    written."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    intent: str
+    pool: str
+    at: AwareDatetime
 
 
 class Admission(BaseModel):
@@ -20,12 +33,13 @@ class Admission(BaseModel):
 
     - `version`: counts writes (the optimistic lock).
     - `attempt`: counts starts of `admit_node`.
-    - `labels`: labels that Leeway adds to the node.
+    - `launch`: the launch that it is from, None for an instance that Leeway did not launch.
+    - `labels`, `taints`: labels and taints that Leeway adds to the node, once it has joined.
     - `startup_taints`: keys of taints that other controllers remove before the node is ready.
     - `hooks`: the lifecycle hooks that wait for the admission; may be empty.
     - `answer`: the answer for the hooks, None until the admission has ended or if it gives none.
     - `into_pool`: the instance enters the warm pool of its group, where it needs no node.
-    - `ended_at`: when the record was closed.
+    - `ended_at`: when the record was closed. `result`: how the admission ended.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -36,14 +50,17 @@ class Admission(BaseModel):
     phase: Phase
     noticed_at: AwareDatetime
     deadline: AwareDatetime
-    reason: str
+    reason: Reason
     notices: tuple[str, ...] = ()
     hooks: tuple[LifecycleHook, ...] = ()
+    launch: Launch | None = None
     labels: Mapping[str, str] = Field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
     answer: HookResult | None = None
     into_pool: bool = False
     ended_at: AwareDatetime | None = None
+    result: AdmissionResult | None = None
 
     @property
     def instance(self) -> str:
@@ -66,17 +83,35 @@ class AdmissionRequest:
     id: str
     requested_at: datetime
     deadline: datetime
-    reason: str
+    reason: Reason
     hook: LifecycleHook | None = None
+    launch: Launch | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
     into_pool: bool = False
 
 
-def request_from_notice(notice: Notice, deadline: datetime, reason: str) -> AdmissionRequest:
+def request_from_notice(notice: Notice, deadline: datetime, reason: Reason) -> AdmissionRequest:
     """Return the request of a notice of a launch hook."""
     return AdmissionRequest(
         notice.id, notice.time, deadline, reason, notice.hook, into_pool=notice.into_pool
+    )
+
+
+def repeated_launch_request(stored: Admission, now: datetime) -> AdmissionRequest:
+    """Return the request that continues the admission of a launched instance after its execution
+    has died. Its deadline is not in the past, so that its execution has the time of a first one
+    until it counts as dead too."""
+    return AdmissionRequest(
+        id=f"again-{stored.instance}-{stored.attempt}",
+        requested_at=now,
+        deadline=max(stored.deadline, now),
+        reason=stored.reason,
+        launch=stored.launch,
+        labels=stored.labels,
+        taints=stored.taints,
+        startup_taints=stored.startup_taints,
     )
 
 
@@ -126,7 +161,9 @@ def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -
         reason=request.reason,
         notices=(request.id,),
         hooks=(request.hook,) if request.hook else (),
+        launch=request.launch,
         labels=dict(request.labels),
+        taints=request.taints,
         startup_taints=request.startup_taints,
         into_pool=request.into_pool,
     )

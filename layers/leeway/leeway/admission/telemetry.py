@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from aws_lambda_powertools.metrics import MetricUnit
 
 from leeway.admission.outcome import AdmissionOutcome
+from leeway.pool_pauses.record import PoolRecord
 from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 
@@ -37,6 +38,11 @@ class AdmissionTelemetry(Telemetry):
         if outcome.needs_attention:
             self.metrics.add_metric("AdmissionProblems", MetricUnit.Count, 1)
             self.metrics.flush_metrics()
+
+    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
+        """Log that a pool is paused, or why that was not reported."""
+        extra = {"code": reason.code, "cluster": record.cluster, "pool": record.pool}
+        self.logger.error(reason.message, extra=extra)
 
     def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
         """Log that a report of an admission was not delivered."""

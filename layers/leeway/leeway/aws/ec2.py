@@ -8,8 +8,14 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.facts import InstanceFacts
-from leeway.instances.observed import CurrentInstance, ObservedChange
-from leeway.instances.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
+from leeway.instances.observed import CurrentInstance, ObservedChange, ObservedInstance
+from leeway.instances.owners import (
+    EKS_CLUSTER_TAG,
+    GROUP_TAG,
+    INTENT_TAG,
+    cluster_of,
+    owner_of,
+)
 from leeway.notices import InterruptionAction
 
 UNKNOWN = "InvalidInstanceID.NotFound"
@@ -42,6 +48,11 @@ class Ec2Instances:
         not name exactly one cluster."""
         found = self._read(instance)
         return facts_of(found) if found is not None else None
+
+    def observe(self, instance: str) -> ObservedInstance | None:
+        """Read an instance by DescribeInstances, with its state; None as `describe`."""
+        found = self._read(instance)
+        return observed_of(found) if found is not None else None
 
     def _read(self, instance: str) -> dict[str, Any] | None:
         with aws_errors():
@@ -175,4 +186,20 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         capacity_type=described.get("InstanceLifecycle", "on-demand"),
         owner=owner_of(tags),
         joined=EKS_CLUSTER_TAG in tags,
+    )
+
+
+def observed_of(described: dict[str, Any]) -> ObservedInstance | None:
+    """Translate an instance of DescribeInstances, with its state; None if its tags do not name
+    exactly one cluster."""
+    facts = facts_of(described)
+    if facts is None:
+        return None
+    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
+    return ObservedInstance(
+        facts,
+        described["State"]["Name"],
+        described["LaunchTime"],
+        tags.get(GROUP_TAG, ""),
+        tags.get(INTENT_TAG, ""),
     )

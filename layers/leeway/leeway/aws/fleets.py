@@ -6,11 +6,11 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
+from leeway.instances.owners import INTENT_TAG
 from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest, Override
 from leeway.launch.intent import FleetInstance
 from leeway.launch.ports import FleetAnswer
-from leeway.launch.tags import INTENT_TAG
 from leeway.launch.templates import VERSION, tag_list
 from leeway.ports.aws import CloudRefused
 from leeway.selection.labels import SPOT

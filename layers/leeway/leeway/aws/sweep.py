@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from leeway.aws.ec2 import MARKED, UNKNOWN, changes_in, facts_of
+from leeway.aws.ec2 import MARKED, UNKNOWN, changes_in, observed_of
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.observed import (
     ObservedChange,
@@ -15,7 +15,7 @@ from leeway.instances.observed import (
     ObservedInstance,
     ObservedInterruption,
 )
-from leeway.instances.owners import CLUSTER_TAGS, GROUP_TAG, OWNED_PREFIX
+from leeway.instances.owners import CLUSTER_TAGS, OWNED_PREFIX
 
 PAGE = 1000
 FILTER_VALUES = 200
@@ -71,10 +71,9 @@ class Ec2Sweep:
 
     def _observed(self, filters: list[dict[str, Any]]) -> Iterator[ObservedInstance]:
         for described in self._described(filters):
-            facts = facts_of(described)
-            if facts is not None:
-                state, launched_at = described["State"]["Name"], described["LaunchTime"]
-                yield ObservedInstance(facts, state, launched_at, _group_of(described))
+            observed = observed_of(described)
+            if observed is not None:
+                yield observed
 
     def _described(self, filters: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         with aws_errors():
@@ -192,9 +191,3 @@ def _impairment(status: dict[str, Any]) -> ObservedImpairment:
         )
     }
     return ObservedImpairment(status["InstanceId"], since)
-
-
-def _group_of(described: dict[str, Any]) -> str:
-    """Return the name of an instance's Auto Scaling group; empty if it is in none."""
-    tags = (tag for tag in described.get("Tags", []) if tag["Key"] == GROUP_TAG)
-    return next((str(tag["Value"]) for tag in tags), "")

@@ -11,12 +11,14 @@ from leeway.notices import InterruptionAction, LifecycleHook
 @dataclass(frozen=True, slots=True)
 class ObservedInstance:
     """An instance as EC2 describes it now. `state` is EC2's state name; `group` is the name of its
-    Auto Scaling group, also of a group that EKS created, and empty if it is in none."""
+    Auto Scaling group, also of a group that EKS created, and empty if it is in none. `intent` is
+    the id of the launch intent that its tag names, empty if it has no such tag."""
 
     facts: InstanceFacts
     state: str
     launched_at: datetime
     group: str = ""
+    intent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

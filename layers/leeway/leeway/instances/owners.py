@@ -32,6 +32,9 @@ OWNER_TAG = "leeway.sh/owner"
 POOL_TAG = "leeway.sh/nodepool"
 """The tag with the name of the node pool from which Leeway launched an instance."""
 
+INTENT_TAG = "leeway.sh/intent"
+"""The tag with the id of the launch intent that an instance belongs to."""
+
 # EKS manages only Auto Scaling groups whose names begin with `eks-`, and ends each name with a
 # UUID. Source: AWS managed policy AWSServiceRoleForAmazonEKSNodegroup.
 _EKS_GROUP = re.compile(r"eks-(?:.+-)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")

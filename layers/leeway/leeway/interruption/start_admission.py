@@ -39,7 +39,7 @@ class StartAdmission:
         if ruling.deadline is None:
             reason = ADMISSION_NEEDS_DEADLINE(kind=notice.kind)
             return about.outcome(NoticeResult.IGNORED, reason)
-        request = request_from_notice(notice, ruling.deadline, ruling.reason.message)
+        request = request_from_notice(notice, ruling.deadline, ruling.reason)
         change = apply_request(about.admission, request, about.facts)
         record = change.record
         if change.write:

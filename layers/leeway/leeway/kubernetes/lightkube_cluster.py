@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -33,12 +33,13 @@ from leeway.kubernetes.node_marks import (
     excluded,
     out_of_service,
     released,
+    set_up,
 )
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import to_node, to_pod
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
-from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response
+from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
 from leeway.ports.table import RecordChanged
 from leeway.printable import printable
 
@@ -186,10 +187,16 @@ class LightkubeCluster:
                 if name != node and _is_ready(status):
                     yield name
 
-    def label(self, node: str, labels: Mapping[str, str]) -> None:
-        """Put labels on a node by a merge patch."""
-        if not self._patch_node(node, {"metadata": {"labels": dict(labels)}}):
-            raise ClusterRefused(f"node {node} is gone")
+    def set_up(
+        self,
+        node: Node,
+        labels: Mapping[str, str],
+        taints: Sequence[Taint] = (),
+        without: Collection[str] = (),
+    ) -> bool:
+        """Label and taint the node by one merge patch."""
+        change = partial(set_up, labels=labels, taints=taints, without=without)
+        return self._change_node(node.name, change, node.uid)
 
     def mark_out_of_service(self, node: Node) -> bool:
         """Taint the node as non-gracefully shut down."""

@@ -1,13 +1,13 @@
 """Patches of Node objects: they mark, exclude and release a node. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
 from leeway.ports.kubernetes import Marks
-from leeway.ports.kubernetes_objects import RETIRING
+from leeway.ports.kubernetes_objects import RETIRING, Taint
 
 ATTEMPT = "leeway.sh/attempt"
 DEADLINE = "leeway.sh/deadline"
@@ -82,6 +82,30 @@ def excluded(node: Node) -> Patch | None:
     return {
         "metadata": {"labels": {EXCLUDED_LABEL: "true"}, "annotations": {EXCLUDED: "true"}},
     }
+
+
+def set_up(
+    node: Node, labels: Mapping[str, str], taints: Sequence[Taint], without: Collection[str]
+) -> Patch | None:
+    """Return the merge patch that adds labels and taints, and removes the taints with the keys
+    `without`; None if nothing would change. A node has one taint for a key and an effect."""
+    before = _taints(node)
+    new = [{"key": one.key, "value": one.value, "effect": one.effect} for one in taints]
+    replaced = {(one["key"], one["effect"]) for one in new}
+    kept = [
+        taint
+        for taint in before
+        if taint["key"] not in without and (taint["key"], taint["effect"]) not in replaced
+    ]
+    present = _labels(node)
+    missing = {key: value for key, value in labels.items() if present.get(key) != value}
+    retained = len(kept) == len(before) and not new
+    if not missing and retained:
+        return None
+    patch: Patch = {"metadata": {"labels": missing}}
+    if not retained:
+        patch["spec"] = {"taints": [*kept, *new]}
+    return patch
 
 
 def out_of_service(node: Node) -> Patch | None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from leeway.admission.ports import Admissions
-from leeway.admission.record import AdmissionRequest, apply_request
+from leeway.admission.record import AdmissionRequest, Launch, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
 from leeway.instances.facts import InstanceFacts
@@ -121,8 +121,10 @@ class IntentExecutor:
             id=f"launch-{intent.id}",
             requested_at=intent.created_at,
             deadline=intent.created_at + JOIN_WITHIN,
-            reason=reasons.NODE_LAUNCHED(instance=instance.instance, pool=intent.pool).message,
+            reason=reasons.NODE_LAUNCHED(instance=instance.instance, pool=intent.pool),
+            launch=Launch(intent=intent.id, pool=intent.pool, at=intent.created_at),
             labels=labels,
+            taints=intent.taints_for_admission,
             startup_taints=intent.startup_taints,
         )
 

@@ -59,6 +59,9 @@ _THROTTLED = frozenset(
         "Unavailable",
     }
 )
+_TEMPLATES = frozenset(
+    {"InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"}
+)
 _MISCONFIGURED = ("Invalid", "Missing", "Malformed", "TagLimitExceeded", "IncorrectState")
 """Beginnings of the codes of wrong templates, AMIs, security groups, profiles and volumes."""
 
@@ -71,6 +74,7 @@ class Cause(StrEnum):
     SUBNET = "subnet"
     PERMISSION = "permission"
     SETTINGS = "settings"
+    TEMPLATE = "template"
     THROTTLING = "throttling"
     UNKNOWN = "unknown"
 
@@ -129,11 +133,14 @@ def consequences_of(pool: str, errors: Iterable[FleetError]) -> Consequences:
             one.override.subnet for one in by_cause.get(Cause.SUBNET, ()) if one.override
         ),
         blocked=_blocked(pool, found),
-        repeat=Cause.THROTTLING in by_cause,
+        repeat=not _PASSING.isdisjoint(by_cause),
         reasons=tuple(_reason(pool, cause, some) for cause, some in found),
     )
 
 
+_PASSING = frozenset({Cause.TEMPLATE, Cause.THROTTLING})
+"""The same launch may succeed in the next round: EC2 throttles less then, and a launch template
+that was deleted is created again."""
 _STOPPING = frozenset({Cause.PERMISSION, Cause.SETTINGS})
 _UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA})
 _AVOIDED = frozenset({*_STOPPING, Cause.UNKNOWN})
@@ -141,6 +148,7 @@ _CAUSES = (
     (_NO_CAPACITY, Cause.CAPACITY),
     (_QUOTAS | _SPOT_QUOTAS, Cause.QUOTA),
     (_SUBNETS, Cause.SUBNET),
+    (_TEMPLATES, Cause.TEMPLATE),
     (_FORBIDDEN, Cause.PERMISSION),
     (_THROTTLED, Cause.THROTTLING),
 )
@@ -160,7 +168,7 @@ def _blocked(pool: str, found: _ByCause) -> Reason | None:
     if found and all(cause in _STOPPING for cause, _ in found):
         return _reason(pool, *found[0])
     for cause, errors in found:
-        if cause is not Cause.THROTTLING and any(_offering(one) is None for one in errors):
+        if cause not in _PASSING and any(_offering(one) is None for one in errors):
             return _reason(pool, cause, errors)
     return None
 
@@ -194,6 +202,7 @@ _REASONS = {
     Cause.SUBNET: reasons.SUBNET_EXHAUSTED,
     Cause.PERMISSION: reasons.LAUNCH_FORBIDDEN,
     Cause.SETTINGS: reasons.LAUNCH_MISCONFIGURED,
+    Cause.TEMPLATE: reasons.TEMPLATE_DELETED,
     Cause.THROTTLING: reasons.LAUNCH_THROTTLED,
     Cause.UNKNOWN: reasons.LAUNCH_ERROR_UNKNOWN,
 }

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.launch.fleets import FleetRequest
+from leeway.ports.kubernetes_objects import Taint
 
 JOIN_WITHIN = timedelta(minutes=15)
 """How long a launched instance may take to join its cluster."""
@@ -34,9 +35,10 @@ class FleetInstance:
 class LaunchIntent(BaseModel):
     """One fleet request, and the instances that it launched.
 
-    `labels` are those of every node of the pool; `labels_for_admission` are the labels of the pool
-    that admission puts on, and `startup_taints` the keys of taints that admission waits for. `pods`
-    are those that the nodes are planned for. `request` is dropped when it has been answered.
+    `labels` are those of every node of the pool; `labels_for_admission` and `taints_for_admission`
+    are those of the pool that admission puts on, and `startup_taints` the keys of taints that
+    admission waits for. `templates` are the names of its launch templates. `pods` are those that
+    the nodes are planned for. `request` is dropped when it has been answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the
     optimistic lock).
     """
@@ -48,7 +50,9 @@ class LaunchIntent(BaseModel):
     pool: str
     labels: Mapping[str, str] = Field(default_factory=dict)
     labels_for_admission: Mapping[str, str] = Field(default_factory=dict)
+    taints_for_admission: tuple[Taint, ...] = ()
     startup_taints: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     token: str
     created_at: AwareDatetime

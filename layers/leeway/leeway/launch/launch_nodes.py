@@ -10,7 +10,7 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.launch import reasons
 from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
-from leeway.launch.fleet_errors import consequences_of
+from leeway.launch.fleet_errors import Cause, cause_of, consequences_of
 from leeway.launch.fleets import LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
 from leeway.launch.intent import FleetInstance, LaunchIntent
@@ -24,6 +24,7 @@ from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
+from leeway.pool_pauses.ports import PoolRecords
 from leeway.ports.aws import Instances
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import Offering, UnavailableOfferings
@@ -57,6 +58,7 @@ class LaunchDependencies:
     fleets: Fleets
     intents: LaunchIntents
     offerings: UnavailableOfferings
+    pools: PoolRecords
     admissions: Admissions
     admit_node: AdmitNode
     instances: Instances
@@ -110,7 +112,8 @@ class LaunchNodes:
         Raises:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
-        run = _Run(self._deps, order, list(self._deps.intents.of_cluster(order.cluster)))
+        paused = self._paused(order.cluster)
+        run = _Run(self._deps, order, list(self._deps.intents.of_cluster(order.cluster)), paused)
         for _ in range(MOST_ROUNDS):
             blocked = len(run.blocked)
             plan = run.plan()
@@ -126,8 +129,17 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         intents = list(self._deps.intents.of_cluster(order.cluster))
-        run = _Run(self._deps, order, [one for one in intents if one.is_answered])
-        results = [self._executor.complete(one) for one in intents if not one.is_answered]
+        paused, now = self._paused(order.cluster), self._deps.clock.now()
+        answered = [one for one in intents if one.is_answered]
+        run = _Run(self._deps, order, answered, dict(paused))
+        # To repeat a request may launch its instances. Those of a paused pool are found by their
+        # tag, after the time in which a request is repeated.
+        waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
+        results = [
+            self._executor.complete(one)
+            for one in intents
+            if not one.is_answered and one not in waiting
+        ]
         run.accept(results)
         self._admit(run)
         for _ in range(MOST_ROUNDS):
@@ -144,10 +156,20 @@ class LaunchNodes:
         plan = run.plan()
         return run.outcome(plan, [pod for node in plan.launches for pod in node.pods])
 
+    def _paused(self, cluster: str) -> dict[str, Reason]:
+        """Read which pools are paused, and why."""
+        records = self._deps.pools.pools_of(cluster)
+        return {one.pool: one.paused for one in records if one.paused is not None}
+
     def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> None:
         """Launch a round's groups side by side."""
         ready = self._with_templates(run, prepared)
-        run.accept(in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE))
+        results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
+        run.accept(results)
+        for one, result in zip(ready, results, strict=True):
+            if any(cause_of(error.code) is Cause.TEMPLATE for error in result.errors):
+                # Another function deleted it since it was last seen: the next round creates it.
+                self._deps.templates.forget([template.name for template in one.templates])
 
     def _with_templates(
         self, run: "_Run", prepared: Sequence[PreparedLaunch]

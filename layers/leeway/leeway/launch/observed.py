@@ -23,3 +23,11 @@ class Image:
     created_at: datetime
     root_device: str
     deprecated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedTemplate:
+    """A launch template of EC2 with the tags of a cluster's launch templates."""
+
+    name: str
+    created_at: datetime

@@ -8,7 +8,7 @@ from leeway.bootstrap.cluster import ClusterDetails
 from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
-from leeway.launch.observed import Image, Subnet
+from leeway.launch.observed import Image, OwnedTemplate, Subnet
 from leeway.launch.templates import LaunchTemplate
 from leeway.manifests.node_class import AmiTerm
 from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
@@ -79,6 +79,22 @@ class LaunchTemplates(Protocol):
 
     def ensure(self, templates: Collection[LaunchTemplate]) -> None:
         """Create those that do not exist."""
+        ...
+
+    def forget(self, names: Collection[str]) -> None:
+        """Look for these templates again at the next `ensure`: they may have been deleted."""
+        ...
+
+
+class OwnedLaunchTemplates(Protocol):
+    """The launch templates that Leeway created for a cluster."""
+
+    def owned_by(self, cluster: str) -> Sequence[OwnedTemplate]:
+        """List the launch templates whose tags name Leeway as the owner, and this cluster."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a launch template. One that does not exist any more is not an error."""
         ...
 
 

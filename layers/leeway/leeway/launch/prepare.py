@@ -17,6 +17,7 @@ from leeway.launch.node_settings import NodeSettings
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.tags import instance_tags
 from leeway.launch.templates import LaunchTemplate, NodeResources, TemplateImage, template_of
+from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import Machine
@@ -89,7 +90,11 @@ def prepare(
             pool=group.pool.name,
             labels=group.labels,
             labels_for_admission=first.labels_for_admission,
+            taints_for_admission=tuple(
+                Taint(one.key, one.value, one.effect) for one in first.taints_for_admission
+            ),
             startup_taints=tuple(taint.key for taint in group.pool.startup_taints),
+            templates=tuple(one.template for one in request.templates),
             pods=group.pods,
             token=token_of(intent, request),
             created_at=now,

@@ -105,6 +105,11 @@ LAUNCH_THROTTLED = ReasonCode(
     "LaunchThrottled",
     "EC2 throttles the launches of pool {pool} ({code}): Leeway repeats them.",
 )
+TEMPLATE_DELETED = ReasonCode(
+    "LaunchTemplateDeleted",
+    "A launch template of pool {pool} was deleted before its fleet was launched ({code}): Leeway "
+    "creates it again and repeats the launch.",
+)
 LAUNCH_ERROR_UNKNOWN = ReasonCode(
     "LaunchErrorUnknown",
     "EC2 launches no {capacity_type} {types} in {zones} ({code}: {error}): Leeway uses other "
@@ -133,6 +138,30 @@ LAUNCHED_NODE_NOT_ADMITTED = ReasonCode(
     "it.",
 )
 NODE_LAUNCHED = ReasonCode("NodeLaunched", "Leeway launched {instance} for pool {pool}.")
+ADMISSION_NEVER_BEGAN = ReasonCode(
+    "LaunchAdmissionNeverBegan",
+    "Leeway launched instance {instance} for pool {pool}, and no admission of it was started.",
+)
+LAUNCH_ADMISSION_DIED = ReasonCode(
+    "LaunchAdmissionDied",
+    "The admission of launched instance {instance} should have ended: its execution has died.",
+    "admitnodefailuresalarm",
+)
+LAUNCHED_WITHOUT_NODE = ReasonCode(
+    "LaunchedInstanceWithoutNode",
+    "Launched instance {instance} of pool {pool} runs, and its admission ended without a node.",
+    "nodesnotreadyalarm",
+)
+ADMISSION_STARTED_AGAIN = ReasonCode(
+    "LaunchAdmissionStartedAgain", "Leeway started attempt {attempt} of the admission."
+)
+LAUNCH_UNKNOWN = ReasonCode(
+    "LaunchUnknown",
+    "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
+    "has neither an admission nor a launch intent that names it. Leeway does not terminate it: "
+    "find out who launched or tagged it, and terminate it if it is not needed.",
+    "an-instance-is-tagged-as-leeways",
+)
 POD_WITHOUT_NODE = ReasonCode(
     "PodWithoutNode",
     "Leeway can launch no node for pod {pod}: {why}",

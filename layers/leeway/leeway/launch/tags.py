@@ -7,13 +7,11 @@ tag which it does not know.
 
 from collections.abc import Mapping
 
-from leeway.instances.owners import OWNED_PREFIX, OWNER_TAG, POOL_TAG
+from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG
 from leeway.launch import reasons
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.problems import NotLaunchable
 
-INTENT_TAG = "leeway.sh/intent"
-"""The id of the launch intent that an instance belongs to."""
 CLUSTER_TAG = "eks:eks-cluster-name"
 MOST_TAGS = 50
 """Tags of one resource. Source: EC2 user guide, "Tag restrictions"."""

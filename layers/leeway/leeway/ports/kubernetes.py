@@ -4,12 +4,12 @@ Every method may raise ClusterUnavailable or ClusterRefused, unless its docstrin
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from leeway.ports.kubernetes_objects import Attachment, Node, Pod, Response
+from leeway.ports.kubernetes_objects import Attachment, Node, Pod, Response, Taint
 
 
 class ClusterUnavailable(Exception):
@@ -123,11 +123,17 @@ class Cluster(Protocol):
         """
         ...
 
-    def label(self, node: str, labels: Mapping[str, str]) -> None:
-        """Add labels to a node; its other labels stay.
+    def set_up(
+        self,
+        node: Node,
+        labels: Mapping[str, str],
+        taints: Sequence[Taint] = (),
+        without: Collection[str] = (),
+    ) -> bool:
+        """Add labels and taints to exactly this node, by its UID, and remove the taints with the
+        keys `without`. Its other labels and taints stay.
 
-        Raises:
-            ClusterRefused: also if the node does not exist.
+        False, without a change, if the node was deleted, or created again under the same name.
         """
         ...
 

@@ -160,3 +160,12 @@ INDEX_NOT_UPDATED = ReasonCode(
 CLUSTER_NOT_RECONCILED = ReasonCode(
     "ClusterNotReconciled", "Reconcile could not start on the cluster: {error}.", _PROBLEMS
 )
+LAUNCHES_NOT_CHECKED = ReasonCode(
+    "LaunchesNotChecked",
+    "Leeway could not check the launched instances, the launch templates or the paused pools of "
+    "the cluster: {error}.",
+    _PROBLEMS,
+)
+LAUNCH_TEMPLATES_DELETED = ReasonCode(
+    "LaunchTemplatesDeleted", "Leeway deleted launch templates that no launch uses: {names}."
+)

@@ -43,6 +43,7 @@ from leeway.reconciliation.find_lost_events import (
     SearchResult,
 )
 from leeway.reconciliation.findings import Finding, LostAnswer, LostEvent, LostStart
+from leeway.reconciliation.launches import Launches
 from leeway.reconciliation.lost_state_changes import GONE
 from leeway.reconciliation.ports import ClusterLeftovers, InstanceIndex, Records
 from leeway.reconciliation.reasons import (
@@ -54,6 +55,7 @@ from leeway.reconciliation.reasons import (
     FINDING_NOT_HANDLED,
     HOOK_NOT_WAITING,
     INDEX_NOT_UPDATED,
+    LAUNCHES_NOT_CHECKED,
     LOST_ANSWER_REPEATED,
     LOST_START_REPEATED,
     NODES_NOT_READ,
@@ -106,6 +108,7 @@ class Dependencies:
     receive_notice: ReceiveNotice
     retire_node: RetireNode
     admit_node: AdmitNode
+    launches: Launches
     open_cluster: Callable[[str], ClusterLeftovers]
     clock: Clock
 
@@ -187,6 +190,7 @@ class Reconciliation:
         search = partial(self._search.search, cluster, policy, region)
         found = report.guard(RECORDS_NOT_READ, search)
         self._handle(report, found or SearchResult(), policy.dry_run)
+        self._check_launches(report, policy, list(here.values()))
         index = report.guard(INDEX_NOT_UPDATED, lambda: self._deps.index.of_cluster(cluster))
         if index is None:
             return
@@ -199,6 +203,24 @@ class Reconciliation:
             report.guard(NODES_NOT_READ, release)
         update = partial(self._update_index, report, here, index, with_node)
         report.guard(INDEX_NOT_UPDATED, update)
+
+    def _check_launches(
+        self, report: ClusterReport, policy: ClusterPolicy, here: Sequence[ObservedInstance]
+    ) -> None:
+        """Continue launches that were left undone, and remove their unused launch templates."""
+        launches, cluster = self._deps.launches, report.cluster
+        paused = report.guard(LAUNCHES_NOT_CHECKED, lambda: launches.paused_pools(cluster))
+        report.paused_pools.extend(paused or ())
+        if policy.dry_run:
+            return
+        check = report.guard(LAUNCHES_NOT_CHECKED, lambda: launches.check_instances(cluster, here))
+        if check is not None:
+            report.findings.extend(check.findings)
+            report.problems.extend(check.problems)
+        deleted = report.guard(
+            LAUNCHES_NOT_CHECKED, lambda: launches.delete_unused_templates(cluster)
+        )
+        report.deleted_templates.extend(deleted or ())
 
     def _handle(self, report: ClusterReport, search: SearchResult, dry_run: bool) -> None:
         report.problems.extend(search.problems)

@@ -22,6 +22,7 @@ class ClusterReport:
     """One cluster after a run.
 
     - `instances`: the number of its instances, None if they were not listed.
+    - `paused_pools`: why pools are paused. `deleted_templates`: names of launch templates.
     - `index_written`, `index_removed`: the number of changed items of the index.
     """
 
@@ -31,6 +32,8 @@ class ClusterReport:
     index_removed: int = 0
     findings: list[HandledFinding] = field(default_factory=list)
     clean_ups: list[CleanUpOutcome] = field(default_factory=list)
+    paused_pools: list[Reason] = field(default_factory=list)
+    deleted_templates: list[str] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
 
     def guard[T](self, problem: ReasonCode, work: Callable[[], T], **facts: object) -> T | None:

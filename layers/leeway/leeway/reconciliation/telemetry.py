@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from aws_lambda_powertools.metrics import MetricUnit
 
+from leeway.reconciliation.reasons import LAUNCH_TEMPLATES_DELETED
 from leeway.reconciliation.report import ClusterReport
 from leeway.telemetry import Telemetry
 
@@ -16,11 +17,12 @@ class ReconciliationTelemetry(Telemetry):
     def reconciled(self, reports: Iterable[ClusterReport], *, all_clusters: bool) -> None:
         """Log a line for each finding, clean-up and problem of a run, and count them. Only a run of
         `all_clusters` counts findings: without this metric, no such run has ended."""
-        problems = findings = 0
+        problems = findings = paused = 0
         for report in reports:
             self._log(report)
             problems += len(report.problems)
             findings += len(report.findings)
+            paused += len(report.paused_pools)
             if report.instances is not None:
                 self.metrics.add_dimension("Cluster", report.cluster)
                 self.metrics.add_metric("Instances", MetricUnit.Count, report.instances)
@@ -29,6 +31,7 @@ class ReconciliationTelemetry(Telemetry):
         # metric of each cluster, and the log lines name the cluster.
         if all_clusters:
             self.metrics.add_metric("NoticesFound", MetricUnit.Count, findings)
+            self.metrics.add_metric("PausedPools", MetricUnit.Count, paused)
         self.metrics.add_metric("ReconcileProblems", MetricUnit.Count, problems)
         self.metrics.flush_metrics()
 
@@ -56,5 +59,8 @@ class ReconciliationTelemetry(Telemetry):
                     "detached": list(outcome.detached),
                 },
             )
+        if report.deleted_templates:
+            deleted = LAUNCH_TEMPLATES_DELETED(names=", ".join(report.deleted_templates))
+            self.logger.info(deleted.message, extra={**cluster, "code": deleted.code})
         for problem in report.problems:
             self.logger.error(problem.message, extra={**cluster, "code": problem.code})

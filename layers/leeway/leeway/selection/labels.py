@@ -6,6 +6,9 @@ NODE_CLASS = "karpenter.k8s.aws/ec2nodeclass"
 REGISTERED = "karpenter.sh/registered"
 INITIALIZED = "karpenter.sh/initialized"
 """Set to `true` on a node of a pool that was Ready once, without its startup taints."""
+UNREGISTERED = "karpenter.sh/unregistered"
+"""The taint that the user data of Karpenter's Custom AMI family registers nodes with, until they
+have the labels and taints of their pool. Source: Karpenter documentation, "NodeClasses"."""
 JOINED = {REGISTERED: "true", INITIALIZED: "true"}
 """The labels that every initialized node of a pool has."""
 ZONE = "topology.kubernetes.io/zone"

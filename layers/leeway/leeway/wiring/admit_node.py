@@ -1,10 +1,12 @@
 """Builds `admit_node`."""
 
-from functools import cache
+from functools import cache, partial
 
 from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
 from leeway.admission.telemetry import AdmissionTelemetry
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.wiring.clients import (
+    client,
     clock,
     groups,
     instances,
@@ -13,6 +15,7 @@ from leeway.wiring.clients import (
     metrics,
     prepare,
     records,
+    settings,
 )
 from leeway.wiring.clusters import open_cluster
 
@@ -24,6 +27,8 @@ def admit_node() -> AdmitNode:
         admissions=records(),
         groups=groups(),
         types=instances(),
+        instances=instances(),
+        pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
         leeway_events=leeway_events(),
         open_cluster=open_cluster,
         telemetry=AdmissionTelemetry(logger(), metrics()),

@@ -11,6 +11,7 @@ from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes
@@ -35,6 +36,7 @@ def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
             fleets=Ec2Fleets(ec2),
             intents=DynamoLaunchIntents(dynamodb, table),
             offerings=DynamoUnavailableOfferings(dynamodb, table),
+            pools=DynamoPoolRecords(dynamodb, table),
             admissions=DynamoRecords(dynamodb, table),
             admit_node=admit_node,
             instances=Ec2Instances(ec2),

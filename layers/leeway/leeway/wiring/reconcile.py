@@ -6,8 +6,13 @@ from functools import cache, partial
 from typing import Any
 
 from leeway.aws.index import DynamoIndex
+from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.aws.launch_templates import Ec2LaunchTemplates
+from leeway.aws.pool_records import DynamoPoolRecords
+from leeway.aws.shared_cache import DynamoClaims
 from leeway.aws.sweep import Ec2Sweep
 from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.launch.left_launches import LeftLaunches
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
@@ -58,9 +63,23 @@ def reconciliation() -> Reconciliation:
             receive_notice=receive_notice_with(_NoSchedules()),
             retire_node=retirements(),
             admit_node=admissions(),
+            launches=_launches(),
             open_cluster=open_cluster,
             clock=clock(),
         )
+    )
+
+
+def _launches() -> LeftLaunches:
+    return LeftLaunches(
+        intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+        records=records(),
+        admissions=records(),
+        admit_node=admissions(),
+        templates=Ec2LaunchTemplates(partial(client, "ec2", tries=DEFAULT_TRIES)),
+        pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
+        claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
+        clock=clock(),
     )
 
 

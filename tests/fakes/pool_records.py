@@ -1,0 +1,25 @@
+"""Records of pools in memory."""
+
+from dataclasses import dataclass, field
+
+from leeway.pool_pauses.record import PoolRecord
+from leeway.ports.table import RecordChanged
+
+
+@dataclass
+class PoolRecordsInMemory:
+    """The PoolRecords Protocol."""
+
+    stored: dict[tuple[str, str], PoolRecord] = field(default_factory=dict)
+
+    def pools_of(self, cluster: str) -> list[PoolRecord]:
+        return [one for (name, _), one in sorted(self.stored.items()) if name == cluster]
+
+    def pool(self, cluster: str, pool: str) -> PoolRecord | None:
+        return self.stored.get((cluster, pool))
+
+    def write_pool(self, record: PoolRecord) -> None:
+        known = self.pool(record.cluster, record.pool)
+        if record.version != (known.version if known else 0) + 1:
+            raise RecordChanged(record.pool)
+        self.stored[record.cluster, record.pool] = record

@@ -1,0 +1,310 @@
+"""Launches that were left undone: reconcile continues them, and removes unused templates."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from leeway.admission.readiness import AdmissionResult
+from leeway.admission.record import Admission, AdmissionRequest, Launch, apply_request
+from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.observed import ObservedInstance
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.ports import InstanceState
+from leeway.launch.fleets import FleetRequest
+from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.launch.left_instances import may_be_left
+from leeway.launch.left_launches import LeftLaunches
+from leeway.launch.observed import OwnedTemplate
+from leeway.launch.tags import cluster_tags
+from leeway.launch.templates import LaunchTemplate
+from leeway.launch.unused_templates import MOST_DELETED, unused_templates
+from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
+from leeway.pool_pauses.record import PoolRecord
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes_objects import Taint
+from leeway.reasons import Reason
+from leeway.reconciliation.ports import OpenRecords
+
+from tests.fakes.admissions import AdmissionsInMemory
+from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.functions import Starts
+from tests.fakes.launch_intents import LaunchIntentsInMemory
+from tests.fakes.launch_templates import LaunchTemplatesInMemory
+from tests.fakes.pool_records import PoolRecordsInMemory
+from tests.launch.launching import NOW
+
+MINUTE = timedelta(minutes=1)
+NAME = "i-0123456789abcdef0"
+POOL = Taint("team", "a", "NoSchedule")
+FACTS = InstanceFacts(
+    instance=NAME,
+    cluster="prod",
+    private_dns_name="ip-10-0-0-1.ec2.internal",
+    zone="us-east-1a",
+    instance_type="m5.large",
+    capacity_type="spot",
+    owner=Owner(OwnerKind.LEEWAY, "web"),
+)
+RUNS = ObservedInstance(FACTS, "running", NOW, "", "intent-1")
+INTENT = LaunchIntent(
+    id="intent-1",
+    cluster="prod",
+    pool="web",
+    labels_for_admission={"team": "a"},
+    taints_for_admission=(POOL,),
+    startup_taints=("agent",),
+    templates=("leeway-prod-0000000000000001",),
+    token="t",
+    created_at=NOW,
+    request=None,
+    instances=(FleetInstance(NAME, "m5.large", "us-east-1a", "spot"),),
+)
+
+
+class World:
+    """The dependencies in memory, at a time after the launch."""
+
+    def __init__(self, after: timedelta, *intents: LaunchIntent) -> None:
+        self.time = NOW + after
+        self.intents = LaunchIntentsInMemory({one.id: one for one in intents})
+        self.admissions = AdmissionsInMemory()
+        self.starts = Starts()
+        self.templates = LaunchTemplatesInMemory()
+        self.pools = PoolRecordsInMemory()
+        self.broken: set[str] = set()
+        self.left = LeftLaunches(
+            self.intents,
+            self,
+            self.admissions,
+            self.starts,
+            self.templates,
+            self.pools,
+            ClaimsInMemory(),
+            self,
+        )
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    def known(self, instance: str) -> InstanceState:
+        if instance in self.broken:
+            raise CloudUnavailable("throttled")
+        return InstanceState(None, None, self.admissions.stored.get(instance))
+
+    def open_records(self, cluster: str) -> OpenRecords:
+        raise AssertionError("the records of each instance are read")
+
+    def check(self, *instances: ObservedInstance) -> tuple[list[str], list[str]]:
+        """The codes of findings and of problems."""
+        found = self.left.check_instances("prod", instances or (RUNS,))
+        return [one.reason.code for one in found.findings], [one.code for one in found.problems]
+
+    def admission(self, **fields: Any) -> None:
+        """Store an admission of the launch."""
+        wanted = AdmissionRequest(
+            "launch-intent-1",
+            NOW,
+            NOW + 15 * MINUTE,
+            Reason("NodeLaunched", "Launched."),
+            launch=Launch(intent="intent-1", pool="web", at=NOW),
+            labels={"team": "a", "size": "large"},
+            taints=(POOL,),
+            startup_taints=("agent",),
+        )
+        record = apply_request(None, wanted, FACTS).record.model_copy(update=fields)
+        self.admissions.stored[NAME] = record
+
+
+def stored(world: World) -> Admission:
+    return world.admissions.stored[NAME]
+
+
+def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
+    world = World(6 * MINUTE, INTENT)
+    assert world.check() == (["LaunchAdmissionNeverBegan"], [])
+    assert world.starts.started == [(NAME, "prod", 1)]
+    record = stored(world)
+    assert record.launch == Launch(intent="intent-1", pool="web", at=NOW)
+    assert record.deadline == NOW + 15 * MINUTE
+    assert record.labels == {
+        "team": "a",
+        "karpenter.sh/nodepool": "web",
+        "karpenter.sh/capacity-type": "spot",
+    }
+    assert (record.taints, record.startup_taints) == ((POOL,), ("agent",))
+    assert world.check() == ([], []), "the admission runs"
+
+
+def test_an_instance_of_an_intent_without_an_answer_is_admitted() -> None:
+    lost = INTENT.model_copy(update={"instances": (), "request": FleetRequest("spot", 1, (), {})})
+    world = World(6 * MINUTE, lost)
+    assert world.check() == (["LaunchAdmissionNeverBegan"], [])
+
+
+def test_nothing_is_done_while_the_launch_itself_may_start_the_admission() -> None:
+    world = World(4 * MINUTE, INTENT)
+    assert world.check() == ([], [])
+    assert world.starts.started == []
+
+
+def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
+    world = World(26 * MINUTE, INTENT)
+    world.admission()
+    assert world.check() == (["LaunchAdmissionDied"], [])
+    record = stored(world)
+    assert (record.attempt, record.phase) == (2, Phase.NOTICED)
+    assert record.labels == {"team": "a", "size": "large"}
+    assert (record.taints, record.startup_taints) == ((POOL,), ("agent",))
+    assert record.launch == Launch(intent="intent-1", pool="web", at=NOW)
+    assert record.deadline == world.time, "the rule applies at once"
+    assert world.check() == ([], []), "not every minute"
+    world.time += 11 * MINUTE
+    assert world.check() == (["LaunchAdmissionDied"], [])
+    assert stored(world).attempt == 3
+
+
+def test_an_admission_that_can_still_end_is_not_started_again() -> None:
+    world = World(24 * MINUTE, INTENT)
+    world.admission()
+    assert world.check() == ([], [])
+
+
+@pytest.mark.parametrize("result", [AdmissionResult.NOT_READY, AdmissionResult.TERMINATED])
+def test_an_admission_that_ended_without_a_node_is_repeated_after_an_hour(
+    result: AdmissionResult,
+) -> None:
+    world = World(60 * MINUTE, INTENT)
+    ended = {"phase": Phase.FINISHED, "ended_at": NOW + 15 * MINUTE, "result": result}
+    world.admission(**ended)
+    assert world.check() == ([], [])
+    world.time = NOW + 75 * MINUTE
+    assert world.check() == (["LaunchedInstanceWithoutNode"], [])
+    assert stored(world).attempt == 2
+
+
+def test_an_admitted_instance_is_left_alone() -> None:
+    world = World(timedelta(days=2), INTENT)
+    ended = {"phase": Phase.FINISHED, "ended_at": NOW, "result": AdmissionResult.ADMITTED}
+    world.admission(**ended)
+    assert world.check() == ([], [])
+
+
+ANOTHER = INTENT.model_copy(
+    update={"instances": (FleetInstance("i-0fffffffffffffff0", "m5.large", "z", "spot"),)}
+)
+
+
+@pytest.mark.parametrize(
+    ("observed", "intents"),
+    [
+        (replace(RUNS, intent=""), (INTENT,)),
+        (replace(RUNS, intent="made-up"), (INTENT,)),
+        (RUNS, ()),
+        (RUNS, (ANOTHER,)),
+        (RUNS, (INTENT.model_copy(update={"pool": "api"}),)),
+        (replace(RUNS, launched_at=NOW - 6 * MINUTE), (INTENT,)),
+    ],
+    ids=["no tag", "unknown intent", "no intent", "not in it", "another pool", "older"],
+)
+def test_an_instance_that_no_launch_names_is_reported_and_not_admitted(
+    observed: ObservedInstance, intents: tuple[LaunchIntent, ...]
+) -> None:
+    world = World(16 * MINUTE, *intents)
+    assert world.check(observed) == ([], ["LaunchUnknown"])
+    assert (world.starts.started, world.admissions.stored) == ([], {})
+
+
+def test_an_instance_that_no_launch_names_is_not_reported_while_it_may_be_new() -> None:
+    assert World(14 * MINUTE).check() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        replace(RUNS, state="terminated"),
+        replace(RUNS, group="ng"),
+        replace(RUNS, facts=FACTS.model_copy(update={"joined": True})),
+        replace(RUNS, facts=FACTS.model_copy(update={"owner": Owner(OwnerKind.KARPENTER, "x")})),
+        replace(RUNS, launched_at=NOW - timedelta(days=30)),
+    ],
+)
+def test_instances_that_are_not_left_are_not_read(observed: ObservedInstance) -> None:
+    assert not may_be_left(observed, NOW + 30 * MINUTE)
+    world = World(30 * MINUTE)
+    world.broken.add(NAME)
+    assert world.check(observed) == ([], [])
+
+
+def test_an_error_about_one_instance_hides_no_other() -> None:
+    other = "i-0000000000000000a"
+    world = World(6 * MINUTE, INTENT)
+    world.broken.add(other)
+    unread = replace(RUNS, facts=FACTS.model_copy(update={"instance": other}))
+    assert world.check(unread, RUNS) == (["LaunchAdmissionNeverBegan"], ["LaunchedNodeNotAdmitted"])
+
+
+def test_a_start_that_fails_is_a_problem_and_is_repeated() -> None:
+    world = World(6 * MINUTE, INTENT)
+    world.starts.failures = 1
+    assert world.check() == ([], ["LaunchedNodeNotAdmitted"])
+    # The record is written: reconcile repeats starts that were lost.
+    assert stored(world).phase is Phase.NOTICED
+
+
+def owned(name: str, age: timedelta) -> OwnedTemplate:
+    return OwnedTemplate(name, NOW - age)
+
+
+HOUR = timedelta(hours=1)
+
+
+def named(number: int) -> str:
+    return f"leeway-prod-{number:016x}"
+
+
+def test_templates_that_no_intent_of_the_last_hour_names_are_unused() -> None:
+    templates = [owned(named(1), 9 * HOUR), owned(named(2), HOUR), owned(named(3), 2 * HOUR)]
+    templates += [owned(named(4), 59 * MINUTE)]
+    assert unused_templates("prod", templates, [INTENT], NOW) == (named(3), named(2))
+
+
+@pytest.mark.parametrize(
+    "name", ["web", "leeway-prod", "leeway-prod-x", f"leeway-prod-2-{1:016x}", named(1) + "0"]
+)
+def test_a_template_with_another_form_of_name_is_kept(name: str) -> None:
+    assert unused_templates("prod", [owned(name, 9 * HOUR)], [], NOW) == ()
+
+
+def test_one_run_deletes_a_limited_number_of_templates() -> None:
+    templates = [owned(named(n), timedelta(hours=2, minutes=n)) for n in range(MOST_DELETED + 9)]
+    found = unused_templates("prod", templates, [], NOW)
+    assert len(found) == MOST_DELETED
+    assert found[0] == templates[-1].name
+
+
+def test_unused_templates_are_deleted_once_an_hour() -> None:
+    world = World(timedelta(0), INTENT)
+    for number in (1, 2):
+        made = LaunchTemplate(named(number), "{}", cluster_tags("prod"))
+        world.templates.existing[made.name] = made
+        world.templates.created[made.name] = NOW - 2 * HOUR
+    assert world.left.delete_unused_templates("prod") == (named(2),)
+    assert world.templates.existing.keys() == {named(1)}
+    world.intents.stored.clear()
+    world.time += 30 * MINUTE
+    assert world.left.delete_unused_templates("prod") == ()
+    world.time += 31 * MINUTE
+    assert world.left.delete_unused_templates("prod") == (named(1),)
+
+
+def test_the_reasons_of_paused_pools_are_read() -> None:
+    world = World(timedelta(0))
+    reason = NODES_NEVER_JOINED(cluster="prod", pool="web", count=3, instances="i-1")
+    world.pools.write_pool(PoolRecord(cluster="prod", pool="web", paused=reason))
+    world.pools.write_pool(PoolRecord(cluster="prod", pool="api"))
+    assert world.left.paused_pools("prod") == [reason]
