@@ -119,7 +119,7 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
         method=Method.DETACH,
         reason=LAUNCHED_BY_GROUP(),
         requested_at=datetime.now(UTC),
-        detached=True,
+        to_terminate=True,
     )
     left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)

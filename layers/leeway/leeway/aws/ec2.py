@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange
-from leeway.instances.owners import EKS_CLUSTER_TAG, cluster_of, owner_of
+from leeway.instances.owners import EKS_CLUSTER_TAG, FLEET_TAG, cluster_of, owner_of
 from leeway.notices import InterruptionAction
 
 UNKNOWN = "InvalidInstanceID.NotFound"
@@ -175,4 +175,5 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         capacity_type=described.get("InstanceLifecycle", "on-demand"),
         owner=owner_of(tags),
         joined=EKS_CLUSTER_TAG in tags,
+        from_fleet=FLEET_TAG in tags,
     )
