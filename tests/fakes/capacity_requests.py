@@ -1,5 +1,6 @@
 """The requests of retirements for nodes, and the queue of provision_nodes, in memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leeway.capacity_requests.request import CapacityRequest
@@ -40,12 +41,15 @@ class CapacityRequestsInMemory:
 
 @dataclass
 class ProvisionQueueInMemory:
-    """The ProvisionNodes Protocol. `wakes` are the calls; `down` says that SQS is not available."""
+    """The ProvisionNodes Protocol. `wakes` are the calls; `down` says that SQS is not available;
+    `on_wake` is called with the cluster of each call."""
 
     wakes: list[tuple[str, str]] = field(default_factory=list)
     down: bool = False
+    on_wake: Callable[[str], None] = lambda _: None
 
     def wake(self, cluster: str, why: str) -> None:
         if self.down:
             raise CloudUnavailable("ServiceUnavailable: sqs")
         self.wakes.append((cluster, why))
+        self.on_wake(cluster)

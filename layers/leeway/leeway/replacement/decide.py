@@ -35,6 +35,9 @@ from leeway.replacement.reasons import (
 )
 from leeway.retirement.replacement_intent import Method
 
+BY_GROUP = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
+"""The methods with which the group of the instance launches the successor."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplacementDecision:

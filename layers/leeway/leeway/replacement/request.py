@@ -18,6 +18,7 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Gro
 from leeway.reasons import Reason
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.decide import (
+    BY_GROUP,
     ReplacementDecision,
     decide_replacement,
     decide_without_group,
@@ -48,10 +49,7 @@ CHECK_SUCCESSOR_EVERY = 10
 
 SUCCESSOR_CHECKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // CHECK_SUCCESSOR_EVERY
 
-_BY_GROUP = frozenset({Method.TERMINATE_IN_GROUP, Method.DETACH})
-"""The methods with which the group launches the successor at a time of its own."""
-
-_ACTING = _BY_GROUP | {Method.LAUNCH, Method.REQUEST_CAPACITY}
+_ACTING = BY_GROUP | {Method.REQUEST_CAPACITY}
 
 _CLOUD_ERRORS = (CloudUnavailable, CloudRefused)
 
@@ -277,7 +275,7 @@ class ReplacementStep:
     ) -> bool:
         """Whether Leeway's pools replace a node that the group would replace at a time of its own,
         because EC2 has just had no capacity for it. Only a cluster that allows it costs a read."""
-        if method not in _BY_GROUP or not self._may_use_pools(record, node):
+        if method not in BY_GROUP or not self._may_use_pools(record, node):
             return False
         return self._launch.lacks_capacity(record, group)
 

@@ -148,6 +148,11 @@ BUDGET_APPLIES = ReasonCode(
     "The retirement waits for the disruption budget: at most {percent} % of the nodes (at least "
     "{at_least}) are retired voluntarily within {minutes} minutes.",
 )
+POOLS_MAY_REPLACE = ReasonCode(
+    "PoolsMayReplaceGroupNode",
+    "If EC2 has no capacity for the group in any zone, Leeway's pools launch nodes for the pods "
+    "instead.",
+)
 POD_FORBIDS_DISRUPTION = ReasonCode(
     "PodForbidsDisruption",
     "Pod {pod} has the annotation {annotation}: the retirement waits for it.",
