@@ -2,7 +2,6 @@
 AWS, and in memory."""
 
 import json
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -17,20 +16,12 @@ from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
 
-from tests.aws.stored import TABLE, create_table
+from tests.aws.stored import TABLE
 from tests.capacity_requests.requests import REQUESTED, capacity_request
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
-from tests.sandbox.aws.started import Sandbox, started
+from tests.sandbox.aws.started import Sandbox
 
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def aws() -> Iterator[Sandbox]:
-    with started() as (_, url):
-        sandbox = Sandbox(url)
-        create_table(sandbox.client("dynamodb"))
-        yield sandbox
 
 
 @pytest.fixture(params=["sandbox", "fake"])
@@ -125,22 +116,16 @@ def test_a_throttled_table_is_unavailable(aws: Sandbox, instance: str) -> None:
     requests = DynamoCapacityRequests(partial(aws.client, "dynamodb"), TABLE)
     fault = {"service": "dynamodb", "error": "ThrottlingException"}
     aws.control("PUT", "faults", {"faults": [fault]})
-    try:
-        for call in (
-            partial(requests.of_cluster, "prod"),
-            partial(requests.of_instance, "prod", instance),
-            partial(requests.write, capacity_request(instance)),
-        ):
-            with pytest.raises(CloudUnavailable):
-                call()
-    finally:
-        aws.control("PUT", "faults", {"faults": []})
+    for call in (
+        partial(requests.of_cluster, "prod"),
+        partial(requests.of_instance, "prod", instance),
+        partial(requests.write, capacity_request(instance)),
+    ):
+        with pytest.raises(CloudUnavailable):
+            call()
 
 
 # The queue
-
-
-type Messages = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ PODS_WITHOUT_NODE = ReasonCode(
 )
 CAPACITY_NOT_ANSWERED = ReasonCode(
     "CapacityRequestUnanswered",
-    "provision_nodes has not answered the request for nodes.",
+    "The function provision_nodes has not answered the request for nodes.",
     "a-retiring-node-gets-no-replacement",
 )
 CAPACITY_NOT_REQUESTED = ReasonCode(
@@ -183,8 +183,8 @@ CAPACITY_REQUEST_NOT_READ = ReasonCode(
 )
 PROVISION_NODES_NOT_WOKEN = ReasonCode(
     "ProvisionNodesNotWoken",
-    "provision_nodes cannot be woken: {error}. It finds the request in its next run, within a "
-    "minute.",
+    "The function provision_nodes cannot be woken: {error}. It finds the request in its next run, "
+    "within a minute.",
     "a-retiring-node-gets-no-replacement",
 )
 NODE_NAME_UNKNOWN = ReasonCode(
