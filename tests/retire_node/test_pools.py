@@ -315,6 +315,42 @@ def test_a_node_that_a_budget_blocks_stays_until_it_is_drained() -> None:
     assert not fakes.record.is_open
 
 
+def test_an_attempt_without_effect_does_not_forget_the_termination() -> None:
+    fakes = of_pool(blocks=True)
+    retire(fakes)
+    fakes.clock.sleep(600)
+    after = (fakes.clock.time - NOTICED).total_seconds()
+    received = take(fakes.record, REBALANCE, "again", after=after).record
+    fakes.record = received.model_copy(update={"facts": OF_POOL})
+    fakes.policies.policy = ClusterPolicy(dry_run=True)
+    assert next_attempt(fakes).result is RetirementResult.DRY_RUN
+    assert fakes.record.needs_termination
+
+
+def test_an_instance_that_was_attached_to_a_group_is_its_group_s() -> None:
+    fakes = of_pool(blocks=True)
+    retire(fakes)
+    fakes.clock.sleep(600)
+    after = (fakes.clock.time - NOTICED).total_seconds()
+    fakes.record = take(fakes.record, REBALANCE, "again", after=after).record
+    assert fakes.record.facts.owner == FACTS.owner
+    fakes.groups.state, fakes.cluster.blocks = "InService", False
+    fakes.groups.overrides = {"capacity_rebalance": True}
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert fakes.actions.ended == []
+    assert not fakes.record.needs_termination
+
+
+def test_a_restarted_instance_whose_drain_a_budget_blocked_stays() -> None:
+    fakes = of_pool(blocks=True)
+    retire(fakes)
+    assert fakes.record.needs_termination
+    undoing = {"attempt": 2, "phase": Phase.UNDOING, "version": fakes.record.version + 1}
+    fakes.record = fakes.record.model_copy(update=undoing)
+    assert next_attempt(fakes).result is RetirementResult.UNDONE
+    assert not fakes.record.is_open
+
+
 def test_a_refused_termination_is_tried_again_by_reconcile() -> None:
     fakes = of_pool(protected=True)
     outcome = retire(fakes)

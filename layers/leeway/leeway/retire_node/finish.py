@@ -259,7 +259,10 @@ class FinishStep:
             if progress is not None:
                 node_is_empty = progress.leaves_empty_node(record)
             if record.facts.owner.kind is OwnerKind.LEEWAY:
-                intent = _own(intent, record, progress, ended_at)
+                if progress is not None:
+                    intent = _own(intent, record, progress, ended_at)
+                elif intent is not None and phase is Phase.UNDONE:
+                    intent = intent.model_copy(update={"to_terminate": False})
             elif progress is not None and intent is not None:
                 intent = _detached(intent, progress.replacement, record.ec2_terminates)
             fields = {
@@ -388,16 +391,15 @@ def _may_terminate(record: Retirement, progress: RetirementProgress) -> bool:
 def _own(
     intent: ReplacementIntent | None,
     record: Retirement,
-    progress: RetirementProgress | None,
+    progress: RetirementProgress,
     now: datetime,
 ) -> ReplacementIntent | None:
     """Record whether Leeway has to terminate an instance that it launched: after a voluntary
     retirement. In other cases EC2 or a person ends the instance, or it stays. If it has never
     joined, its admission terminates it."""
-    known = progress is not None and (
-        bool(progress.cordoned.node) or record.facts.joined or not progress.cordoned.settled
-    )
-    if progress is None or not known or record.kind not in VOLUNTARY:
+    cordoned = progress.cordoned
+    may_be_node = bool(cordoned.node) or record.facts.joined or not cordoned.settled
+    if not may_be_node or record.kind not in VOLUNTARY:
         return intent.model_copy(update={"to_terminate": False}) if intent else None
     if intent is None:
         reason = progress.replacement.reason
@@ -409,8 +411,11 @@ def _detached(
     intent: ReplacementIntent, replacement: ReplacementResult, ec2_terminates: bool
 ) -> ReplacementIntent:
     """Record whether this retirement detached the instance, so that Leeway has to terminate it
-    unless EC2 does. Another client may have attached it to a group again."""
-    if intent.method is not Method.DETACH or not replacement.settled:
+    unless EC2 does. Another client may have attached it to a group again, or for the first time an
+    instance that Leeway launched."""
+    if intent.method is not Method.DETACH:
+        return intent.model_copy(update={"to_terminate": False})
+    if not replacement.settled:
         return intent
     if replacement.method is not Method.DETACH:
         return intent.model_copy(update={"to_terminate": False})
