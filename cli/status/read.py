@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from leeway.admission.record import Admission
+from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.drain_states import DynamoDrainStatesReader
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
+from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.drain.summary import DrainState
 from leeway.headroom.status import HeadroomStatus
@@ -25,10 +27,12 @@ from cli.stack import Stack
 
 @dataclass(frozen=True, slots=True)
 class RetirementStatus:
-    """A retirement and the last stored state of its drain."""
+    """A retirement, the last stored state of its drain, and its request for nodes of Leeway's
+    pools."""
 
     record: Retirement
     drain: DrainState | None
+    request: CapacityRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,12 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
         headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
         pools = DynamoPoolRecords(database, stack.table).pools_of(cluster)
+        asked = DynamoCapacityRequests(database, stack.table).of_cluster(cluster)
     policy = _policy(stack, cluster)
-    retirements = [RetirementStatus(r, _current(r, states)) for r in found.values()]
+    requests = {one.instance: one for one in asked}
+    retirements = [
+        RetirementStatus(r, _current(r, states), requests.get(r.instance)) for r in found.values()
+    ]
     return ClusterStatus(
         cluster=cluster,
         paused=policy.paused,

@@ -6,9 +6,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from leeway.capacity_requests.request import CapacityRequest
 from leeway.drain.progress import Stage
 from leeway.drain.summary import DrainState
 from leeway.retirement.record import OVER, Retirement
+from leeway.retirement.replacement_intent import ReplacementIntent, Successor
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -69,16 +71,35 @@ def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
     record, drain = one.record, one.drain
     parts = [f"{record.kind}, {record.phase}", *_time_left(record, now)]
     if record.replacement_intent:
-        parts.append(f"replacement {record.replacement_intent.method}")
+        parts.append(f"replacement {_replacement(record.replacement_intent)}")
     if record.phase in OVER and record.must_restore_capacity:
-        parts.append("still in its group, whose desired capacity is one higher")
+        parts.append("still in its group, although a successor was requested for it")
     if record.phase in OVER and record.needs_termination:
-        parts.append("detached from its group, not terminated yet")
+        parts.append("to be terminated by Leeway, not terminated yet")
     parts += _counts(drain)
     node = drain.node if drain else record.facts.private_dns_name
     yield _line(record.instance, node, ", ".join(parts))
-    for line in _pods(drain):
+    for line in (*_capacity(one.request), *_pods(drain)):
         yield Text(f"      {line}")
+
+
+def _replacement(intent: ReplacementIntent) -> str:
+    successors = (f"{one.instance} ({one.instance_type}, {one.zone})" for one in intent.successors)
+    return " ".join([intent.method, *successors])
+
+
+def _capacity(request: CapacityRequest | None) -> Iterator[str]:
+    """The answer to the request for nodes of Leeway's pools."""
+    if request is None:
+        return
+    answer = request.answer
+    if answer is None:
+        yield "nodes are requested for its pods, and provision_nodes has not answered"
+        return
+    launched = ", ".join(answer.launched) or "none"
+    yield f"nodes launched for its pods: {launched}; pods with a place before: {answer.existing}"
+    for message in dict.fromkeys(reason.message for reason in answer.without_node):
+        yield f"pods without a node: {message}"
 
 
 def _time_left(record: Retirement, now: datetime) -> list[str]:
@@ -152,6 +173,10 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
     }
 
 
+def _successors(record: Retirement) -> tuple[Successor, ...]:
+    return record.replacement_intent.successors if record.replacement_intent else ()
+
+
 def _retirement(one: RetirementStatus) -> dict[str, Any]:
     record, drain = one.record, one.drain
     return {
@@ -163,6 +188,8 @@ def _retirement(one: RetirementStatus) -> dict[str, Any]:
         "noticedAt": record.noticed_at.isoformat(),
         "deadline": record.deadline.isoformat() if record.deadline else None,
         "replacement": record.replacement_intent.method if record.replacement_intent else None,
+        "successors": [asdict(successor) for successor in _successors(record)],
+        "capacityRequest": one.request.model_dump(mode="json") if one.request else None,
         "reason": asdict(record.reason),
         "seenAt": drain.at.isoformat() if drain else None,
         "pods": [

@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
+from leeway.capacity_requests.request import CapacityAnswer
 from leeway.drain.progress import RemovalMethod, Stage
 from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
 from leeway.drain.summary import DrainState, PodState
@@ -19,13 +21,20 @@ from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
 from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure
 from leeway.replacement.reasons import LAUNCHED_BY_GROUP
+from leeway.reasons import Reason
+from leeway.replacement.reasons import (
+    CAPACITY_REQUESTED,
+    LAUNCHED_BY_GROUP,
+    POOL_LAUNCHES_SUCCESSOR,
+)
 from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
 
 from cli import main
 from cli.stack import Stack
 from cli.status.command import RecentRetirements
 from tests.aws.stored import TABLE, manifest
+from tests.capacity_requests.requests import capacity_request
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
 
@@ -152,16 +161,46 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
         method=Method.DETACH,
         reason=LAUNCHED_BY_GROUP(),
         requested_at=datetime.now(UTC),
-        detached=True,
+        to_terminate=True,
     )
     left = interrupted(Phase.FINISHED).model_copy(update={"replacement_intent": intent})
     records = DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
     records.write(left)
     shown = " ".join(run("--cluster", "prod")[1].split())
-    assert "detached from its group, not terminated yet" in shown
+    assert "to be terminated by Leeway, not terminated yet" in shown
     settled = {"replacement_intent": intent.model_copy(update={"settled": True}), "version": 2}
     records.write(left.model_copy(update=settled))
     assert "no retirement, admission or headroom" in run("--cluster", "prod")[1]
+
+
+def test_the_nodes_that_pools_launch_for_a_retiring_node_are_shown(run: Run, aws: Sandbox) -> None:
+    why = POOL_LAUNCHES_SUCCESSOR(pool="spot", instance="i-1", offering="m6i.large, us-east-1b")
+    intent = ReplacementIntent(
+        method=Method.REQUEST_CAPACITY,
+        reason=CAPACITY_REQUESTED(pool="spot"),
+        requested_at=datetime.now(UTC),
+        successors=(Successor("i-1", "m6i.large", "us-east-1b", why),),
+    )
+    record = interrupted().model_copy(update={"replacement_intent": intent})
+    DynamoRecords(partial(aws.client, "dynamodb"), TABLE).write(record)
+    requests = DynamoCapacityRequests(partial(aws.client, "dynamodb"), TABLE)
+    request = capacity_request(record.instance)
+    requests.write(request)
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert "replacement request-capacity i-1 (m6i.large, us-east-1b)" in shown
+    assert "provision_nodes has not answered" in shown
+    limit = Reason("PoolAtLimit", "Pool spot is at its limit.")
+    answer = CapacityAnswer(
+        answered_at=datetime.now(UTC), launched=("i-1",), existing=2, without_node=(limit, limit)
+    )
+    requests.write(request.answered(answer))
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert "nodes launched for its pods: i-1; pods with a place before: 2" in shown
+    assert shown.count("pods without a node: Pool spot is at its limit.") == 1
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    (retirement,) = cluster["retirements"]
+    assert [one["instance"] for one in retirement["successors"]] == ["i-1"]
+    assert retirement["capacityRequest"]["answer"]["launched"] == ["i-1"]
 
 
 def test_the_status_of_every_configured_cluster_is_shown(

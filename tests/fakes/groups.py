@@ -7,6 +7,7 @@ from typing import Any
 
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts, GroupRules
+from leeway.instances.owners import Owner
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -173,15 +174,19 @@ class FakeGroups:
 @dataclass
 class FakeInstances:
     """The GroupInstances Protocol: EC2 describes the successor and terminates the retiring
-    instance, unless it is `protected`."""
+    instance, unless it is `protected`. `described` are the facts about the retiring instance;
+    `launched_by` is the owner of the successor."""
 
     groups: FakeGroups
     protected: bool = False
+    described: InstanceFacts | None = None
+    launched_by: Owner = FACTS.owner
 
     def describe(self, instance: str) -> InstanceFacts | None:
         if instance != SUCCESSOR:
-            return None
-        return FACTS.model_copy(update={"instance": instance, "private_dns_name": "new"})
+            return self.described
+        facts = {"instance": instance, "private_dns_name": "new", "owner": self.launched_by}
+        return FACTS.model_copy(update=facts)
 
     def terminate(self, instance: str) -> None:
         if self.protected:

@@ -22,6 +22,9 @@ class ReportLog:
     def waiting(self, record: Retirement, reason: Reason) -> None:
         self.reasons.append(reason)
 
+    def capacity_problem(self, record: Retirement, reason: Reason) -> None:
+        self.reasons.append(reason)
+
     def retired(self, outcome: Outcome) -> None:
         self.reasons.append(outcome.summary)
 

@@ -15,6 +15,7 @@ from leeway.retirement.step_context import StepContext
 
 from tests.fakes.actions import ActionLog
 from tests.fakes.cache_store import CacheStoreInMemory
+from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.drain_states import DrainStatesInMemory
@@ -48,6 +49,8 @@ class RetirementFakes:
     cache_store: CacheStoreInMemory
     cluster: FakeCluster
     drains: DrainStatesInMemory
+    capacity: CapacityRequestsInMemory
+    queue: ProvisionQueueInMemory
     events: EventBusInMemory
     reports: ReportLog
 
@@ -73,6 +76,8 @@ class RetirementFakes:
             region="us-east-1",
             cache=SharedCache(self.cache_store, self.clock),
             drains=self.drains,
+            capacity_requests=self.capacity,
+            provision_nodes=self.queue,
             events=self.events,
             telemetry=self.reports,
         )
@@ -112,6 +117,8 @@ def fakes_for(record: Retirement) -> RetirementFakes:
         cache_store=CacheStoreInMemory(),
         cluster=cluster,
         drains=DrainStatesInMemory(),
+        capacity=CapacityRequestsInMemory(),
+        queue=ProvisionQueueInMemory(),
         events=EventBusInMemory(),
         reports=reports,
     )

@@ -61,6 +61,19 @@ def test_nodes_of_owners_that_drain_themselves_are_retired_only_if_the_policy_sa
     assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_nodes_that_leeway_launched_are_retired_without_an_entry_in_the_policy(
+    paused: bool,
+) -> None:
+    """Also those that have not joined yet."""
+    receiver = Receiver(owner=Owner(OwnerKind.LEEWAY, "spot-general"))
+    receiver.policies = OnePolicy(ClusterPolicy(paused=paused))
+    assert receiver.results(warning("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
+    recommended = Receiver(owner=Owner(OwnerKind.LEEWAY, "spot-general"))
+    assert recommended.results(recommendation("2026-11-20T09:45:00Z")) == [NoticeResult.STARTED]
+    assert {one.facts.owner.kind for one in recommended.stored.values()} == {OwnerKind.LEEWAY}
+
+
 def recommendation(time: str) -> dict[str, Any]:
     return warning(time) | {"detail-type": "EC2 Instance Rebalance Recommendation"}
 

@@ -57,7 +57,7 @@ def left_running(failures: int = 0, **changes: Any) -> Retirement:
         reason=LAUNCHED_BY_GROUP(),
         requested_at=NOTICED,
         group="ng",
-        detached=True,
+        to_terminate=True,
         failures=failures,
     )
     ended = interrupted(Phase.FINISHED).model_copy(

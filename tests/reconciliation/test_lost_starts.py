@@ -172,7 +172,7 @@ def test_only_instances_that_the_record_calls_detached_are_found() -> None:
     assert intent is not None
     for other in (
         None,
-        intent.model_copy(update={"detached": False}),
+        intent.model_copy(update={"to_terminate": False}),
         intent.model_copy(update={"settled": True}),
     ):
         record = left_running(replacement_intent=other)

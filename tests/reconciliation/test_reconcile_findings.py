@@ -261,7 +261,7 @@ def left_running(**changes: Any) -> Retirement:
         reason=LAUNCHED_BY_GROUP(),
         requested_at=NOTICED,
         group="ng",
-        detached=True,
+        to_terminate=True,
     )
     ended = {
         "facts": DETACHED,
@@ -286,7 +286,7 @@ def test_tags_of_an_instance_outside_any_group_do_not_end_it() -> None:
 def test_a_detached_instance_that_still_runs_is_retired_again() -> None:
     left = Account([observed(DETACHED)], records=[left_running()])
     (found,) = run(left).findings
-    assert found.reason.code == "DetachedInstanceRuns"
+    assert found.reason.code == "RetiredInstanceRuns"
     assert [notice.kind for notice in left.received] == [NoticeKind.REBALANCE]
     assert left.begun == [Action.RETIRE]
 

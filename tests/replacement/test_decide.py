@@ -6,7 +6,7 @@ import pytest
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
-from leeway.policy.rules import Replacement
+from leeway.policy.rules import VOLUNTARY, Replacement
 from leeway.replacement.decide import ReplacementDecision, decide_replacement, why_group_replaces
 from leeway.replacement.reasons import LAUNCH_REFUSED
 from leeway.retirement.replacement_intent import Method
@@ -249,3 +249,92 @@ def test_a_retirement_waits_for_the_successor_of_an_earlier_detachment() -> None
         NoticeKind.REBALANCE, Replacement.BEFORE, GROUP, None, requested=Method.DETACH
     )
     assert (decision.method, decision.before) == (Method.NOTHING, True)
+
+
+POOL = Owner(OwnerKind.LEEWAY, "spot-general")
+NOTICES = [
+    NoticeKind.SPOT_INTERRUPTION,
+    NoticeKind.CAPACITY_RESERVATION,
+    NoticeKind.REBALANCE,
+    NoticeKind.SCHEDULED_CHANGE,
+    NoticeKind.IMPAIRED_STATUS,
+    NoticeKind.STATE_CHANGE,
+    NoticeKind.TERMINATE_HOOK,
+]
+
+
+@pytest.mark.parametrize("kind", NOTICES)
+@pytest.mark.parametrize("replacement", Replacement)
+@pytest.mark.parametrize("use_pools", [False, True])
+@pytest.mark.parametrize("requested", [None, Method.REQUEST_CAPACITY])
+def test_an_instance_of_a_pool_is_replaced_by_pools_unless_the_policy_forbids_it(
+    kind: NoticeKind, replacement: Replacement, use_pools: bool, requested: Method | None
+) -> None:
+    decision = decide_replacement(kind, replacement, POOL, None, requested, True, None, use_pools)
+    if replacement is Replacement.NONE:
+        assert (decision.method, decision.before) == (Method.NOTHING, False)
+        return
+    assert (decision.method, decision.reason.code) == (
+        Method.REQUEST_CAPACITY,
+        "CapacityRequested",
+    )
+    assert "pool spot-general" in decision.reason.message
+    assert decision.before is (replacement is Replacement.BEFORE and kind in VOLUNTARY)
+
+
+@pytest.mark.parametrize("kind", NOTICES)
+@pytest.mark.parametrize("replacement", Replacement)
+@pytest.mark.parametrize("owner", [one for one in OwnerKind if one is not OwnerKind.LEEWAY])
+def test_only_a_group_without_capacity_whose_cluster_allows_it_uses_pools(
+    kind: NoticeKind, replacement: Replacement, owner: OwnerKind
+) -> None:
+    groups = {OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP}
+    facts = group(desired=3, maximum=4) if owner in groups else None
+    decide_with = [
+        decide_replacement(kind, replacement, Owner(owner, "ng"), facts, None, True, None, use)
+        for use in (False, True)
+    ]
+    assert decide_with[0].method is not Method.REQUEST_CAPACITY
+    uses = owner in groups and replacement is not Replacement.NONE
+    assert (decide_with[1].method is Method.REQUEST_CAPACITY) is uses
+    if not uses:
+        assert decide_with[0] == decide_with[1]
+    else:
+        assert decide_with[1].before is (replacement is Replacement.BEFORE and kind in VOLUNTARY)
+
+
+@pytest.mark.parametrize(
+    ("changes", "method"),
+    [
+        ({"lifecycle_state": "Terminating:Wait"}, Method.LEFT_TO_OWNER),
+        ({"capacity_rebalance": True}, Method.LEFT_TO_OWNER),
+        ({"refreshing": True}, Method.LEFT_TO_OWNER),
+        ({"suspended": frozenset({"Launch"})}, Method.NOTHING),
+    ],
+)
+def test_pools_do_not_add_to_a_replacement_of_the_group(
+    changes: dict[str, Any], method: Method
+) -> None:
+    assert decide(group(**changes), use_pools=True).method is method
+
+
+@pytest.mark.parametrize("earlier", [Method.DETACH, Method.TERMINATE_IN_GROUP, Method.LAUNCH])
+def test_pools_do_not_add_to_a_request_of_an_earlier_attempt(earlier: Method) -> None:
+    ending = group(**HOOKED, lifecycle_state="Terminating:Wait")
+    assert decide(ending, requested=earlier, use_pools=True).method is Method.LEFT_TO_OWNER
+    assert decide(None, requested=earlier, use_pools=True).method is Method.NOTHING
+    if earlier is Method.LAUNCH:
+        in_service = decide(group(**HOOKED), requested=earlier, use_pools=True)
+        assert in_service.method is Method.LAUNCH, "its successor was launched"
+
+
+def test_an_attempt_continues_with_the_pools_that_an_earlier_one_used() -> None:
+    decision = decide(group(**HOOKED), requested=Method.REQUEST_CAPACITY)
+    assert (decision.method, decision.before) == (Method.REQUEST_CAPACITY, False)
+
+
+def test_the_reason_says_how_the_group_changes() -> None:
+    shrinks = before_drain(group(desired=3, minimum=1), use_pools=True)
+    assert "terminates the instance after the drain with a decrement." in shrinks.reason.message
+    at_minimum = before_drain(group(desired=3, minimum=3), use_pools=True)
+    assert "keeps its desired capacity, which is its minimum of 3." in at_minimum.reason.message

@@ -18,6 +18,7 @@ from leeway.replacement.cache import GroupCache
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.reasons import SUCCESSOR_REQUESTED
 from leeway.replacement.request import ReplacementResult, ReplacementStep
+from leeway.replacement.request_capacity import RequestCapacity
 from leeway.retire_node.finish import FinishStep
 from leeway.retire_node.step_results import RetirementProgress
 from leeway.retirement.cordon_result import CordonResult
@@ -152,9 +153,14 @@ class Fleet:
         launch = SuccessorLaunch(context, itself, deps.offerings, deps.region)
         actions = LifecycleActions(itself, context.clock)
         cache = GroupCache(itself, deps.cache)
-        replacement = ReplacementStep(context, itself, deps.instances, cache, launch, actions)
+        capacity = RequestCapacity(
+            context, deps.capacity_requests, deps.provision_nodes, deps.instances, deps.telemetry
+        )
+        replacement = ReplacementStep(
+            context, itself, deps.instances, cache, launch, actions, capacity, deps.policies
+        )
         finish = FinishStep(
-            context, itself, deps.instances, deps.events, deps.telemetry, actions, launch
+            context, itself, deps.instances, deps.events, deps.telemetry, actions, launch, capacity
         )
         return replacement, finish
 
@@ -166,7 +172,7 @@ class Fleet:
         elif self.records[name].ended_at is not None:
             return
         replacement, _ = self.parts
-        replacement.request(AttemptId(name, "prod", 1), self.records[name])
+        replacement.request(AttemptId(name, "prod", 1), self.records[name], "node-1")
 
     def finish(self, name: str) -> None:
         record = self.records[name]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from leeway.retire_node.retire_node import RetireNode
 from leeway.retirement.step_context import StepContext
 
 from tests.fakes.groups import SUCCESSOR
+from tests.fakes.pools import of_full_group, of_pool, report_no_capacity
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, retirement_fakes
 from tests.retirement.retirements import FACTS
 
@@ -125,6 +127,31 @@ CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {
 }
 
 
+POOL_CASES: dict[str, tuple[Callable[[], RetirementFakes], list[str], list[str], int]] = {
+    "rebalance, of a pool": (of_pool, ["buy", "evict"], ["terminated"], 3),
+    "interruption, of a pool": (
+        partial(of_pool, NoticeKind.SPOT_INTERRUPTION),
+        ["buy", "evict"],
+        [],
+        3,
+    ),
+    "rebalance, of a group without capacity": (
+        of_full_group,
+        ["buy", "evict", "terminate and decrement"],
+        ["leeway-drain"],
+        2,
+    ),
+    "interruption, of a group without capacity": (
+        lambda: report_no_capacity(of_full_group(NoticeKind.SPOT_INTERRUPTION)),
+        ["buy", "evict", "terminate and decrement"],
+        ["leeway-drain"],
+        2,
+    ),
+}
+"""What is done, which hooks are answered and instances terminated, and the group's desired
+capacity at the end."""
+
+
 def fresh(case: str) -> RetirementFakes:
     kind, changes, _ = CASES[case]
     return retirement_fakes(kind, pods=[POD], blocks=False, **changes)
@@ -148,3 +175,23 @@ def test_a_crash_at_any_call_neither_loses_nor_repeats_an_action(case: str, when
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
             assert fakes.ledgers.ledgers["prod"].begun.keys() == {FACTS.instance}, number
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("case", POOL_CASES)
+def test_a_crash_at_any_call_buys_one_successor_and_ends_the_request(case: str, when: str) -> None:
+    make, expected, ended, desired = POOL_CASES[case]
+    uncrashed = CrashPlan(0, when)
+    assert run(make(), uncrashed).result == "drained"
+    for number in range(1, uncrashed.calls + 1):
+        fakes, plan = make(), CrashPlan(number, when)
+        outcome = run(fakes, plan)
+        assert plan.crashed, number
+        assert (outcome.result, outcome.replacement) == ("drained", "request-capacity"), number
+        acts = [what for what, _ in fakes.actions.done if what != "cordon"]
+        assert acts == expected, number
+        assert (set(fakes.actions.ended), fakes.groups.desired) == (set(ended), desired), number
+        assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
+        [request] = fakes.capacity.stored.values()
+        assert not request.is_open(fakes.clock.time), number
+        assert not fakes.record.is_open, number

@@ -55,7 +55,7 @@ def test_an_instance_that_leeway_detached_is_terminated_once() -> None:
     assert retire(fakes).terminated
     assert fakes.actions.ended == ["terminated"]
     assert fakes.record.replacement_intent is not None
-    assert (fakes.record.replacement_intent.detached, fakes.record.is_open) == (True, False)
+    assert (fakes.record.replacement_intent.to_terminate, fakes.record.is_open) == (True, False)
 
 
 @pytest.mark.parametrize("joined", [False, True])

@@ -54,6 +54,7 @@ def test_the_clients_of_an_interruption_are_built_during_initialisation(
         "AWS_REGION": "us-east-1",
         "LEEWAY_ACCOUNT": "123456789012",
         "LEEWAY_TABLE": "leeway",
+        "LEEWAY_PROVISION_QUEUE": "https://sqs.us-east-1.amazonaws.com/123456789012/provision.fifo",
     }
     done = subprocess.run(
         [sys.executable, "-c", LOOK, module, use_case],

@@ -11,6 +11,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange, ObservedInstance
 from leeway.instances.owners import (
     EKS_CLUSTER_TAG,
+    FLEET_TAG,
     GROUP_TAG,
     INTENT_TAG,
     cluster_of,
@@ -186,6 +187,7 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         capacity_type=described.get("InstanceLifecycle", "on-demand"),
         owner=owner_of(tags),
         joined=EKS_CLUSTER_TAG in tags,
+        from_fleet=FLEET_TAG in tags,
     )
 
 

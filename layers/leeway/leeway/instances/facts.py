@@ -9,7 +9,8 @@ class InstanceFacts(BaseModel):
     """Facts about an instance, from EC2, that seldom change.
 
     `capacity_type` is `spot` or `on-demand`. `joined` says that the instance has the tag that EKS,
-    and nobody else, writes when an instance joins the cluster.
+    and nobody else, writes when an instance joins the cluster. `from_fleet` says that it has the
+    tag that EC2, and nobody else, writes on the instances of a fleet.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -22,3 +23,4 @@ class InstanceFacts(BaseModel):
     capacity_type: str
     owner: Owner
     joined: bool = False
+    from_fleet: bool = False

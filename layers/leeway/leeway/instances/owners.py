@@ -11,6 +11,10 @@ EKS_CLUSTER_TAG = "aws:eks:cluster-name"
 CLUSTER_TAGS = (EKS_CLUSTER_TAG, "eks:cluster-name", "eks:eks-cluster-name")
 """The tags whose value is the name of the cluster."""
 
+FLEET_TAG = "aws:ec2:fleet-id"
+"""The tag with the id of the EC2 fleet that launched an instance. Only EC2 can write it. Source:
+AWS managed policy AWSEC2FleetServiceRolePolicy, which terminates only instances that have it."""
+
 OWNED_PREFIX = "kubernetes.io/cluster/"
 """The prefix of a tag key that ends with the name of the cluster, if the value is `owned`."""
 

@@ -183,6 +183,9 @@ class ClusterSpec(Strict):
     """Decide and report, and change nothing."""
     takes: tuple[Literal["managed-node-group", "auto-mode", "karpenter"], ...] = ()
     """Owners that drain and replace their own nodes, and whose nodes Leeway retires as well."""
+    groups_may_use_pools: bool = False
+    """Whether Leeway's node pools launch the successor of a group's node if EC2 has no capacity for
+    the group in any of its zones. The group then gets smaller by the old node."""
     churn: Churn = Churn()
     """The disruption budget: how many nodes may retire voluntarily in a period."""
     notices: Notices = Notices()

@@ -154,6 +154,8 @@ class ClusterPolicy:
     - `dry_run`: Leeway decides and reports, and changes nothing.
     - `churn`: the disruption budget.
     - `retires_for`: owners that drain their own nodes, but whose nodes Leeway retires too.
+    - `groups_may_use_pools`: Leeway's pools launch for the pods of a group's node if EC2 has no
+      capacity for the group.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -161,6 +163,7 @@ class ClusterPolicy:
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
     retires_for: frozenset[OwnerKind] = frozenset()
+    groups_may_use_pools: bool = False
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

@@ -13,9 +13,9 @@ from leeway.reconciliation.lost_interruptions import CERTAIN_ENDS
 from leeway.reconciliation.lost_state_changes import GONE
 from leeway.reconciliation.reasons import (
     CAPACITY_NOT_RESTORED,
-    DETACHED_INSTANCE_ENDED,
-    DETACHED_INSTANCE_RUNS,
     EXECUTION_OVERDUE,
+    INSTANCE_HAS_ENDED,
+    INSTANCE_STILL_RUNS,
     START_LOST,
 )
 from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
@@ -99,8 +99,8 @@ def check_overdue_admission(
 
 
 def may_be_left_running(record: Retirement, now: datetime) -> bool:
-    """Whether the record says that Leeway detached the instance and did not terminate it in time.
-    The time doubles after each failure."""
+    """Whether the record says that Leeway has to terminate the instance, and did not in time. The
+    time doubles after each failure."""
     intent = record.replacement_intent
     if record.phase not in OVER or not record.needs_termination or intent is None:
         return False
@@ -111,7 +111,7 @@ def may_be_left_running(record: Retirement, now: datetime) -> bool:
 def check_detached_instance(
     record: Retirement, state: str | None, context: CheckContext
 ) -> LostEvent | None:
-    """Check an instance that Leeway detached and did not terminate; no other component terminates
+    """Check an instance that Leeway has to terminate and did not; no other component terminates
     it. `state` is the result of a fresh read, None if EC2 does not know the instance."""
     if not may_be_left_running(record, context.now):
         return None
@@ -120,10 +120,10 @@ def check_detached_instance(
     if state is None or state in GONE:
         end = state or "terminated"
         event = context.origin.state_change(about, context.now, instance, end)
-        reason = DETACHED_INSTANCE_ENDED(instance=instance)
+        reason = INSTANCE_HAS_ENDED(instance=instance)
     elif state == "running":
         event = context.origin.rebalance(about, context.now, instance)
-        reason = DETACHED_INSTANCE_RUNS(instance=instance)
+        reason = INSTANCE_STILL_RUNS(instance=instance)
     else:
         return None
     return LostEvent(instance, event, reason, begun=Action.RETIRE)

@@ -59,14 +59,14 @@ STATUS_CHECKS_FAIL = ReasonCode(
 STATUS_CHECKS_RECOVERED = ReasonCode(
     "StatusChecksRecovered", "The EC2 status checks of instance {instance} pass again."
 )
-DETACHED_INSTANCE_RUNS = ReasonCode(
-    "DetachedInstanceRuns",
-    "Instance {instance} was detached from its group to be terminated, and it still runs.",
+INSTANCE_STILL_RUNS = ReasonCode(
+    "RetiredInstanceRuns",
+    "Leeway has to terminate instance {instance} after its drain, and it still runs.",
     "retirementproblemsalarm",
 )
-DETACHED_INSTANCE_ENDED = ReasonCode(
-    "DetachedInstanceEnded",
-    "Instance {instance} was detached from its group to be terminated, and it has ended.",
+INSTANCE_HAS_ENDED = ReasonCode(
+    "RetiredInstanceEnded",
+    "Leeway had to terminate instance {instance} after its drain, and it has ended.",
 )
 START_LOST = ReasonCode(
     "StartLost",

@@ -9,6 +9,7 @@ from leeway.policy.rules import VOLUNTARY, Replacement
 from leeway.reasons import Reason
 from leeway.replacement.reasons import (
     CAPACITY_REBALANCING,
+    CAPACITY_REQUESTED,
     DETACHES,
     GROUP_AT_MAXIMUM,
     GROUP_DECIDES,
@@ -25,6 +26,7 @@ from leeway.replacement.reasons import (
     NOT_IN_SERVICE,
     OWNER_LAUNCHES,
     OWNER_REPLACES,
+    POOLS_REPLACE_IN_GROUP,
     REMOVED_FROM_GROUP,
     SCALE_IN_PROTECTION,
     SUCCESSOR_REQUESTED,
@@ -32,6 +34,9 @@ from leeway.replacement.reasons import (
     TERMINATES_IN_GROUP,
 )
 from leeway.retirement.replacement_intent import Method
+
+BY_GROUP = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
+"""The methods with which the group of the instance launches the successor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ def decide_replacement(
     requested: Method | None = None,
     leeway_retires: bool = False,
     refused: Reason | None = None,
+    use_pools: bool = False,
 ) -> ReplacementDecision:
     """Decide how a retiring instance is replaced.
 
@@ -59,6 +65,8 @@ def decide_replacement(
     `requested` is the method that an earlier attempt recorded, and may have requested.
     `leeway_retires` says that by the policy Leeway retires this owner's instances, although the
     owner would do so itself. `refused` is why the group has just refused LaunchInstances.
+    `use_pools` says that EC2 has no capacity for the group in any zone, and that the Cluster
+    manifest allows nodes of Leeway's pools instead.
 
     Sources: EC2 Auto Scaling user guide, "Launch instances synchronously", "Detach EC2 instances",
     "Lifecycle hooks", "Capacity Rebalancing", "Use instance scale-in protection".
@@ -71,6 +79,8 @@ def decide_replacement(
     if requested is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
         reason = SUCCESSOR_REQUESTED(group=group.name)
         return ReplacementDecision(Method.LAUNCH, reason, before)
+    if requested is Method.REQUEST_CAPACITY and group.lifecycle_state == "InService":
+        return _with_pools(group, before, refused)
     if requested is Method.TERMINATE_IN_GROUP and group.lifecycle_state.startswith("Terminating"):
         reason = GROUP_TERMINATES_ALREADY(group=group.name)
         return ReplacementDecision(Method.LEFT_TO_OWNER, reason, before)
@@ -78,6 +88,8 @@ def decide_replacement(
         return ReplacementDecision(Method.LEFT_TO_OWNER, replaces)
     if "Launch" in group.suspended:
         return ReplacementDecision(Method.NOTHING, LAUNCH_SUSPENDED(group=group.name))
+    if use_pools:
+        return _with_pools(group, before, refused)
     if kind not in VOLUNTARY:
         return _without_launch_instances(owner, group, before)
     if not (refused := refused or _why_no_launch_instances(group)):
@@ -106,6 +118,9 @@ def decide_without_group(
         by_hook = kind is NoticeKind.TERMINATE_HOOK
         reason = GROUP_DECIDES() if by_hook else NO_REPLACEMENT(kind=kind)
         return ReplacementDecision(Method.NOTHING, reason)
+    if owner.kind is OwnerKind.LEEWAY:
+        reason = CAPACITY_REQUESTED(pool=owner.name)
+        return ReplacementDecision(Method.REQUEST_CAPACITY, reason, _waits(kind, replacement))
     return _owner_replaces(owner, leeway_retires)
 
 
@@ -129,6 +144,17 @@ def _with_launch_instances(group: GroupFacts, before: bool) -> ReplacementDecisi
         group=group.name, capacity=group.desired + group.units, maximum=group.maximum
     )
     return ReplacementDecision(Method.LAUNCH, _with_cautions(reason, group), before)
+
+
+def _with_pools(group: GroupFacts, before: bool, refused: Reason | None) -> ReplacementDecision:
+    """Return the method by which Leeway's pools launch in place of the group. The group then gets
+    smaller by the instance, so that it does not launch another one, unless it is at its minimum."""
+    capacity = " with a decrement"
+    if not (group.from_cache or group.may_shrink):
+        capacity = f", and keeps its desired capacity, which is its minimum of {group.minimum}"
+    reason = POOLS_REPLACE_IN_GROUP(group=group.name, capacity=capacity)
+    reason = reason.and_then(refused) if refused else reason
+    return ReplacementDecision(Method.REQUEST_CAPACITY, _with_cautions(reason, group), before)
 
 
 def _without_launch_instances(owner: Owner, group: GroupFacts, before: bool) -> ReplacementDecision:

@@ -15,9 +15,18 @@ from leeway.ports.aws import CloudRefused, Groups, LaunchError
 from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.replacement.zones import SuccessorNeeds, order_zones
 from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Successor, ZoneChoice
+from leeway.retirement.replacement_intent import (
+    Method,
+    ReplacementIntent,
+    Successor,
+    ZoneChoice,
+)
 from leeway.retirement.step_context import StepContext
 from leeway.selection.offers.unavailable import Unavailable
+
+
+class GroupLacksCapacity(CloudRefused):
+    """EC2 has no capacity for any of the types of a group, in any of the requested zones."""
 
 
 class SuccessorLaunch:
@@ -41,10 +50,20 @@ class SuccessorLaunch:
             facts.capacity_type,
             tuple(self._bound_pods(record)),
         )
-        unavailable: frozenset[Unavailable] = frozenset()
+        return order_zones(group.zones, needs, self._unavailable())
+
+    def lacks_capacity(self, record: Retirement, group: GroupFacts) -> bool:
+        """Whether EC2 has reported within the last minutes that it has no capacity for any type of
+        the group, in any of its zones. False if the table cannot be read."""
+        facts = record.facts
+        types = group.types or (facts.instance_type,)
+        needs = SuccessorNeeds(facts.zone, types, facts.capacity_type)
+        return bool(group.zones) and not order_zones(group.zones, needs, self._unavailable())
+
+    def _unavailable(self) -> frozenset[Unavailable]:
         with suppress(*API_ERRORS):
-            unavailable = self._offerings.now(self._region, self._context.clock.now())
-        return order_zones(group.zones, needs, unavailable)
+            return self._offerings.now(self._region, self._context.clock.now())
+        return frozenset()
 
     def _bound_pods(self, record: Retirement) -> Iterator[tuple[str, str]]:
         """Yield the pods that can only run in the zone where they run, each with the cause."""
@@ -67,14 +86,15 @@ class SuccessorLaunch:
 
         Raises:
             CloudUnavailable: the launch may have succeeded; a retry with the same token tells.
-            CloudRefused: no zone has capacity, or the group refuses LaunchInstances.
+            GroupLacksCapacity: no zone has capacity.
+            CloudRefused: the group refuses LaunchInstances, or launches nothing for other reasons.
         """
         intent = record.replacement_intent
         if intent is None:
             return ()
         if intent.successors or not intent.zones:
             return intent.successors
-        failures: list[str] = []
+        failures: list[LaunchError] = []
         for choice in intent.zones:
             token = f"{record.instance}-{intent.attempt}-{choice.zone}"
             answer = self._groups.launch(intent.group, choice.zone, intent.units, token)
@@ -84,10 +104,11 @@ class SuccessorLaunch:
                     Successor(one.instance, one.instance_type, one.zone, choice.why)
                     for one in answer.instances
                 )
-            failures += [
-                f"{error.code} for {error.instance_type} in {error.zone}" for error in answer.errors
-            ]
-        raise CloudRefused(f"group {intent.group} launched no instance: {', '.join(failures)}")
+            failures += answer.errors
+        named = (f"{one.code} for {one.instance_type} in {one.zone}" for one in failures)
+        lacks = bool(failures) and all(one.lacks_capacity for one in failures)
+        error = GroupLacksCapacity if lacks else CloudRefused
+        raise error(f"group {intent.group} launched no instance: {', '.join(named)}")
 
     def _mark_unavailable(self, record: Retirement, errors: Iterable[LaunchError]) -> None:
         """Record the offerings for which EC2 has no capacity. A failed write is ignored."""
@@ -103,7 +124,7 @@ class SuccessorLaunch:
     def restore_capacity(
         self, record: Retirement, stays: bool = False, repeated: bool = False
     ) -> bool:
-        """Restore the desired capacity of a group that launched a successor.
+        """Restore the desired capacity of a group for which a successor was launched in addition.
 
         The group terminates this instance with a decrement. If the instance is gone or `stays`, the
         group terminates the successor with a decrement instead. There is no decrement, so that the
@@ -118,6 +139,8 @@ class SuccessorLaunch:
             return False
         group = groups.facts(record.instance)
         in_service = group is not None and group.lifecycle_state == "InService"
+        if intent.method is Method.REQUEST_CAPACITY:
+            return self._replaced_by_pools(record, intent, group, stays, repeated)
         if group is not None and in_service and not stays:
             successors = self._find_successors(record)
             lowered = group.desired < intent.desired and not any(self._in_group(successors))
@@ -132,6 +155,28 @@ class SuccessorLaunch:
             if in_service or its_group.desired >= intent.desired:
                 groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
         return False
+
+    def _replaced_by_pools(
+        self,
+        record: Retirement,
+        intent: ReplacementIntent,
+        group: GroupFacts | None,
+        stays: bool,
+        repeated: bool,
+    ) -> bool:
+        """Terminate an instance that nodes of Leeway's pools replace: with a decrement, so that the
+        group launches no second successor. Without a successor the group keeps its desired
+        capacity, and launches an instance as soon as EC2 has capacity for it. An instance that
+        stays, or that the group does not have in service, is left as it is."""
+        if group is None:
+            return False
+        if group.lifecycle_state != "InService":
+            return repeated and group.terminate_hook_waits
+        if stays:
+            return False
+        decrement = bool(intent.successors) and group.may_shrink
+        self._groups.terminate_in_group(record.instance, decrement=decrement)
+        return group.terminate_hook_waits
 
     def _find_successors(self, record: Retirement) -> tuple[Successor, ...]:
         """Return the successors. If they are not recorded, a launch with the same token tells."""

@@ -48,6 +48,19 @@ LAUNCH_SUSPENDED = ReasonCode(
     "Group {group} launches no successor, because its Launch process is suspended. Resume it.",
     "a-group-launches-no-successor",
 )
+CAPACITY_REQUESTED = ReasonCode(
+    "CapacityRequested",
+    "The instance is of Leeway's pool {pool}: provision_nodes launches nodes for its pods.",
+)
+POOLS_REPLACE_IN_GROUP = ReasonCode(
+    "PoolsReplaceGroupNode",
+    "Leeway's pools launch nodes for the pods instead of group {group}, which terminates the "
+    "instance after the drain{capacity}.",
+)
+NOT_NEEDED = ReasonCode(
+    "ReplacementNotNeeded",
+    "The instance of Leeway's pool {pool} has no node, so no pod needs another place.",
+)
 GROUP_DECIDES = ReasonCode(
     "GroupDecidesReplacement",
     "The group terminates the instance and decides itself whether to launch a successor.",
@@ -141,6 +154,43 @@ SUCCESSOR_TIMEOUT_PASSED = ReasonCode(
     "SuccessorTimeout",
     "No successor was Ready within {minutes:g} minutes; the drain begins without it.",
     "nodesnotreadyalarm",
+)
+POOL_LAUNCHES_SUCCESSOR = ReasonCode(
+    "PoolLaunchesSuccessor", "Pool {pool} launches {instance} ({offering})."
+)
+PODS_FIT_NODES = ReasonCode(
+    "PodsFitExistingNodes", "Pods that have a place on existing nodes: {pods}."
+)
+PODS_WITHOUT_NODE = ReasonCode(
+    "PodsWithoutReplacement",
+    "No replacement for some pods, because: {reasons}.",
+    "a-retiring-node-gets-no-replacement",
+)
+CAPACITY_NOT_ANSWERED = ReasonCode(
+    "CapacityRequestUnanswered",
+    "The function provision_nodes has not answered the request for nodes.",
+    "a-retiring-node-gets-no-replacement",
+)
+CAPACITY_NOT_REQUESTED = ReasonCode(
+    "CapacityRequestNotWritten",
+    "The request for nodes cannot be written to the table: {error}. The drain does not wait.",
+    "a-retiring-node-gets-no-replacement",
+)
+CAPACITY_REQUEST_NOT_READ = ReasonCode(
+    "CapacityRequestNotRead",
+    "The request for nodes cannot be read or ended: {error}. It ends by itself.",
+    "a-retiring-node-gets-no-replacement",
+)
+PROVISION_NODES_NOT_WOKEN = ReasonCode(
+    "ProvisionNodesNotWoken",
+    "The function provision_nodes cannot be woken: {error}. It finds the request in its next run, "
+    "within a minute.",
+    "a-retiring-node-gets-no-replacement",
+)
+NODE_NAME_UNKNOWN = ReasonCode(
+    "NodeNameUnknown",
+    "No nodes are requested, because the node of the instance cannot be read.",
+    "nodesnotcordonedalarm",
 )
 NODE_NOT_MARKED = ReasonCode(
     "NodeMarksNotUpdated",

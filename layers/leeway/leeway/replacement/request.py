@@ -12,26 +12,30 @@ from leeway.instances.groups import GroupFacts, in_service
 from leeway.instances.owners import OwnerKind
 from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook
+from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups
 from leeway.reasons import Reason
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.decide import (
+    BY_GROUP,
     ReplacementDecision,
     decide_replacement,
     decide_without_group,
 )
-from leeway.replacement.launch import SuccessorLaunch
+from leeway.replacement.launch import GroupLacksCapacity, SuccessorLaunch
 from leeway.replacement.reasons import (
     LAUNCH_REFUSED,
     NO_ZONE_WITH_CAPACITY,
     NODE_NOT_MARKED,
+    NOT_NEEDED,
     REPLACEMENT_REFUSED,
     SUCCESSOR_LAUNCHED,
     SUCCESSOR_READY,
     SUCCESSOR_TIMEOUT_PASSED,
     SUPERSEDED,
 )
+from leeway.replacement.request_capacity import RequestCapacity
 from leeway.replacement.track import SuccessorStatus, SuccessorTracker
 from leeway.retirement.disruption_budget import start_drain
 from leeway.retirement.hooks_of_record import held_for
@@ -45,7 +49,7 @@ CHECK_SUCCESSOR_EVERY = 10
 
 SUCCESSOR_CHECKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // CHECK_SUCCESSOR_EVERY
 
-_ACTING = frozenset({Method.TERMINATE_IN_GROUP, Method.LAUNCH, Method.DETACH})
+_ACTING = BY_GROUP | {Method.REQUEST_CAPACITY}
 
 _CLOUD_ERRORS = (CloudUnavailable, CloudRefused)
 
@@ -80,18 +84,25 @@ class ReplacementStep:
         group_cache: GroupCache,
         launch: SuccessorLaunch,
         actions: LifecycleActions,
+        capacity: RequestCapacity,
+        policies: ClusterPolicies,
     ) -> None:
         self._context = context
+        self._capacity = capacity
+        self._policies = policies
         self._groups = groups
         self._group_cache = group_cache
         self._launch = launch
         self._actions = actions
-        self._tracker = SuccessorTracker(context, groups, instances)
+        self._tracker = SuccessorTracker(context, groups, instances, capacity)
 
-    def run(self, attempt_id: AttemptId, record: Retirement, steps: Steps) -> ReplacementResult:
+    def run(
+        self, attempt_id: AttemptId, record: Retirement, node: str | None, steps: Steps
+    ) -> ReplacementResult:
         """Request the replacement and, if there is time, wait until the successor is Ready: after
-        that the drain may begin."""
-        work = partial(self.request, attempt_id, record)
+        that the drain may begin. `node` is the name of the node, empty if there is none, None if
+        the cluster could not be read."""
+        work = partial(self.request, attempt_id, record, node)
         result = steps.run("request-replacement", ReplacementResult, work)
         if record.kind not in VOLUNTARY:
             return result
@@ -99,17 +110,22 @@ class ReplacementStep:
         while result.record is not None and result.pause:
             check += 1
             steps.wait(f"wait-for-successor-{check}", result.pause)
-            work = partial(self._check_successor, attempt_id, result, check)
+            work = partial(self._check_successor, attempt_id, result, node, check)
             result = steps.run(f"check-successor-{check}", ReplacementResult, work)
         if result.record is None:
             return result
         work = partial(self._begin_drain, attempt_id, result)
         return steps.run("begin-drain", ReplacementResult, work)
 
-    def request(self, attempt_id: AttemptId, record: Retirement) -> ReplacementResult:
-        """Request the replacement; also after a request that failed or may have."""
+    def request(
+        self, attempt_id: AttemptId, record: Retirement, node: str | None
+    ) -> ReplacementResult:
+        """Request the replacement; also after a request that failed or may have. `node` is as for
+        `run`."""
+        if node is None and record.facts.owner.kind is OwnerKind.LEEWAY:
+            node = self._find_node(record)
         try:
-            return self._context.retry(partial(self._decide_and_request, attempt_id, record))
+            return self._context.retry(partial(self._decide_and_request, attempt_id, record, node))
         except _CLOUD_ERRORS as error:
             before_drain = record.kind in VOLUNTARY and record.drain_began_at is None
             waits = before_drain and record.replacement is Replacement.BEFORE
@@ -117,29 +133,42 @@ class ReplacementStep:
             reason = REPLACEMENT_REFUSED(error=error)
             return ReplacementResult(False, record, reason, pause=pause)
 
+    def _find_node(self, record: Retirement) -> str | None:
+        with suppress(*API_ERRORS):
+            _, node = self._context.node_of(record, by_name=True)
+            return node.name if node else None
+        return None
+
     def _decide_and_request(
         self,
         attempt_id: AttemptId,
         record: Retirement,
+        node: str | None,
         fresh: bool = False,
         refused: Reason | None = None,
+        lacks_capacity: bool = False,
     ) -> ReplacementResult:
         """Record the intended request, then make it. The record shows the intent of an earlier
         attempt, and the instance's state shows whether that attempt made the request."""
-        decide = partial(self._with_intent_decided, attempt_id, fresh, refused)
+        decide = partial(
+            self._with_intent_decided, attempt_id, node, fresh, refused, lacks_capacity
+        )
         written = self._context.write(attempt_id, record, decide)
         if written is None:
             return _superseded()
         running, (decision, group) = written
+        if decision.method is Method.REQUEST_CAPACITY:
+            return self._request_capacity(running, decision, node)
         if group is not None and decision.method in _ACTING:
             try:
                 requested = self._carry_out(attempt_id, running, decision, group)
             except CloudRefused as error:
-                return self._decide_again(attempt_id, running, decision, group, error)
+                return self._decide_again(attempt_id, running, node, decision, group, error)
             if requested is None:
                 return _superseded()
             running = requested
-        method, reason = decision.method, decision.reason
+        method: Method = decision.method
+        reason = decision.reason
         intent = running.replacement_intent
         if intent is not None and _is_carried_out(intent, group):
             method, reason = intent.method, intent.reason
@@ -153,10 +182,24 @@ class ReplacementStep:
         pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
         return ReplacementResult(True, running, reason, method, pause=pause)
 
+    def _request_capacity(
+        self, running: Retirement, decision: ReplacementDecision, node: str | None
+    ) -> ReplacementResult:
+        """Request nodes of Leeway's pools. A request that fails is repeated before the next pass of
+        the drain, and neither delays it nor prolongs it."""
+        requested = self._capacity.request(running, node)
+        reason = decision.reason
+        if requested.problem is not None:
+            reason = reason.and_then(requested.problem)
+        pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
+        method = Method.REQUEST_CAPACITY
+        return ReplacementResult(requested.written, running, reason, method, pause=pause)
+
     def _decide_again(
         self,
         attempt_id: AttemptId,
         running: Retirement,
+        node: str | None,
         decision: ReplacementDecision,
         group: GroupFacts,
         error: CloudRefused,
@@ -175,13 +218,16 @@ class ReplacementStep:
                 return _superseded()
             running = without_intent[0]
         refused = LAUNCH_REFUSED(error=error) if with_launch_instances else None
-        return self._decide_and_request(attempt_id, running, fresh=True, refused=refused)
+        lacks_capacity = isinstance(error, GroupLacksCapacity)
+        return self._decide_and_request(attempt_id, running, node, True, refused, lacks_capacity)
 
     def _with_intent_decided(
         self,
         attempt_id: AttemptId,
+        node: str | None,
         fresh: bool,
         refused: Reason | None,
+        lacks_capacity: bool,
         record: Retirement,
     ) -> tuple[Retirement, tuple[ReplacementDecision, GroupFacts | None]]:
         """Decide how the instance is replaced, and add the intent to the record."""
@@ -197,43 +243,87 @@ class ReplacementStep:
             when = Replacement.WITH
         # receive_notice starts a retirement of another owner's instance only if the policy says so.
         decided = decide_without_group(record.kind, when, owner, leeway_retires=True)
+        if decided is not None and owner.kind is OwnerKind.LEEWAY:
+            return self._decided_for_pool(running, decided, node)
         if decided is not None and known is None:
             return running, (decided, None)
         group = self._groups.facts(attempt_id.instance) if fresh else self._group_of(record)
         requested = known.method if known else None
         decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
-        decision = decide(refused)
+        may_use_pools = partial(self._may_use_pools, record, node)
+        decision = decide(refused, lacks_capacity and may_use_pools())
         zones: tuple[ZoneChoice, ...] = ()
         is_new = known is None or known.method != decision.method
         if group is not None and decision.method is Method.LAUNCH and is_new:
             zones = self._launch.choose_zones(record, group)
             if not zones:
-                decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name))
+                decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name), may_use_pools())
+        elif (
+            group is not None
+            and is_new
+            and not refused
+            and self._should_use_pools(record, node, group, decision.method)
+        ):
+            decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name), True)
         if group is None or decision.method not in _ACTING:
             return running, (decision, group)
         intent = self._intent(record, decision, group, zones)
         return running.model_copy(update={"replacement_intent": intent}), (decision, group)
 
+    def _should_use_pools(
+        self, record: Retirement, node: str | None, group: GroupFacts, method: Method
+    ) -> bool:
+        """Whether Leeway's pools replace a node that the group would replace at a time of its own,
+        because EC2 has just had no capacity for it. Only a cluster that allows it costs a read."""
+        if method not in BY_GROUP or not self._may_use_pools(record, node):
+            return False
+        return self._launch.lacks_capacity(record, group)
+
+    def _may_use_pools(self, record: Retirement, node: str | None) -> bool:
+        """Whether Leeway's pools may replace the node of a group. False if the policy cannot be
+        read, or if the node is not known: the request names it."""
+        with suppress(*API_ERRORS):
+            return (
+                bool(node) and self._policies.policy_of(record.facts.cluster).groups_may_use_pools
+            )
+        return False
+
+    def _decided_for_pool(
+        self, running: Retirement, decision: ReplacementDecision, node: str | None
+    ) -> tuple[Retirement, tuple[ReplacementDecision, None]]:
+        """Add the intent for an instance that Leeway launched. If it has no node, it has no pods
+        that need another one."""
+        if decision.method is not Method.REQUEST_CAPACITY:
+            return running, (decision, None)
+        if node is None:
+            return running, (decision, None)
+        if not node:
+            reason = NOT_NEEDED(pool=running.facts.owner.name)
+            return running, (ReplacementDecision(Method.NOTHING, reason), None)
+        intent = self._intent(running, decision, None, ())
+        return running.model_copy(update={"replacement_intent": intent}), (decision, None)
+
     def _intent(
         self,
         record: Retirement,
         decision: ReplacementDecision,
-        group: GroupFacts,
+        group: GroupFacts | None,
         zones: tuple[ZoneChoice, ...],
     ) -> ReplacementIntent:
         """Return the intent to record; the recorded one if an earlier attempt decided the same."""
-        known, to_restore = record.replacement_intent, decision.method is Method.LAUNCH
+        known, in_addition = record.replacement_intent, {Method.LAUNCH, Method.REQUEST_CAPACITY}
+        to_restore = group is not None and decision.method in in_addition
         if known is not None and known.method == decision.method:
             return known.model_copy(update={"to_restore": to_restore})
         return ReplacementIntent(
             method=decision.method,
             reason=decision.reason,
             requested_at=self._context.clock.now(),
-            group=group.name,
+            group=group.name if group else "",
             zones=zones,
             attempt=record.attempt,
-            units=group.units,
-            desired=group.desired + group.units,
+            units=group.units if group else 1,
+            desired=group.desired + group.units if group else 0,
             to_restore=to_restore,
         )
 
@@ -282,7 +372,7 @@ class ReplacementStep:
         return record
 
     def _check_successor(
-        self, attempt_id: AttemptId, result: ReplacementResult, check: int
+        self, attempt_id: AttemptId, result: ReplacementResult, node: str | None, check: int
     ) -> ReplacementResult:
         """Check whether the successor is Ready; repeat a request that failed."""
         record = self._context.read(attempt_id)
@@ -293,13 +383,16 @@ class ReplacementStep:
         held = self._actions.send_heartbeats(attempt_id.instance, held)
         last = check >= SUCCESSOR_CHECKS
         if not result.settled:
-            repeated = replace(self.request(attempt_id, record), held=held)
+            repeated = replace(self.request(attempt_id, record, node), held=held)
             return replace(repeated, pause=0) if last else repeated
         result = replace(result, record=record, held=held)
         try:
             status = self._context.retry(partial(self._tracker.track, record))
         except API_ERRORS:
             status = SuccessorStatus()
+        if status.without_successor:
+            reason = result.reason.and_then(*status.without_successor)
+            return replace(result, reason=reason, pause=0)
         if status.ready:
             instances = ", ".join(one.instance for one in status.ready)
             reason = result.reason.and_then(SUCCESSOR_READY(instances=instances))

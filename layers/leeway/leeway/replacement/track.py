@@ -13,8 +13,9 @@ from leeway.replacement.reasons import (
     SUCCESSOR_LEFT_GROUP,
     SUCCESSOR_NOT_JOINED,
 )
+from leeway.replacement.request_capacity import RequestCapacity
 from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import ReplacementIntent, Successor
+from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
 from leeway.retirement.step_context import StepContext
 
 JOIN_TIMEOUT = SUCCESSOR_TIMEOUT / 2
@@ -30,31 +31,56 @@ LOOK_BACK = timedelta(hours=1)
 @dataclass(frozen=True, slots=True)
 class SuccessorStatus:
     """The status of a successor: `ready` if pods can run on it, `failed` is why it never will be
-    Ready. If both are empty, the retirement waits."""
+    Ready, `without_successor` are the places of the pods if they need no successor. If all are
+    empty, the retirement waits."""
 
     ready: tuple[Successor, ...] = ()
     failed: Reason | None = None
+    without_successor: tuple[Reason, ...] = ()
 
 
 class SuccessorTracker:
     """Tracks successors. EC2 is called once for each instance: its DNS name does not change."""
 
-    def __init__(self, context: StepContext, groups: Groups, instances: GroupInstances) -> None:
+    def __init__(
+        self,
+        context: StepContext,
+        groups: Groups,
+        instances: GroupInstances,
+        capacity: RequestCapacity,
+    ) -> None:
         self._context = context
+        self._capacity = capacity
         self._groups = groups
         self._instances = instances
         self._names: dict[str, str] = {}
 
     def track(self, record: Retirement) -> SuccessorStatus:
-        """Return the status of the successor that was launched with LaunchInstances, or of the
-        instances that the group launched itself."""
+        """Return the status of the successor that was launched with LaunchInstances, of the nodes
+        of Leeway's pools, or of the instances that the group launched itself."""
         intent = record.replacement_intent
         if intent is None:
             return SuccessorStatus()
         cluster = self._context.open_cluster(record.facts.cluster)
+        if intent.method is Method.REQUEST_CAPACITY:
+            return self._launched_by_pools(record, cluster)
         if intent.successors:
             return self._launched_with_api(intent, cluster)
         return self._launched_by_group(intent, cluster)
+
+    def _launched_by_pools(self, record: Retirement, cluster: Cluster) -> SuccessorStatus:
+        """Check the answer of provision_nodes: every pod has a place, and the nodes that were
+        launched for them are Ready. A later answer replaces one that gives some pods no place."""
+        result = self._capacity.result(record)
+        if not (result.answered and result.complete):
+            return SuccessorStatus()
+        for successor in result.successors:
+            node = self._node_of(successor.instance, cluster)
+            if node is None or not node.ready or node.unschedulable:
+                return SuccessorStatus()
+        if not result.successors:
+            return SuccessorStatus(without_successor=result.reasons)
+        return SuccessorStatus(ready=result.successors)
 
     def _launched_with_api(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
         for successor in intent.successors:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
 from leeway.drain.ports import DrainStates
 from leeway.execution.shared_cache import SharedCache
 from leeway.policy.ports import ClusterPolicies
@@ -22,6 +23,10 @@ class Telemetry(Protocol):
         """Log that a retirement waits for the disruption budget."""
         ...
 
+    def capacity_problem(self, record: Retirement, reason: Reason) -> None:
+        """Log that a request for nodes could not be written, read or announced."""
+        ...
+
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
         ...
@@ -33,7 +38,8 @@ class Telemetry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The ports of the steps, besides the `context` that all of them share."""
+    """The ports of the steps, besides the `context` that all of them share. Without
+    `provision_nodes` the function of this name is not woken, and finds requests by itself."""
 
     context: StepContext
     policies: ClusterPolicies
@@ -45,4 +51,6 @@ class Dependencies:
     cache: SharedCache
     drains: DrainStates
     events: LeewayEvents
+    capacity_requests: CapacityRequests
+    provision_nodes: ProvisionNodes | None
     telemetry: Telemetry

@@ -1,13 +1,15 @@
 """The last durable steps of a retirement: close, answer hooks, terminate, and report."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.execution.steps import Steps
+from leeway.instances.owners import EKS_CLUSTER_TAG, FLEET_TAG, OwnerKind
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
+from leeway.policy.rules import VOLUNTARY
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
@@ -20,6 +22,7 @@ from leeway.reasons import Reason
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.reasons import NOT_REQUESTED
 from leeway.replacement.request import ReplacementResult
+from leeway.replacement.request_capacity import CapacityResult, RequestCapacity
 from leeway.retire_node.dependencies import Telemetry
 from leeway.retire_node.dry_run import dry_run
 from leeway.retire_node.outcome import FAILED, Outcome
@@ -30,12 +33,13 @@ from leeway.retire_node.reasons import (
     NO_NODE_LEFT_RUNNING,
     NODE_EVENT_NOT_WRITTEN,
     NOT_DRAINED_LEFT_RUNNING,
+    NOT_OWN_LEFT_RUNNING,
     TERMINATION_REFUSED,
 )
 from leeway.retire_node.step_results import FinishResult, RetirementProgress
 from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
 from leeway.retirement.step_context import StepContext
 
 HOOK_NOTICE_TIMEOUT = timedelta(seconds=10)
@@ -45,21 +49,21 @@ READ_RECORD_EVERY = 0.5
 """Seconds between two reads of the record while waiting for that notice."""
 
 TERMINATION_ATTEMPTS = 6
-"""How many attempts try to terminate a detached and drained instance. They take about an hour,
-since `reconcile` waits twice as long after each failure."""
+"""How many attempts try to terminate a drained instance that only Leeway terminates. They take
+about an hour, since `reconcile` waits twice as long after each failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminationResult:
-    """The result of terminating a detached instance: whether EC2 was `requested` to, and why the
-    instance is `left_running`."""
+    """The result of terminating an instance that only Leeway terminates: whether EC2 was
+    `requested` to, and why the instance is `left_running`."""
 
     requested: bool = False
     left_running: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityResult:
+class RestoredCapacity:
     """The result of restoring a group's capacity: whether it is `restored`, and what the group
     `refused`. There is no record if a newer attempt has superseded this one."""
 
@@ -80,6 +84,7 @@ class FinishStep:
         telemetry: Telemetry,
         actions: LifecycleActions,
         launch: SuccessorLaunch,
+        capacity: RequestCapacity,
     ) -> None:
         self._context = context
         self._groups = groups
@@ -88,26 +93,30 @@ class FinishStep:
         self._telemetry = telemetry
         self._actions = actions
         self._launch = launch
+        self._capacity = capacity
 
     def finish(
         self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
     ) -> FinishResult:
-        """Restore the group's capacity, close the record, answer the lifecycle hooks of the
-        instance, and terminate the instance if it is detached.
+        """End the request for nodes, restore the group's capacity, close the record, answer the
+        lifecycle hooks of the instance, and terminate the instance if only Leeway does so.
 
         The record is closed before the hooks are answered. So `receive_notice` knows that the state
         changes that follow belong to this retirement, and starts a new attempt for a later hook.
         """
-        capacity = CapacityResult(record)
+        progress, successors = self._end_request(record, progress)
+        capacity = RestoredCapacity(record)
         if progress.drained or not record.deadline_from_begin:
             stays = progress.drained and not progress.instance_is_empty(record)
-            capacity = self._restore_capacity(attempt_id, record, stays)
-        closed = self._close(attempt_id, capacity, Phase.FINISHED, HookResult.CONTINUE, progress)
+            capacity = self._restore_capacity(attempt_id, record, stays, successors)
+        closed = self._close(
+            attempt_id, capacity, Phase.FINISHED, HookResult.CONTINUE, progress, successors
+        )
         if closed is None:
             return FinishResult(None)
         termination = TerminationResult()
         intent = closed.replacement_intent
-        if progress.replacement.settled and intent is not None and intent.detached:
+        if intent is not None and intent.to_terminate and _may_terminate(closed, progress):
             termination = self._terminate(attempt_id, closed, progress)
         answered = self._actions.answer(attempt_id.instance, closed.hooks, HookResult.CONTINUE)
         return self._finished(closed, progress, answered, capacity.refused, termination)
@@ -123,8 +132,9 @@ class FinishStep:
             progress = RetirementProgress(
                 cordoned, *dry_run(self._context, self._groups, record, cordoned.node)
             )
-        capacity, phase = CapacityResult(record), Phase.FINISHED
+        capacity, phase = RestoredCapacity(record), Phase.FINISHED
         if cordoned.course is Course.UNDO:
+            self._end_request(record, progress)
             capacity = self._restore_capacity(attempt_id, record, stays=True)
             phase = Phase.UNDONE
         answer = HookResult.CONTINUE if cordoned.course is Course.CORDON else None
@@ -175,17 +185,33 @@ class FinishStep:
         self._telemetry.retired(outcome)
         return FinishResult(outcome, answered)
 
+    def _end_request(
+        self, record: Retirement, progress: RetirementProgress
+    ) -> tuple[RetirementProgress, tuple[Successor, ...]]:
+        """End the request for nodes of Leeway's pools. Return the progress with what came of it,
+        and the instances that were launched."""
+        intent = record.replacement_intent
+        if intent is None or intent.method is not Method.REQUEST_CAPACITY:
+            return progress, ()
+        result = self._capacity.end(record)
+        successors = result.successors or intent.successors
+        return replace(progress, replacement=_with_result(progress.replacement, result)), successors
+
     def _restore_capacity(
-        self, attempt_id: AttemptId, record: Retirement, stays: bool = False
-    ) -> CapacityResult:
+        self,
+        attempt_id: AttemptId,
+        record: Retirement,
+        stays: bool = False,
+        successors: tuple[Successor, ...] = (),
+    ) -> RestoredCapacity:
         """Restore the capacity of a group that launched a successor, and terminate the instance
         unless it stays. If the group refuses, the record stays open and `reconcile` retries it."""
         intent = record.replacement_intent
         if intent is None or not intent.to_restore:
-            return CapacityResult(record)
-        written = self._context.write(attempt_id, record, _ending)
+            return RestoredCapacity(record)
+        written = self._context.write(attempt_id, record, partial(_ending, successors))
         if written is None:
-            return CapacityResult(None)
+            return RestoredCapacity(None)
         running, _ = written
         restore = partial(
             self._launch.restore_capacity, running, stays=stays, repeated=intent.ending
@@ -193,9 +219,9 @@ class FinishStep:
         try:
             hook_waits = self._context.retry(restore)
         except CloudRefused as error:
-            return CapacityResult(running, (GROUP_TERMINATION_REFUSED(error=error),))
+            return RestoredCapacity(running, (GROUP_TERMINATION_REFUSED(error=error),))
         latest = self._wait_for_hook_notice(attempt_id, running) if hook_waits else running
-        return CapacityResult(latest, restored=True)
+        return RestoredCapacity(latest, restored=True)
 
     def _wait_for_hook_notice(self, attempt_id: AttemptId, record: Retirement) -> Retirement | None:
         """Wait for the notice of the hook that now keeps the instance, so that this attempt answers
@@ -210,13 +236,15 @@ class FinishStep:
     def _close(
         self,
         attempt_id: AttemptId,
-        capacity: CapacityResult,
+        capacity: RestoredCapacity,
         phase: Phase,
         answer: HookResult | None,
         progress: RetirementProgress | None = None,
+        successors: tuple[Successor, ...] = (),
     ) -> Retirement | None:
         """Close the record; None if a newer attempt has superseded this one. `progress` is given
-        for a retirement that was to terminate its instance."""
+        for a retirement that was to terminate its instance; `successors` are the instances that
+        Leeway's pools launched."""
         if capacity.record is None:
             return None
         ended_at = self._context.clock.now()
@@ -225,11 +253,18 @@ class FinishStep:
             intent, node_is_empty = record.replacement_intent, record.node_is_empty
             if intent is not None:
                 to_restore = intent.to_restore and not capacity.restored
-                intent = intent.model_copy(update={"to_restore": to_restore, "ending": False})
+                known = successors or intent.successors
+                update = {"to_restore": to_restore, "ending": False, "successors": known}
+                intent = intent.model_copy(update=update)
             if progress is not None:
                 node_is_empty = progress.leaves_empty_node(record)
-                if intent is not None:
-                    intent = _detached(intent, progress.replacement, record.ec2_terminates)
+            if record.facts.owner.kind is OwnerKind.LEEWAY:
+                if progress is not None:
+                    intent = _own(intent, record, progress, ended_at)
+                elif intent is not None and phase is Phase.UNDONE:
+                    intent = intent.model_copy(update={"to_terminate": False})
+            elif progress is not None and intent is not None:
+                intent = _detached(intent, progress.replacement, record.ec2_terminates)
             fields = {
                 "phase": phase,
                 "answer": answer,
@@ -245,8 +280,9 @@ class FinishStep:
     def _terminate(
         self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
     ) -> TerminationResult:
-        """Terminate an instance that Leeway detached. If EC2 throttles and takes the instance back
-        anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS attempts."""
+        """Terminate an instance that Leeway detached or launched. If EC2 throttles and takes the
+        instance back anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS
+        attempts."""
         if not progress.drained:
             return TerminationResult(left_running=NOT_DRAINED_LEFT_RUNNING())
         result = self._request_termination(record, progress)
@@ -266,6 +302,8 @@ class FinishStep:
         if not progress.instance_is_empty(record):
             return TerminationResult(left_running=NO_NODE_LEFT_RUNNING())
         try:
+            if problem := self._why_not_own(record):
+                return TerminationResult(left_running=NOT_OWN_LEFT_RUNNING(problem=problem))
             self._instances.terminate(record.instance)
         except CloudRefused as error:
             return TerminationResult(True, TERMINATION_REFUSED(error=error))
@@ -274,6 +312,24 @@ class FinishStep:
                 raise
             return TerminationResult()
         return TerminationResult(requested=True)
+
+    def _why_not_own(self, record: Retirement) -> str:
+        """Return why an instance may not be one that Leeway launched for the cluster, by a fresh
+        read of EC2; empty if it is one, or if Leeway detached it from a group.
+
+        The tags of Leeway can be written by everybody who may tag instances. Only EC2 and EKS write
+        the tags of the fleet, of the group and of the cluster that an instance has joined.
+        """
+        if record.facts.owner.kind is not OwnerKind.LEEWAY:
+            return ""
+        facts, cluster = self._instances.describe(record.instance), record.facts.cluster
+        if facts is None:
+            return "there is no such instance with the tags of a cluster"
+        if facts.owner.kind is not OwnerKind.LEEWAY:
+            return f"its owner is now {facts.owner.kind} {facts.owner.name}".rstrip()
+        if facts.cluster != cluster or not facts.joined:
+            return f"it has no tag {EKS_CLUSTER_TAG} with the value {cluster}"
+        return "" if facts.from_fleet else f"it has no tag {FLEET_TAG}"
 
     def report(
         self,
@@ -319,20 +375,55 @@ class FinishStep:
             self._telemetry.retirement_not_reported(outcome, problem)
 
 
+def _with_result(replacement: ReplacementResult, result: CapacityResult) -> ReplacementResult:
+    """Add what came of a request for nodes to the reason, unless the reason says it already."""
+    told = replacement.reason.message
+    news = [reason for reason in result.reasons if reason.message not in told]
+    return replace(replacement, reason=replacement.reason.and_then(*news))
+
+
+def _may_terminate(record: Retirement, progress: RetirementProgress) -> bool:
+    """Whether Leeway may terminate the instance. One that was to be detached may still be in its
+    group; the termination of Leeway's own instance depends on no request."""
+    return progress.replacement.settled or record.facts.owner.kind is OwnerKind.LEEWAY
+
+
+def _own(
+    intent: ReplacementIntent | None,
+    record: Retirement,
+    progress: RetirementProgress,
+    now: datetime,
+) -> ReplacementIntent | None:
+    """Record whether Leeway has to terminate an instance that it launched: after a voluntary
+    retirement. In other cases EC2 or a person ends the instance, or it stays. If it has never
+    joined, its admission terminates it."""
+    cordoned = progress.cordoned
+    may_be_node = bool(cordoned.node) or record.facts.joined or not cordoned.settled
+    if not may_be_node or record.kind not in VOLUNTARY:
+        return intent.model_copy(update={"to_terminate": False}) if intent else None
+    if intent is None:
+        reason = progress.replacement.reason
+        intent = ReplacementIntent(method=Method.NOTHING, reason=reason, requested_at=now)
+    return intent.model_copy(update={"to_terminate": True, "settled": False})
+
+
 def _detached(
     intent: ReplacementIntent, replacement: ReplacementResult, ec2_terminates: bool
 ) -> ReplacementIntent:
     """Record whether this retirement detached the instance, so that Leeway has to terminate it
-    unless EC2 does. Another client may have attached it to a group again."""
-    if intent.method is not Method.DETACH or not replacement.settled:
+    unless EC2 does. Another client may have attached it to a group again, or for the first time an
+    instance that Leeway launched."""
+    if intent.method is not Method.DETACH:
+        return intent.model_copy(update={"to_terminate": False})
+    if not replacement.settled:
         return intent
     if replacement.method is not Method.DETACH:
-        return intent.model_copy(update={"detached": False})
-    return intent.model_copy(update={"detached": True, "settled": ec2_terminates})
+        return intent.model_copy(update={"to_terminate": False})
+    return intent.model_copy(update={"to_terminate": True, "settled": ec2_terminates})
 
 
 def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
-    """Record the result of a try to terminate a detached instance."""
+    """Record the result of a try to terminate an instance."""
     intent = record.replacement_intent
     if intent is None:
         return record, None
@@ -342,8 +433,10 @@ def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
     return record.model_copy(update={"replacement_intent": tried}), None
 
 
-def _ending(record: Retirement) -> tuple[Retirement, None]:
-    if record.replacement_intent is None:
+def _ending(successors: tuple[Successor, ...], record: Retirement) -> tuple[Retirement, None]:
+    intent = record.replacement_intent
+    if intent is None:
         return record, None
-    intent = record.replacement_intent.model_copy(update={"ending": True})
-    return record.model_copy(update={"replacement_intent": intent}), None
+    ending = {"ending": True, "successors": successors or intent.successors}
+    changed = intent.model_copy(update=ending)
+    return record.model_copy(update={"replacement_intent": changed}), None

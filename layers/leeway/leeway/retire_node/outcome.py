@@ -76,9 +76,9 @@ class Outcome:
     - `reason`: the last problem of its steps or, without one, why it began.
     - `replacement`: the method of the replacement, or FAILED; `replacement_reason` is why.
     - `hooks`: the lifecycle hooks that announced it. `refused`: the final calls that AWS refused.
-    - `terminated`: EC2 was requested to terminate the detached instance. `left_running`: why a
-      detached instance is not terminated.
-    - `in_service`: the instance is still in its group, which has launched a successor.
+    - `terminated`: Leeway requested from EC2 to terminate the instance, which it had detached or
+      launched. `left_running`: why it did not.
+    - `in_service`: the instance is still in its group, for which a successor was requested.
     - `successors`: the instances that replace it, as far as they are known.
     - `still_attached`: the pods that are gone and whose volumes are still attached.
     - `pods_left_out`: how many pods an event does not list, because it has no room for them.

@@ -15,7 +15,7 @@ from leeway.notices import Notice
 from leeway.policy.rules import VOLUNTARY, Action, ClusterPolicy, Ruling, begins_at, rule
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
 from leeway.reasons import Reason
-from leeway.replacement.decide import ReplacementDecision, decide_replacement
+from leeway.replacement.decide import BY_GROUP, ReplacementDecision, decide_replacement
 from leeway.retire_node.reasons import (
     BUDGET_APPLIES,
     CLUSTER_DRY_RUN,
@@ -28,6 +28,7 @@ from leeway.retire_node.reasons import (
     NOTICE_IGNORED,
     NOTICE_WITHDRAWN,
     POD_FORBIDS_DISRUPTION,
+    POOLS_MAY_REPLACE,
     RETIREMENT_PAUSED,
     RETIREMENT_PLANNED,
 )
@@ -167,7 +168,7 @@ def plan_instance(
             replacement.reason if replacement else _why_no_replacement(found, drains)
         ),
         replacement_first=replacement.before if replacement else False,
-        remarks=tuple(_remarks(notice, policy, drains, found)),
+        remarks=tuple(_remarks(notice, policy, replacement, drains, found)),
         pods=tuple(plan_pod(pod, terms, begins or notice.time) for pod in found.pods if drains),
     )
 
@@ -226,10 +227,16 @@ def _replacement(
 
 
 def _remarks(
-    notice: Notice, policy: ClusterPolicy, drains: bool, found: InstanceFindings
+    notice: Notice,
+    policy: ClusterPolicy,
+    replacement: ReplacementDecision | None,
+    drains: bool,
+    found: InstanceFindings,
 ) -> Iterator[Reason]:
     if policy.dry_run:
         yield CLUSTER_DRY_RUN()
+    if policy.groups_may_use_pools and replacement and replacement.method in BY_GROUP:
+        yield POOLS_MAY_REPLACE()
     if notice.kind not in VOLUNTARY or not drains:
         return
     if policy.paused:

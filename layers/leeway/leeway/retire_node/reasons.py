@@ -70,7 +70,7 @@ GROUP_NOT_READABLE = ReasonCode(
 )
 INSTANCE_WITHOUT_NODE = ReasonCode(
     "InstanceWithoutNode",
-    "The instance has no node, so nothing is requested from its group.",
+    "The instance has no node, so no replacement is requested.",
 )
 GROUP_TERMINATION_REFUSED = ReasonCode(
     "GroupTerminationRefused",
@@ -80,18 +80,23 @@ GROUP_TERMINATION_REFUSED = ReasonCode(
 )
 TERMINATION_REFUSED = ReasonCode(
     "TerminationRefused",
-    "The detached instance is left running, because EC2 refuses to terminate it: {error}.",
+    "The instance is left running, because EC2 refuses to terminate it: {error}.",
     "retirementproblemsalarm",
 )
 NOT_DRAINED_LEFT_RUNNING = ReasonCode(
-    "DetachedInstanceNotDrained",
-    "The detached instance is left running, because its node is not drained.",
+    "InstanceNotDrained",
+    "The instance is left running, because its node is not drained.",
     "retirementproblemsalarm",
 )
 NO_NODE_LEFT_RUNNING = ReasonCode(
-    "DetachedInstanceWithoutNode",
-    "The detached instance is left running, because it has no node and is not known to have had "
-    "one.",
+    "InstanceLeftWithoutNode",
+    "The instance is left running, because it has no node and is not known to have had one.",
+    "retirementproblemsalarm",
+)
+NOT_OWN_LEFT_RUNNING = ReasonCode(
+    "InstanceNotLaunchedByLeeway",
+    "The instance is left running, because EC2 does not confirm that Leeway launched it for the "
+    "cluster: {problem}.",
     "retirementproblemsalarm",
 )
 LAST_TERMINATION = ReasonCode(
@@ -142,6 +147,11 @@ BUDGET_APPLIES = ReasonCode(
     "DisruptionBudgetApplies",
     "The retirement waits for the disruption budget: at most {percent} % of the nodes (at least "
     "{at_least}) are retired voluntarily within {minutes} minutes.",
+)
+POOLS_MAY_REPLACE = ReasonCode(
+    "PoolsMayReplaceGroupNode",
+    "If EC2 has no capacity for the group in any zone, Leeway's pools launch nodes for the pods "
+    "instead.",
 )
 POD_FORBIDS_DISRUPTION = ReasonCode(
     "PodForbidsDisruption",

@@ -10,6 +10,7 @@ from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.request import ReplacementResult, ReplacementStep
+from leeway.replacement.request_capacity import RequestCapacity
 from leeway.retire_node.cordon import CordonStep, never_joined
 from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.finish import FinishStep
@@ -29,13 +30,23 @@ class RetireNode:
         actions = LifecycleActions(groups, context.clock, group_cache)
         launch = SuccessorLaunch(context, groups, deps.offerings, deps.region)
         disruptions = DisruptionRequests(context, groups, deps.ledgers)
+        capacity = RequestCapacity(
+            context, deps.capacity_requests, deps.provision_nodes, deps.instances, deps.telemetry
+        )
         self._cordon = CordonStep(context, deps.policies, disruptions, groups, deps.telemetry)
         self._replacement = ReplacementStep(
-            context, groups, deps.instances, group_cache, launch, actions
+            context,
+            groups,
+            deps.instances,
+            group_cache,
+            launch,
+            actions,
+            capacity,
+            deps.policies,
         )
         self._drain = DrainStep(context, deps.drains, actions)
         self._finish = FinishStep(
-            context, groups, deps.instances, deps.events, deps.telemetry, actions, launch
+            context, groups, deps.instances, deps.events, deps.telemetry, actions, launch, capacity
         )
 
     def retire(self, attempt_id: AttemptId, steps: Steps) -> Outcome | None:
@@ -68,7 +79,7 @@ class RetireNode:
             progress = RetirementProgress(cordoned, nothing)
             finish = partial(self._finish.finish, attempt_id, cordoned.record, progress)
             return steps.run("finish", FinishResult, finish)
-        replacement = self._replacement.run(attempt_id, cordoned.record, steps)
+        replacement = self._replacement.run(attempt_id, cordoned.record, cordoned.known_node, steps)
         cordoned = self._cordon.find_late_node(attempt_id, cordoned, replacement, steps)
         drained = DrainPassResult(Drain(), replacement.record, held=replacement.held)
         progress = RetirementProgress(cordoned, replacement)
@@ -79,7 +90,9 @@ class RetireNode:
                 cordon = partial(self._cordon.cordon, attempt_id, drained.record)
                 cordoned = steps.run(f"retry-cordon-{number}", CordonResult, cordon)
             if not replacement.settled:
-                request = partial(self._replacement.request, attempt_id, drained.record)
+                request = partial(
+                    self._replacement.request, attempt_id, drained.record, cordoned.known_node
+                )
                 name = f"retry-replacement-{number}"
                 replacement = steps.run(name, ReplacementResult, request)
             failures = 0 if cordoned.settled and replacement.settled else number

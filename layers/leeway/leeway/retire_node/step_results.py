@@ -15,6 +15,7 @@ from leeway.replacement.request import ReplacementResult
 from leeway.retire_node.outcome import Outcome, RetirementResult
 from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.record import Retirement
+from leeway.retirement.replacement_intent import Method
 
 _ENDED_EARLY = {
     Course.DECLINE: RetirementResult.DECLINED,
@@ -52,9 +53,11 @@ class RetirementProgress:
 
     @property
     def over(self) -> bool:
-        """Whether the cordon, the drain and the request for the replacement are complete."""
+        """Whether the cordon, the drain and the request for the replacement are complete. A request
+        for nodes is no use any more when the pods are gone: by then they are pending pods."""
         drained = self.cordoned.settled and (not self.cordoned.node or self.drain.over)
-        return drained and self.replacement.settled
+        by_pools = self.replacement.method is Method.REQUEST_CAPACITY
+        return drained and (self.replacement.settled or by_pools)
 
     @property
     def result(self) -> RetirementResult:

@@ -1,6 +1,7 @@
 """Logs and measures retirements."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 
@@ -16,16 +17,11 @@ class RetirementTelemetry(Telemetry):
 
     def waiting(self, record: Retirement, reason: Reason) -> None:
         """Log that a retirement waits for the disruption budget."""
-        self.logger.info(
-            reason.message,
-            extra={
-                "code": reason.code,
-                "kind": record.kind,
-                "instance": record.instance,
-                "cluster": record.facts.cluster,
-                "attempt": record.attempt,
-            },
-        )
+        self.logger.info(reason.message, extra=_about(record, reason))
+
+    def capacity_problem(self, record: Retirement, reason: Reason) -> None:
+        """Log that a request for nodes could not be written, read or announced."""
+        self.logger.warning(reason.message, extra=_about(record, reason))
 
     def retired(self, outcome: Outcome) -> None:
         """Log and measure a retirement that has ended."""
@@ -93,3 +89,13 @@ class RetirementTelemetry(Telemetry):
                 "attempt": outcome.attempt,
             },
         )
+
+
+def _about(record: Retirement, reason: Reason) -> dict[str, Any]:
+    return {
+        "code": reason.code,
+        "kind": record.kind,
+        "instance": record.instance,
+        "cluster": record.facts.cluster,
+        "attempt": record.attempt,
+    }

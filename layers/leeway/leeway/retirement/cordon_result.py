@@ -38,3 +38,8 @@ class CordonResult:
     problem: Reason | None = None
     course: Course = Course.RETIRE
     pause: int = 0
+
+    @property
+    def known_node(self) -> str | None:
+        """The name of the node, empty if the instance has none, None if it is not known."""
+        return self.node if self.node or self.settled else None

@@ -68,7 +68,7 @@ CAPACITY_NOT_RESTORED = ReasonCode(
 
 INSTANCE_NOT_TERMINATED = ReasonCode(
     "InstanceNotTerminated",
-    "The previous retirement detached the instance from its group and did not terminate it.",
+    "The previous retirement had to terminate the instance and did not.",
 )
 
 # Why a retirement is undone.

@@ -92,8 +92,9 @@ class Retirement(BaseModel):
 
     @property
     def must_restore_capacity(self) -> bool:
-        """Whether LaunchInstances made the group larger and its capacity is not lowered yet.
-        The retirement stays open until it is, even if its phase is the last one."""
+        """Whether a successor was requested in addition to the desired capacity of the group, which
+        is not lowered yet. The retirement stays open until it is, even if its phase is the last
+        one."""
         return self.replacement_intent is not None and self.replacement_intent.to_restore
 
     @property
@@ -103,16 +104,18 @@ class Retirement(BaseModel):
 
     @property
     def needs_termination(self) -> bool:
-        """Whether Leeway has detached the instance and must still terminate it."""
+        """Whether Leeway must still terminate the instance: it is detached, or Leeway's own."""
         intent = self.replacement_intent
-        return intent is not None and intent.detached and not intent.settled
+        return intent is not None and intent.to_terminate and not intent.settled
 
     @property
     def group_terminates(self) -> bool:
         """Whether the retirement has requested the termination of the instance from its group, so
         that a terminate hook holds the instance."""
         intent = self.replacement_intent
-        if intent is None or intent.method is Method.DETACH:
+        if intent is None or intent.method in {Method.DETACH, Method.NOTHING}:
+            return False
+        if intent.method is Method.REQUEST_CAPACITY and not intent.group:
             return False
         return intent.ending or not intent.to_restore
 

@@ -27,6 +27,7 @@ class Method(StrEnum):
     - `launch-successor`: LaunchInstances adds one instance to the group, and returns its id. After
       the drain, the instance is terminated with a decrement.
     - `detach`: DetachInstances without a decrement. Leeway terminates the instance after the drain.
+    - `request-capacity`: provision_nodes launches nodes of Leeway's pools for the pods of the node.
     """
 
     NOTHING = "nothing"
@@ -34,6 +35,7 @@ class Method(StrEnum):
     TERMINATE_IN_GROUP = "terminate-in-group"
     LAUNCH = "launch-successor"
     DETACH = "detach"
+    REQUEST_CAPACITY = "request-capacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,17 @@ class ReplacementIntent(BaseModel):
     With the method `launch-successor`, the retirement calls LaunchInstances in `zones`, one zone
     after the other, with client tokens of this `attempt`. Other methods have no zones.
 
+    - `group`: the group of the instance, empty if it has none.
+
     - `units`: how much of the group's capacity the instance is. `desired`: the least desired
       capacity of the group after the launch, in the same units.
-    - `to_restore`: the group may be larger because of the launch, and its desired capacity must be
-      lowered again. `ending`: the request to the group that terminates the instance and lowers the
-      capacity is being made.
-    - `detached`: the group has detached the instance. Only then may Leeway terminate it.
-    - `settled`: Leeway has nothing more to do to terminate the detached instance. `failures`: how
-      often the node was drained and the termination failed.
+    - `to_restore`: a successor was requested in addition to the group's desired capacity, so the
+      group must still terminate the instance with a decrement. `ending`: this request is being
+      made.
+    - `to_terminate`: Leeway itself terminates the instance after the drain, because its group has
+      detached it or because Leeway has launched it. It terminates no other instance itself.
+    - `settled`: Leeway has nothing more to do for this termination. `failures`: how often the node
+      was drained and the termination failed.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -75,6 +80,6 @@ class ReplacementIntent(BaseModel):
     successors: tuple[Successor, ...] = ()
     to_restore: bool = False
     ending: bool = False
-    detached: bool = False
+    to_terminate: bool = False
     settled: bool = False
     failures: Annotated[int, Field(ge=0)] = 0

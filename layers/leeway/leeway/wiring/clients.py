@@ -58,6 +58,7 @@ class Settings:
     retire_node: str
     admit_node: str
     reconcile: str
+    provision_queue: str
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -73,6 +74,7 @@ class Settings:
             retire_node=os.environ.get("LEEWAY_RETIRE_NODE", ""),
             admit_node=os.environ.get("LEEWAY_ADMIT_NODE", ""),
             reconcile=os.environ.get("LEEWAY_RECONCILE", ""),
+            provision_queue=os.environ.get("LEEWAY_PROVISION_QUEUE", ""),
         )
 
 

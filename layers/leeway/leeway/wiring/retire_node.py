@@ -1,12 +1,16 @@
 """Builds `retire_node`."""
 
+import os
 from functools import cache, partial
 
+from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.capacity_requests.ports import ProvisionNodes
 from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
@@ -49,6 +53,13 @@ def _cluster_on(connection: Connection, name: str) -> LightkubeCluster:
     return LightkubeCluster(connection, clock(), cache_count=cache_count)
 
 
+def _provision_nodes() -> ProvisionNodes | None:
+    """Build the queue of provision_nodes; None if the stack has none."""
+    url = settings().provision_queue
+    # The drain waits for this call, and provision_nodes finds the request without it.
+    return SqsProvisionNodes(partial(client, "sqs", tries=FAIL_FAST_TRIES), url) if url else None
+
+
 @cache
 def retire_node() -> RetireNode:
     """Build the use case."""
@@ -62,6 +73,10 @@ def retire_node() -> RetireNode:
             # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
             instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             events=leeway_events(),
+            capacity_requests=DynamoCapacityRequests(
+                partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
+            ),
+            provision_nodes=_provision_nodes(),
             drains=DynamoDrainStates(
                 partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
             ),
@@ -72,4 +87,8 @@ def retire_node() -> RetireNode:
     )
 
 
-prepare(["dynamodb", "autoscaling", "events"], STEP_RESULTS, fail_fast=["dynamodb", "ec2"])
+_QUEUES = ["sqs"] if os.environ.get("LEEWAY_PROVISION_QUEUE") else []
+
+prepare(
+    ["dynamodb", "autoscaling", "events"], STEP_RESULTS, fail_fast=["dynamodb", "ec2", *_QUEUES]
+)
