@@ -38,6 +38,7 @@ COMMANDS = {
     "select": "cli.selection.select:select",
     "userdata": "cli.userdata.command:userdata",
     "launch": "cli.launch.command:launch",
+    "terminate": "cli.terminate.command:app",
     "sandbox": "cli.sandbox.command:app",
     "completion": "cli.completion:completion",
 }

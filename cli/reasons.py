@@ -101,6 +101,63 @@ NODE_NOT_READY = ReasonCode(
     _RUNBOOK,
 )
 
+# `leeway terminate`: exit code 1.
+INSTANCE_UNKNOWN = ReasonCode(
+    "InstanceUnknown",
+    "EC2 has no instance {instance} in region {region}. Check AWS_REGION and the account.",
+    _RUNBOOK,
+)
+INSTANCE_WITHOUT_CLUSTER = ReasonCode(
+    "InstanceWithoutCluster",
+    "Instance {instance} is not terminated: its tags do not name exactly one cluster.",
+    _RUNBOOK,
+)
+INSTANCE_OF_OTHER_CLUSTER = ReasonCode(
+    "InstanceOfOtherCluster",
+    "Instance {instance} is not terminated: by its tags it belongs to cluster {cluster}, and this "
+    "is {this}.",
+    _RUNBOOK,
+)
+INSTANCE_WITHOUT_NODE = ReasonCode(
+    "InstanceWithoutNode",
+    "Instance {instance} is not terminated: it is {state}, and no node of the cluster names it.",
+    _RUNBOOK,
+)
+NODE_WITHOUT_INSTANCE = ReasonCode(
+    "NodeWithoutInstance",
+    "Node {node} is not terminated: its provider id {provider_id} names no EC2 instance.",
+    _RUNBOOK,
+)
+SEVERAL_NODES_OF_INSTANCE = ReasonCode(
+    "SeveralNodesOfInstance",
+    "Instance {instance} is not terminated: the nodes {nodes} all name it. Delete the Node objects "
+    "that do not run on it.",
+    _RUNBOOK,
+)
+OWNER_TERMINATES_NODE = ReasonCode(
+    "OwnerTerminatesNode",
+    "Node {node} is not terminated: its owner, {owner}, drains and terminates it. {instead}.",
+    _RUNBOOK,
+)
+GROUP_AT_MINIMUM = ReasonCode(
+    "GroupAtMinimum",
+    "Node {node} is not terminated: --decrement would take group {group} from {desired} below its "
+    "minimum of {minimum}. Lower the minimum, or leave out --decrement.",
+    _RUNBOOK,
+)
+TERMINATION_FAILED = ReasonCode(
+    "TerminationFailed",
+    "Node {node} is drained and cordoned, and instance {instance} still runs: {error}. Run the "
+    "command again to continue.",
+    _RUNBOOK,
+)
+DRAIN_NOT_COMPLETE = ReasonCode(
+    "DrainNotComplete",
+    "Node {node} is not terminated, because it is not drained: {problem}.",
+    _RUNBOOK,
+)
+NODES_NOT_TERMINATED = ReasonCode("NodesNotTerminated", "{problems}", _RUNBOOK)
+
 # The sandbox and the demo: exit code 1.
 SANDBOX_STILL_RUNS = ReasonCode(
     "SandboxStillRuns",
