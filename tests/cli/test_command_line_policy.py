@@ -14,6 +14,8 @@ from cli import main
 from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status
+from cli.terminate.decide import Call, Ending
+from cli.terminate.instances import AwsInstances
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import retire, store_drain
@@ -31,6 +33,28 @@ def statements() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(POLICY.read_text())["Statement"]
     assert found, "what holds for every statement would hold for none"
     return found
+
+
+def end_instances(aws: Sandbox) -> None:
+    """Make the calls of `leeway terminate`: for an instance of a group, and for one of no group."""
+    aws.group("web", 1, MinSize=0)
+    (grouped,) = aws.states("web")
+    tags = [{"Key": "eks:eks-cluster-name", "Value": "prod"}]
+    aws.client("ec2").create_tags(Resources=[grouped], Tags=tags)
+    alone = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )["Instances"][0]["InstanceId"]
+    created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
+    aws.client("eks").create_cluster(name="prod", **created)
+    instances = AwsInstances("https://127.0.0.1", "", "leeway")
+    for instance in (grouped, alone):
+        now = instances.read(instance)
+        assert instances.foreign(instance, now) is not None
+        assert instances.retirement(instance) == ""
+        instances.end(instance, Ending(Call.IN_GROUP if now.group else Call.TERMINATE))
 
 
 def granted() -> set[Right]:
@@ -68,6 +92,7 @@ def used(
         ["delete", "-f", str(file), *of_prod],
     ):
         assert main.run(command) == 0
+    end_instances(aws)
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
