@@ -32,7 +32,7 @@ COMMANDS = {
     "resume": "cli.manifests.pause:resume",
     "schedule": "cli.headroom.schedule:schedule",
     "drain": "cli.drain.command:app",
-    "explain": "cli.explain.command:explain",
+    "explain": "cli.explain.command:app",
     "reasons": "cli.reason_codes:reasons",
     "types": "cli.selection.types:types",
     "select": "cli.selection.select:select",

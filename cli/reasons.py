@@ -93,6 +93,7 @@ KUBECONFIG_CREDENTIALS_REJECTED = ReasonCode(
     _RUNBOOK,
 )
 NODE_NOT_FOUND = ReasonCode("NodeNotInCluster", "The cluster has no node {node}.", _RUNBOOK)
+POD_NOT_FOUND = ReasonCode("PodNotInCluster", "The cluster has no pod {pod}.", _RUNBOOK)
 NODE_NOT_DRAINED = ReasonCode("NodeNotDrained", "{problems}.", _RUNBOOK)
 NODE_NOT_READY = ReasonCode(
     "LaunchedNodeNotReady",

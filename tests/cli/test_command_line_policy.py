@@ -11,6 +11,7 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
+from cli.explain.pod import launches_of
 from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status
@@ -93,6 +94,7 @@ def used(
     ):
         assert main.run(command) == 0
     end_instances(aws)
+    assert launches_of("prod", "leeway") == []
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist

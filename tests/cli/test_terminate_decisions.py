@@ -56,8 +56,10 @@ GROUPED = Owner(OwnerKind.AUTO_SCALING_GROUP, "web")
 NONE = Owner(OwnerKind.NONE)
 
 
-def decided(found: InstanceNow, decrement: bool = False, freed: int = 0, **labels: str) -> object:
-    target = Target(INSTANCE, node(**labels))
+def decided(
+    found: InstanceNow, decrement: bool = False, freed: int = 0, on: Node | None = None
+) -> object:
+    target = Target(INSTANCE, on or node())
     outcome = decide_ending(target, found, region="r", decrement=decrement, freed=freed)
     return outcome.code if isinstance(outcome, Reason) else outcome
 
@@ -98,7 +100,7 @@ def test_nodes_of_one_command_count_together_against_the_minimum() -> None:
 
 def test_a_node_of_auto_mode_is_known_by_its_label_too() -> None:
     labels = {"eks.amazonaws.com/compute-type": "auto"}
-    assert decided(now(NONE), **labels) == "OwnerTerminatesNode"
+    assert decided(now(NONE), on=node(**labels)) == "OwnerTerminatesNode"
 
 
 @pytest.mark.parametrize(
