@@ -119,8 +119,8 @@ INSTANCE_OF_OTHER_CLUSTER = ReasonCode(
     "is {this}.",
     _RUNBOOK,
 )
-INSTANCE_WITHOUT_NODE = ReasonCode(
-    "InstanceWithoutNode",
+INSTANCE_HAS_NO_NODE = ReasonCode(
+    "InstanceHasNoNode",
     "Instance {instance} is not terminated: it is {state}, and no node of the cluster names it.",
     _RUNBOOK,
 )

@@ -16,7 +16,7 @@ from cli.reasons import (
     GROUP_AT_MINIMUM,
     INSTANCE_UNKNOWN,
     INSTANCE_WITHOUT_CLUSTER,
-    INSTANCE_WITHOUT_NODE,
+    INSTANCE_HAS_NO_NODE,
     NODE_NOT_FOUND,
     NODE_WITHOUT_INSTANCE,
     OWNER_TERMINATES_NODE,
@@ -137,7 +137,7 @@ def decide_ending(
     if now.state in TERMINATED:
         return Ending(Call.NONE, owned_by, over=True)
     if node is None:
-        return INSTANCE_WITHOUT_NODE(instance=instance, state=now.state)
+        return INSTANCE_HAS_NO_NODE(instance=instance, state=now.state)
     if owner.kind in _INSTEAD:
         instead = _INSTEAD[owner.kind].format(node=node.name, instance=instance)
         return OWNER_TERMINATES_NODE(node=node.name, owner=owned_by, instead=instead)

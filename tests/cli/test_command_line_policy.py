@@ -1,4 +1,4 @@
-"""docs/command-line-policy.json grants the calls of the command line, and writes only manifests."""
+"""docs/command-line-policy.json grants the calls of the command line and nothing more."""
 
 import json
 from fnmatch import fnmatchcase
@@ -128,3 +128,10 @@ def test_each_statement_about_the_table_names_its_keys() -> None:
     assert on_the_table
     for statement in on_the_table:
         assert keys_of(statement)
+
+
+def test_only_instances_that_are_tagged_for_the_cluster_can_be_ended() -> None:
+    ending = [one for one in statements() if ":Terminate" in str(one["Action"])]
+    assert len(ending) == 2
+    tag = {"aws:ResourceTag/kubernetes.io/cluster/CLUSTER": "owned"}
+    assert all(one["Condition"] == {"StringEquals": tag} for one in ending)

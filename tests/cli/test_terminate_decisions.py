@@ -84,7 +84,7 @@ def test_an_instance_that_ends_already_needs_no_node(state: str) -> None:
 def test_a_running_instance_without_a_node_is_refused() -> None:
     outcome = decide_ending(Target(INSTANCE, None), now(NONE), region="r", decrement=False)
     assert isinstance(outcome, Reason)
-    assert outcome.code == "InstanceWithoutNode"
+    assert outcome.code == "InstanceHasNoNode"
 
 
 def test_the_units_of_an_instance_count_against_the_minimum() -> None:
