@@ -14,9 +14,9 @@ from leeway.reasons import Reason
 
 from cli.reasons import (
     GROUP_AT_MINIMUM,
+    INSTANCE_HAS_NO_NODE,
     INSTANCE_UNKNOWN,
     INSTANCE_WITHOUT_CLUSTER,
-    INSTANCE_HAS_NO_NODE,
     NODE_NOT_FOUND,
     NODE_WITHOUT_INSTANCE,
     OWNER_TERMINATES_NODE,

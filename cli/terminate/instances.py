@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from functools import partial
 
+from botocore.exceptions import ClientError
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eks import EksClusters
+from leeway.aws.errors import code_of
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import OwnerKind
 from leeway.ports.aws import CloudRefused, CloudUnavailable
@@ -72,9 +74,18 @@ class AwsInstances:
             return name == self.cluster
         if name not in self._belongs:
             with aws_errors(f"cluster {name}"):
-                endpoint = EksClusters(partial(client, "eks")).endpoint(name)
-            self._belongs[name] = same_server(endpoint.url, self.server)
+                self._belongs[name] = self._has_this_server(name)
         return self._belongs[name]
+
+    def _has_this_server(self, name: str) -> bool:
+        try:
+            endpoint = EksClusters(partial(client, "eks")).endpoint(name)
+        except CloudRefused as error:
+            cause = error.__cause__
+            if isinstance(cause, ClientError) and code_of(cause) == "ResourceNotFoundException":
+                return False  # everybody who may tag instances can invent a name
+            raise
+        return same_server(endpoint.url, self.server)
 
     def end(self, instance: str, ending: Ending) -> None:
         """Make the call that ends an instance.
