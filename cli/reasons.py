@@ -93,6 +93,7 @@ KUBECONFIG_CREDENTIALS_REJECTED = ReasonCode(
     _RUNBOOK,
 )
 NODE_NOT_FOUND = ReasonCode("NodeNotInCluster", "The cluster has no node {node}.", _RUNBOOK)
+POD_NOT_FOUND = ReasonCode("PodNotInCluster", "The cluster has no pod {pod}.", _RUNBOOK)
 NODE_NOT_DRAINED = ReasonCode("NodeNotDrained", "{problems}.", _RUNBOOK)
 NODE_NOT_READY = ReasonCode(
     "LaunchedNodeNotReady",
@@ -100,6 +101,63 @@ NODE_NOT_READY = ReasonCode(
     "with `aws ec2 get-console-output --latest --instance-id {instance}`.",
     _RUNBOOK,
 )
+
+# `leeway terminate`: exit code 1.
+INSTANCE_UNKNOWN = ReasonCode(
+    "InstanceUnknown",
+    "EC2 has no instance {instance} in region {region}. Check AWS_REGION and the account.",
+    _RUNBOOK,
+)
+INSTANCE_WITHOUT_CLUSTER = ReasonCode(
+    "InstanceWithoutCluster",
+    "Instance {instance} is not terminated: its tags do not name exactly one cluster.",
+    _RUNBOOK,
+)
+INSTANCE_OF_OTHER_CLUSTER = ReasonCode(
+    "InstanceOfOtherCluster",
+    "Instance {instance} is not terminated: by its tags it belongs to cluster {cluster}, and this "
+    "is {this}.",
+    _RUNBOOK,
+)
+INSTANCE_HAS_NO_NODE = ReasonCode(
+    "InstanceHasNoNode",
+    "Instance {instance} is not terminated: it is {state}, and no node of the cluster names it.",
+    _RUNBOOK,
+)
+NODE_WITHOUT_INSTANCE = ReasonCode(
+    "NodeWithoutInstance",
+    "Node {node} is not terminated: its provider id {provider_id} names no EC2 instance.",
+    _RUNBOOK,
+)
+SEVERAL_NODES_OF_INSTANCE = ReasonCode(
+    "SeveralNodesOfInstance",
+    "Instance {instance} is not terminated: the nodes {nodes} all name it. Delete the Node objects "
+    "that do not run on it.",
+    _RUNBOOK,
+)
+OWNER_TERMINATES_NODE = ReasonCode(
+    "OwnerTerminatesNode",
+    "Node {node} is not terminated: its owner, {owner}, drains and terminates it. {instead}.",
+    _RUNBOOK,
+)
+GROUP_AT_MINIMUM = ReasonCode(
+    "GroupAtMinimum",
+    "Node {node} is not terminated: --decrement would take group {group} from {desired} below its "
+    "minimum of {minimum}. Lower the minimum, or leave out --decrement.",
+    _RUNBOOK,
+)
+TERMINATION_FAILED = ReasonCode(
+    "TerminationFailed",
+    "Node {node} is drained and cordoned, and instance {instance} still runs: {error}. Run the "
+    "command again to continue.",
+    _RUNBOOK,
+)
+DRAIN_NOT_COMPLETE = ReasonCode(
+    "DrainNotComplete",
+    "Node {node} is not terminated, because it is not drained: {problem}.",
+    _RUNBOOK,
+)
+NODES_NOT_TERMINATED = ReasonCode("NodesNotTerminated", "{problems}", _RUNBOOK)
 
 # The sandbox and the demo: exit code 1.
 SANDBOX_STILL_RUNS = ReasonCode(

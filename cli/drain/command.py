@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cli.drain.run import DrainRun
 
 
-class _KubectlCommand(typer.core.TyperCommand):
+class KubectlCommand(typer.core.TyperCommand):
     """Accepts switches as kubectl does: `--dry-run` without a value, `--force=true` with one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -58,7 +58,7 @@ def _node_name(given: str) -> str:
 app = typer.Typer(add_completion=False)
 
 
-@app.command(cls=_KubectlCommand)
+@app.command(cls=KubectlCommand)
 def drain(
     nodes: options.Nodes = None,
     selector: options.Selector = "",
@@ -91,26 +91,20 @@ def drain(
     leeway drain NODE --force --deadline 2m --on-blocked delete
     leeway drain -l pool=old --ignore-daemonsets --timeout 1h
     """
-    names = _names(nodes, selector)
-    terms = _terms(
+    names = names_of(nodes, selector)
+    terms = terms_of(
         deadline, on_blocked, grace_period, disable_eviction, skip_wait_for_delete_timeout
     )
-    flags = {
-        "--ignore-daemonsets": ignore_daemonsets or force,
-        "--delete-emptydir-data": delete_emptydir_data or force,
-        "--force": force,
-    }
-    allowed = frozenset(flag for flag, given in flags.items() if given)
-    stop_after = parse_duration("--timeout", timeout) or None
+    allowed = options.allowed_flags(force, ignore_daemonsets, delete_emptydir_data)
     with (
         kubernetes_errors(with_selector=bool(selector or pod_selector)),
-        _cluster(kubeconfig, context, chunk_size, (as_user, as_group, as_uid)) as cluster,
+        connect(kubeconfig, context, chunk_size, (as_user, as_group, as_uid)) as cluster,
     ):
-        run = _run(cluster, terms, stop_after, pod_selector, allowed, output)
+        run = drain_run(cluster, terms, timeout, pod_selector, allowed, output)
         _drain(run, names, selector, dry_run)
 
 
-def _names(nodes: Sequence[str] | None, selector: str) -> list[str]:
+def names_of(nodes: Sequence[str] | None, selector: str) -> list[str]:
     """Return the names of the given nodes, each once; none with a selector."""
     if bool(nodes) == bool(selector):
         expected = "either names of nodes or a --selector"
@@ -119,7 +113,7 @@ def _names(nodes: Sequence[str] | None, selector: str) -> list[str]:
 
 
 @contextmanager
-def _cluster(
+def connect(
     kubeconfig: Path | None,
     context: str | None,
     chunk_size: int,
@@ -135,18 +129,20 @@ def _cluster(
         yield cluster
 
 
-def _run(
+def drain_run(
     cluster: "LightkubeCluster",
     terms: "Terms",
-    stop_after: timedelta | None,
+    timeout: str,
     pod_selector: str,
     allowed: frozenset[str],
     output: Format,
 ) -> "DrainRun":
+    """Build the run of a drain; `timeout` is the value of --timeout."""
     from leeway.clock import SystemClock
 
     from cli.drain.run import DrainRun
 
+    stop_after = parse_duration("--timeout", timeout) or None
     return DrainRun(cluster, SystemClock(), terms, stop_after, pod_selector, allowed, output)
 
 
@@ -161,8 +157,13 @@ def _drain(run: "DrainRun", names: list[str], selector: str, dry_run: DryRun) ->
         run.dry_run(nodes, on_server=dry_run is DryRun.SERVER, as_list=bool(selector))
 
 
-def _terms(
-    deadline: str, on_blocked: OnBlocked, grace: int, bypass_budgets: bool, overdue: int
+def terms_of(
+    deadline: str,
+    on_blocked: OnBlocked,
+    grace: int,
+    bypass_budgets: bool,
+    overdue: int,
+    waits_for_volumes: bool = False,
 ) -> "Terms":
     """Build the terms of the drain; `grace` and `overdue` are in seconds."""
     from leeway.clock import SystemClock
@@ -175,4 +176,5 @@ def _terms(
         grace=grace if grace >= 0 else None,
         bypass_budgets=bypass_budgets,
         skip_deleted_for=timedelta(seconds=overdue) or None,
+        waits_for_volumes=waits_for_volumes,
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from leeway.policy.rules import OnBlocked
 
-from cli.completion import nodes
+from cli.completion import nodes as complete_nodes
 
 PAGE = 500
 
@@ -22,7 +22,7 @@ class DryRun(StrEnum):
 
 Nodes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NODE", help="Drain these nodes.", autocompletion=nodes),
+    typer.Argument(metavar="NODE", help="Drain these nodes.", autocompletion=complete_nodes),
 ]
 Selector = Annotated[
     str, typer.Option("--selector", "-l", help="Drain the nodes with these labels.")
@@ -87,3 +87,15 @@ AsGroup = Annotated[
 ]
 AsUid = Annotated[str, typer.Option(metavar="UID", help="Impersonate this UID (with --as).")]
 Context = Annotated[str | None, typer.Option(help="Select the context of the kubeconfig.")]
+
+
+def allowed_flags(
+    force: bool, ignore_daemonsets: bool, delete_emptydir_data: bool
+) -> frozenset[str]:
+    """Return the flags of kubectl that these switches give. --force gives all of them."""
+    flags = {
+        "--ignore-daemonsets": ignore_daemonsets or force,
+        "--delete-emptydir-data": delete_emptydir_data or force,
+        "--force": force,
+    }
+    return frozenset(flag for flag, given in flags.items() if given)

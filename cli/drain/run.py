@@ -49,6 +49,16 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainResults:
+    """The results of drains, by node: the JSON documents, and the problems of the nodes that are
+    not drained. `accepted` are the nodes that were not refused."""
+
+    documents: dict[str, dict[str, Any]]
+    problems: dict[str, str]
+    accepted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRun:
     """Drains nodes of one cluster on the same terms.
 
@@ -65,12 +75,26 @@ class DrainRun:
     output: Format
 
     def drain(self, nodes: Sequence[str], as_list: bool) -> None:
-        """Cordon and drain these nodes, except the refused ones.
+        """Cordon and drain these nodes, except the refused ones, and print the result.
 
         Raises:
             CannotBeDoneError: a node is not drained.
         """
-        plans = [self._decide(node) for node in nodes]
+        results = self.carry_out([self.decide(node) for node in nodes])
+        if self.output is Format.TABLE:
+            for node in results.accepted:
+                outcome = "not drained" if node in results.problems else "drained"
+                write_stdout(f"node/{node} {outcome}")
+        problems = [
+            f"node {node} is not drained: {problem}" for node, problem in results.problems.items()
+        ]
+        self._finish([*results.documents.values()], as_list, problems)
+
+    def carry_out(
+        self, plans: Sequence[NodePlan], on_drained: Callable[[str], None] | None = None
+    ) -> DrainResults:
+        """Cordon and drain the nodes of these plans, except the refused ones. `on_drained` is
+        called with the name of each node, in the node's own thread, when it is drained."""
         accepted = [plan for plan in plans if not plan.refused]
         for plan in accepted:
             if warning := warnings(plan.decisions):
@@ -80,23 +104,18 @@ class DrainRun:
             already = "already " if plan.cordoned else ""
             write_stderr(f"node/{plan.node} {already}cordoned")
         try:
-            drains, problems = self._work({plan.node: plan.machine for plan in accepted})
+            machines = {plan.node: plan.machine for plan in accepted}
+            drains, problems = self._work(machines, on_drained)
         except KeyboardInterrupt:
             for plan in accepted:
                 write_stderr(f"node/{plan.node} stays cordoned: kubectl uncordon {plan.node}")
             raise
         problems = {plan.node: plan.refused for plan in plans if plan.refused} | problems
-        if self.output is Format.TABLE:
-            for node in drains:
-                write_stdout(f"node/{node} {'not drained' if node in problems else 'drained'}")
-        documents = [
-            _as_data(plan, drains.get(plan.node), plan.node not in problems) for plan in plans
-        ]
-        self._finish(
-            documents,
-            as_list,
-            [f"node {node} is not drained: {problem}" for node, problem in problems.items()],
-        )
+        documents = {
+            plan.node: _as_data(plan, drains.get(plan.node), plan.node not in problems)
+            for plan in plans
+        }
+        return DrainResults(documents, problems, tuple(drains))
 
     def dry_run(self, nodes: Sequence[str], on_server: bool, as_list: bool) -> None:
         """Print the plan; with `on_server` the API server checks every request.
@@ -104,9 +123,15 @@ class DrainRun:
         Raises:
             CannotBeDoneError: a node is refused.
         """
+        plans = [self.decide(node) for node in nodes]
+        documents = self.preview(plans, on_server)
+        problems = [f"node {p.node}: {p.refused}" for p in plans if p.refused]
+        self._finish(documents, as_list, problems)
+
+    def preview(self, plans: Sequence[NodePlan], on_server: bool) -> list[dict[str, Any]]:
+        """Return the documents of these plans, and print them as tables if that is the output."""
         from leeway.retire_node.plan import plan_pod
 
-        plans = [self._decide(node) for node in nodes]
         answers: dict[str, str] = {}
         for plan in plans:
             if on_server and not plan.refused:
@@ -127,11 +152,14 @@ class DrainRun:
                 already = "already" if plan.cordoned else "would be"
                 stdout_console().print(f"node/{plan.node} {already} cordoned ({mode})")
                 stdout_console().print(pods_as_table(pod_plans, answers))
-        self._finish(
-            documents, as_list, [f"node {p.node}: {p.refused}" for p in plans if p.refused]
-        )
+        return documents
 
-    def _decide(self, name: str) -> NodePlan:
+    def decide(self, name: str) -> NodePlan:
+        """Decide for each pod of a node, and whether the node may be drained.
+
+        Raises:
+            CannotBeDoneError: the cluster has no such node.
+        """
         node = self.cluster.node(name)
         if node is None:
             raise CannotBeDoneError(NODE_NOT_FOUND(node=name))
@@ -145,7 +173,7 @@ class DrainRun:
         return NodePlan(name, machine, node.unschedulable, decisions, refused)
 
     def _work(
-        self, machines: Mapping[str, NodeIdentity]
+        self, machines: Mapping[str, NodeIdentity], on_drained: Callable[[str], None] | None
     ) -> tuple[dict[str, Drain], dict[str, str]]:
         """Drain the nodes concurrently. Returns the drains, and the problems of incomplete ones."""
         nodes = list(machines)
@@ -162,6 +190,8 @@ class DrainRun:
             else:
                 if problem := self._problem(drains[node]):
                     problems[node] = problem
+                elif on_drained is not None:
+                    on_drained(node)
 
         # Daemon threads end when Ctrl-C ends the command.
         threads = [Thread(target=work, args=(node,), daemon=True) for node in nodes[1:]]

@@ -1,14 +1,16 @@
-"""`leeway explain`: shows what Leeway would do about a notice, and the reasons."""
+"""`leeway explain`: shows what Leeway would do about a notice or a pod, and the reasons."""
 
 import json
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from cli.aws_errors import aws_errors
 from cli.errors import BadInputError, as_clause
+from cli.explain.pod import explain_pod
 from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption, read_texts
 from cli.output import Format, FormatOption, print_json, stdout_console
@@ -23,7 +25,30 @@ if TYPE_CHECKING:
     from leeway.retire_node.plan import InstanceFindings
 
 
-def explain(
+class _Explain(typer.core.TyperGroup):
+    """Takes anything that is not a subcommand as a notice: `leeway explain EVENT.json`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, args if args and args[0] in own else ["notice", *args])
+
+
+app = typer.Typer(cls=_Explain, add_completion=False)
+app.command("pod")(explain_pod)
+
+
+@app.callback()
+def explain() -> None:
+    """Explain what Leeway would do, and why: about a notice, or for a pod. Changes nothing.
+
+    \b
+    leeway explain EVENT.json             the same as: leeway explain notice EVENT.json
+    leeway explain pod NAMESPACE/NAME
+    """
+
+
+@app.command("notice")
+def explain_notice(
     event: Annotated[
         Path, typer.Argument(metavar="EVENT.json", help="Read this EventBridge event; - for stdin.")
     ],

@@ -117,7 +117,7 @@ def _replicas(given: Sequence[str], objects: KubernetesFiles) -> dict[str, int]:
 def as_data(plan: "Plan") -> dict[str, Any]:
     """Render a plan as JSON."""
     return {
-        "launches": [_launch(node) for node in plan.launches],
+        "launches": [launch_as_data(node) for node in plan.launches],
         "existing": [{"node": e.node, "pods": list(e.pods)} for e in plan.existing],
         "unschedulable": [
             {"pod": u.pod, "reason": {"code": u.reason.code, "message": u.reason.message}}
@@ -128,7 +128,8 @@ def as_data(plan: "Plan") -> dict[str, Any]:
     }
 
 
-def _launch(node: "PlannedNode") -> dict[str, Any]:
+def launch_as_data(node: "PlannedNode") -> dict[str, Any]:
+    """Render a node to launch as JSON."""
     first, *others = node.choices
     return {
         "nodePool": node.pool,

@@ -112,6 +112,20 @@ _BUDGET: Fields = {
     2: ("selector", _SELECTOR),
     3: ("maxUnavailable", INT_OR_STRING),
 }
+_RULE: Fields = {
+    1: ("verbs", list),
+    2: ("apiGroups", list),
+    3: ("resources", list),
+    4: ("resourceNames", list),
+    5: ("nonResourceURLs", list),
+}
+_ROLE: Fields = {1: ("metadata", _METADATA), 2: ("rules", [_RULE])}
+_SUBJECT: Fields = {1: ("kind", str), 2: ("apiGroup", str), 3: ("name", str), 4: ("namespace", str)}
+_BINDING: Fields = {
+    1: ("metadata", _METADATA),
+    2: ("subjects", [_SUBJECT]),
+    3: ("roleRef", {1: ("apiGroup", str), 2: ("kind", str), 3: ("name", str)}),
+}
 # Unknown fields of these are ignored, as a server ignores them.
 _REQUESTS: dict[str, Fields] = {
     "DeleteOptions": _DELETE_OPTIONS,
@@ -122,6 +136,8 @@ _REQUESTS: dict[str, Fields] = {
 }
 # `kubectl create` sends these. An unknown field is refused, so that no part of an object is lost.
 _OBJECTS: dict[str, Fields] = {
+    "ClusterRole": _ROLE,
+    "ClusterRoleBinding": _BINDING,
     "ConfigMap": {1: ("metadata", _METADATA), 2: ("data", dict)},
     "Deployment": {1: ("metadata", _METADATA), 2: ("spec", _DEPLOYMENT), 3: ("status", None)},
     "Namespace": {1: ("metadata", _METADATA), 2: ("spec", {}), 3: ("status", None)},
@@ -133,6 +149,8 @@ _OBJECTS: dict[str, Fields] = {
         4: ("description", str),
         5: ("preemptionPolicy", str),
     },
+    "Role": _ROLE,
+    "RoleBinding": _BINDING,
     "ServiceAccount": {1: ("metadata", _METADATA)},
 }
 _ENVELOPE: Fields = {1: ("type", {1: ("apiVersion", str), 2: ("kind", str)}), 2: ("raw", bytes)}

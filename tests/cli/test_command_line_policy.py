@@ -1,5 +1,4 @@
-"""docs/command-line-policy.json grants the calls of the command line; it may write only manifests
-and records of pools."""
+"""docs/command-line-policy.json grants the calls of the command line and nothing more."""
 
 import json
 from fnmatch import fnmatchcase
@@ -12,9 +11,12 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
+from cli.explain.pod import launches_of
 from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status
+from cli.terminate.decide import Call, Ending
+from cli.terminate.instances import AwsInstances
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
@@ -32,6 +34,28 @@ def statements() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(POLICY.read_text())["Statement"]
     assert found, "what holds for every statement would hold for none"
     return found
+
+
+def end_instances(aws: Sandbox) -> None:
+    """Make the calls of `leeway terminate`: for an instance of a group, and for one of no group."""
+    aws.group("web", 1, MinSize=0)
+    (grouped,) = aws.states("web")
+    tags = [{"Key": "eks:eks-cluster-name", "Value": "prod"}]
+    aws.client("ec2").create_tags(Resources=[grouped], Tags=tags)
+    alone = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )["Instances"][0]["InstanceId"]
+    created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
+    aws.client("eks").create_cluster(name="prod", **created)
+    instances = AwsInstances("https://127.0.0.1", "", "leeway")
+    for instance in (grouped, alone):
+        now = instances.read(instance)
+        assert instances.foreign(instance, now) is not None
+        assert instances.retirement(instance) == ""
+        instances.end(instance, Ending(Call.IN_GROUP if now.group else Call.TERMINATE))
 
 
 def granted() -> set[Right]:
@@ -71,6 +95,8 @@ def used(
         ["delete", "-f", str(file), *of_prod],
     ):
         assert main.run(command) == 0
+    end_instances(aws)
+    assert launches_of("prod", "leeway") == []
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
@@ -105,3 +131,10 @@ def test_each_statement_about_the_table_names_its_keys() -> None:
     assert on_the_table
     for statement in on_the_table:
         assert keys_of(statement)
+
+
+def test_only_instances_that_are_tagged_for_the_cluster_can_be_ended() -> None:
+    ending = [one for one in statements() if ":Terminate" in str(one["Action"])]
+    assert len(ending) == 2
+    tag = {"aws:ResourceTag/kubernetes.io/cluster/CLUSTER": "owned"}
+    assert all(one["Condition"] == {"StringEquals": tag} for one in ending)

@@ -90,6 +90,18 @@ def test_a_drain_waits_for_the_volumes_of_a_pod_that_is_gone() -> None:
     assert progress.detached_at > progress.gone_at
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_drain_without_a_deadline_waits_for_volumes_if_its_terms_say_so(waits: bool) -> None:
+    cluster = node_with(pod("db", claims=("shop/data",)))
+    cluster.attached = ["shop/data"]
+    executor = DrainExecutor(cluster, SystemClock())
+    until = SystemClock().now() + timedelta(minutes=1)
+    result = executor.run("node-1", Drain(), Terms(waits_for_volumes=waits), until)
+    assert result.drained
+    (progress,) = result.pods.values()
+    assert (progress.detached_at is not None) is waits
+
+
 def test_a_volume_that_stays_attached_is_reported() -> None:
     cluster = node_with(pod("db", claims=("shop/data",)))
     cluster.attached = ["shop/data"] * 100

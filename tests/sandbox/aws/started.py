@@ -117,16 +117,18 @@ class Sandbox:
 
 @contextmanager
 def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """Start a process and wait until it is ready; it stops on SIGTERM."""
+    """Start a process and wait until it is ready; it stops on SIGTERM, also after an exception."""
     process = subprocess.Popen(
         [sys.executable, "-m", "sandbox.aws", *QUICK, *control_token.OPTIONS, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     with process:
-        assert process.stdout
-        yield process, json.loads(process.stdout.readline())["url"]
-        process.terminate()
+        try:
+            assert process.stdout
+            yield process, json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
         assert process.wait(timeout=2) == 0
 
 

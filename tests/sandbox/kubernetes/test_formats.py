@@ -251,6 +251,45 @@ def test_kubectl_creates_objects_without_a_spec(live: Live) -> None:
 
 
 @needs_kubectl
+def test_kubectl_creates_roles_and_their_bindings(live: Live) -> None:
+    rule = ("--verb=get,list", "--resource=deployments.apps", "--resource-name=web")
+    subjects = ("--user=ann", "--group=team", "--serviceaccount=default:robot")
+    for arguments in (
+        ("role", "by-hand", *rule),
+        ("clusterrole", "by-hand", "--verb=get", "--non-resource-url=/metrics"),
+        ("rolebinding", "by-hand", "--role=by-hand", *subjects),
+        ("clusterrolebinding", "by-hand", "--clusterrole=by-hand", *subjects),
+    ):
+        done = kubectl(live, "create", *arguments)
+        assert done.returncode == 0, done.stderr
+
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = live.api.get(f"{rbac}/namespaces/default/roles/by-hand").json()
+    assert role["rules"] == [
+        {
+            "verbs": ["get", "list"],
+            "apiGroups": ["apps"],
+            "resources": ["deployments"],
+            "resourceNames": ["web"],
+        }
+    ]
+    cluster_role = live.api.get(f"{rbac}/clusterroles/by-hand").json()
+    assert cluster_role["rules"] == [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}]
+    for path, kind in (
+        ("namespaces/default/rolebindings/by-hand", "Role"),
+        ("clusterrolebindings/by-hand", "ClusterRole"),
+    ):
+        binding = live.api.get(f"{rbac}/{path}").json()
+        group = "rbac.authorization.k8s.io"
+        assert binding["roleRef"] == {"apiGroup": group, "kind": kind, "name": "by-hand"}
+        assert binding["subjects"] == [
+            {"kind": "User", "apiGroup": group, "name": "ann"},
+            {"kind": "Group", "apiGroup": group, "name": "team"},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
+        ]
+
+
+@needs_kubectl
 def test_an_unsupported_protobuf_object_is_refused(live: Live) -> None:
     refused = kubectl(live, "create", "service", "clusterip", "by-hand", "--tcp=80")
 

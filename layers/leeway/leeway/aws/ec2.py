@@ -66,6 +66,11 @@ class Ec2Instances:
         found = [i for r in answer["Reservations"] for i in r["Instances"]]
         return found[0] if found else None
 
+    def state_of(self, instance: str) -> str:
+        """Read EC2's name of an instance's state, as `running`; empty if EC2 does not know it."""
+        found = self._read(instance)
+        return str(found["State"]["Name"]) if found is not None else ""
+
     def current_instance(self, instance: str) -> CurrentInstance | None:
         """Read an instance's state, latest start and Spot request. A Spot Instance takes a second
         call, DescribeSpotInstanceRequests."""

@@ -33,6 +33,9 @@ class Terms:
     pod whose deletion was due longer ago than `skip_deleted_for` (None: it waits for every pod).
     A pod that appears during the drain and has one of these `refused` refusals stays, and the
     drain fails.
+
+    A drain with a deadline waits until the volumes of its pods are detached; with
+    `waits_for_volumes`, so does a drain without one.
     """
 
     deadline: datetime | None = None
@@ -41,6 +44,7 @@ class Terms:
     bypass_budgets: bool = False
     skip_deleted_for: timedelta | None = SKIP_DELETED_FOR
     refused: frozenset[Refusal] = frozenset()
+    waits_for_volumes: bool = False
 
 
 def latest_moment(pod: Pod, terms: Terms) -> datetime | None:

@@ -126,8 +126,8 @@ def is_expired(terms: Terms, now: datetime) -> bool:
 def ended(
     progress: PodProgress, terms: Terms, now: datetime, reason: Reason | None = None
 ) -> PodProgress:
-    """Return a pod that has ended. A drain with a deadline waits for its volumes."""
-    waits = progress.claims and terms.deadline is not None
+    """Return a pod that has ended. The drain may wait for its volumes."""
+    waits = progress.claims and (terms.deadline is not None or terms.waits_for_volumes)
     return replace(
         progress,
         stage=Stage.DETACHING if waits else Stage.GONE,

@@ -71,7 +71,8 @@ class TokenTransport(httpx2.BaseTransport):
 class Connection:
     """The clients of an API server: lightkube's typed client, and a plain HTTP client for requests
     that lightkube does not support. They share one connection pool. Safe to use from several
-    threads. With an impersonation, every request impersonates that user.
+    threads. With an impersonation, every request impersonates that user. `server` is the URL of the
+    API server.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Connection:
         shared = transport or BoundedTransport(trust_kubeconfig(config))
         if impersonation is not None and impersonation.user:
             shared = ImpersonationTransport(shared, impersonation)
-        self._server = config.cluster.server
+        self.server = config.cluster.server
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
         )
@@ -128,7 +129,7 @@ class Connection:
         except ApiError as error:
             raise _translate(error) from error
         except httpx2.TransportError as error:
-            message = f"no answer from {self._server}: {_describe(error)}"
+            message = f"no answer from {self.server}: {_describe(error)}"
             raise ClusterUnavailable(message[:200]) from error
         except (httpx2.HTTPError, KeyError, ValueError, msgspec.MsgspecError) as error:
             # A proxy's answer may lack a Content-Type (KeyError) or have other JSON.

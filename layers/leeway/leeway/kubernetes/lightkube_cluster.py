@@ -91,6 +91,11 @@ class LightkubeCluster:
         self._claims: dict[str, str] = {}
         self._budgets = Budgets(connection, lambda: clock.now() + self._offset.ahead)
 
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._connection.server
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

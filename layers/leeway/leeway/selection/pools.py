@@ -16,6 +16,11 @@ class Taint:
     value: str = ""
     effect: str = "NoSchedule"
 
+    def __str__(self) -> str:
+        """As kubectl writes it: `key=value:effect`, or `key:effect` without a value."""
+        value = f"={self.value}" if self.value else ""
+        return f"{self.key}{value}:{self.effect}"
+
 
 @dataclass(frozen=True, slots=True)
 class NodePool:

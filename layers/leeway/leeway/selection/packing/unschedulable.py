@@ -54,8 +54,7 @@ def explain_unschedulable(spec: PodSpec, supply: Supply, zone: str | None = None
 def _of_pool(spec: PodSpec, pool: NodePool, table: TypeTable, supply: Supply) -> Reason:
     taint = spec.untolerated(pool.taints)
     if taint is not None:
-        value = f"={taint.value}" if taint.value else ""
-        return TAINT_NOT_TOLERATED(pool=pool.name, taint=f"{taint.key}{value}:{taint.effect}")
+        return TAINT_NOT_TOLERATED(pool=pool.name, taint=taint)
     terms = spec.terms or (Requirements(),)
     conflicts = [pool.requirements.conflict(term) for term in terms]
     if all(conflicts):

@@ -1,0 +1,1 @@
+"""`leeway terminate`: drains nodes and ends their instances."""

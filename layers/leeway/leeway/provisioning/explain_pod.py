@@ -1,0 +1,97 @@
+"""Explains where a pending pod gets its node, or why no pool has one and which pool comes nearest.
+
+Pure: it plans for all pending pods, as provision_nodes does, and reads the result for one of them.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from leeway.reasons import Reason
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.packing.plan import Plan, PlannedNode
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.packing.unmet import unmet_requirements
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pools import NodePool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMiss:
+    """Why a pool has no node for a pod. `unmet` are the requirements of the pod that the pool does
+    not meet; it is empty if only limits, topology or other pods are in the way."""
+
+    pool: str
+    reason: Reason
+    unmet: tuple[str, ...]
+
+    @property
+    def distance(self) -> int:
+        """How much keeps the pod from the pool, at least 1."""
+        return max(1, len(self.unmet))
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """Where a pod gets its node: on the existing `node` (`joining`: it was launched and has not
+    joined yet), on the new node `launch`, or nowhere, for this `reason`. `misses` are the pools
+    then, the nearest first."""
+
+    pod: str
+    node: str = ""
+    joining: bool = False
+    launch: PlannedNode | None = None
+    reason: Reason | None = None
+    misses: tuple[PoolMiss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a plan depends on: all pending pods, all nodes, those that were launched and have not
+    joined yet, the pods of DaemonSets, the pools and the catalog."""
+
+    waiting: Sequence[Pod]
+    nodes: Sequence[ExistingNode]
+    joining: Sequence[ExistingNode]
+    daemons: Sequence[PodSpec]
+    pools: Sequence[NodePool]
+    catalog: Catalog
+
+
+def explain_pod(name: str, now: Situation) -> PodPlan:
+    """Plan for all pending pods, and explain the plan for one of them, `namespace/name`.
+
+    Raises:
+        KeyError: the pod is not among the pending pods.
+    """
+    pods = {pod.name: pod for pod in now.waiting}
+    pod = pods[name]
+    plan = _plan(now.waiting, now, now.pools)
+    for placement in plan.existing:
+        if name in placement.pods:
+            joining = placement.node in {node.name for node in now.joining}
+            return PodPlan(name, node=placement.node, joining=joining)
+    for launch in plan.launches:
+        if name in launch.pods:
+            return PodPlan(name, launch=launch)
+    reason = next(one.reason for one in plan.unschedulable if one.pod == name)
+    misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
+    return PodPlan(name, reason=reason, misses=tuple(misses))
+
+
+def _plan(pods: Sequence[Pod], now: Situation, pools: Collection[NodePool]) -> Plan:
+    supply = Supply(pools, now.catalog, daemons=now.daemons)
+    return pack(pods, supply, [*now.nodes, *now.joining])
+
+
+def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:
+    """Plan the pod alone, for one pool after the other. `reason` applies to pools that have a node
+    for the pod alone."""
+    for pool in now.pools:
+        alone = _plan([pod], now, [pool])
+        why = next((one.reason for one in alone.unschedulable), reason)
+        table = now.catalog.for_node_class(pool.node_class)
+        # Without limits, the pool's own nodes show whether anything else is in the way.
+        fits = bool(_plan([pod], now, [replace(pool, limits=None)]).launches)
+        unmet = () if fits else unmet_requirements(pod.spec, pool, table, now.daemons)
+        yield PoolMiss(pool.name, why, unmet)

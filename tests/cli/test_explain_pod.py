@@ -1,0 +1,215 @@
+"""`leeway explain pod` on a cluster: the node of a pod, or what keeps it from each pool."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.clock import SystemClock
+from leeway.launch.intent import FleetInstance, LaunchIntent
+
+from cli import main
+from tests.aws.stored import TABLE
+from tests.launch.pools import node_class, pool
+from tests.sandbox.aws.started import Sandbox
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, running_cluster
+
+type Explain = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A cluster with one node of eight CPUs."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.kubeconfig()
+        cluster.add_nodes(1)
+        yield cluster
+
+
+@pytest.fixture
+def pools(tmp_path: Path) -> Path:
+    """Two pools: one of general types, one with a taint and ARM."""
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    documents = [
+        pool("general"),
+        pool("arm", arch=["arm64"], template={"taints": [taint]}),
+        node_class(),
+    ]
+    path = tmp_path / "pools.yaml"
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+@pytest.fixture
+def explain(live: Live, pools: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Run the command with the pools: its exit code, its JSON document and stderr."""
+
+    def run(name: str, *more: str) -> tuple[int, dict[str, Any], str]:
+        files = () if "--cluster" in more else ("-f", str(pools))
+        kubeconfig = ("--kubeconfig", str(live.folder / "kubeconfig"))
+        arguments = ["explain", "pod", name, *files, *kubeconfig, "--sandbox", *more]
+        code = main.run([*arguments, "-o", "json"])
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out), printed.err
+
+    return run
+
+
+@pytest.fixture
+def create(live: Live) -> Iterator[Callable[..., None]]:
+    """Creates pods, and deletes them after the test."""
+    made: list[str] = []
+
+    def pod(name: str, cpu: str = "100m", **spec: Any) -> None:
+        body = bare_pod(name, **spec)
+        body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        made.append(name)
+        live.create(PODS, body)
+
+    yield pod
+    for name in made:
+        live.api.request("DELETE", f"{PODS}/{name}", json={"gracePeriodSeconds": 0})
+
+
+def wait_until_pending(live: Live, name: str) -> None:
+    live.until(lambda: "Unschedulable" in live.api.get(f"{PODS}/{name}").text)
+
+
+def test_a_pod_that_fits_no_node_gets_a_new_one(
+    live: Live, create: Callable[..., None], explain: Explain
+) -> None:
+    create("large", cpu="20")
+    wait_until_pending(live, "large")
+    code, found, err = explain("default/large")
+    assert code == 0, err
+    assert (found["decision"], found["node"], found["pools"]) == ("launch", None, [])
+    launch = found["launch"]
+    assert (launch["nodePool"], launch["capacityType"]) == ("general", "spot")
+    assert launch["pricePerHour"] > 0
+    assert "default/large" in launch["pods"]
+
+
+def test_a_pod_that_fits_nowhere_gets_a_reason_for_each_pool_the_nearest_first(
+    live: Live, create: Callable[..., None], explain: Explain
+) -> None:
+    selector = {"karpenter.k8s.aws/instance-category": "m", "kubernetes.io/arch": "amd64"}
+    create("huge", cpu="900", nodeSelector=selector)
+    wait_until_pending(live, "huge")
+    code, found, _ = explain("huge")
+    assert (code, found["decision"]) == (0, "unschedulable")
+    assert found["nearest"] == "general"
+    assert [one["pool"] for one in found["pools"]] == ["general", "arm"]
+    near, far = (one["unmet"] for one in found["pools"])
+    assert len(near) == 1
+    assert "needs 900 of cpu" in near[0]
+    assert "the pod does not tolerate the taint team=a:NoSchedule" in far
+    assert len(far) == 3
+    assert found["pools"][1]["reason"]["code"] == "TaintNotTolerated"
+
+
+def test_a_pod_on_a_node_is_told_its_node(
+    live: Live, create: Callable[..., None], explain: Explain
+) -> None:
+    create("placed")
+    live.until(lambda: live.api.get(f"{PODS}/placed").json()["spec"].get("nodeName"))
+    _, found, _ = explain("default/placed")
+    assert found["node"] == "ip-10-0-0-1.ec2.internal"
+    assert found["why"] == "It is on node ip-10-0-0-1.ec2.internal."
+
+
+def test_a_pod_with_a_scheduling_gate_waits_for_no_node(
+    create: Callable[..., None], explain: Explain
+) -> None:
+    create("gated", schedulingGates=[{"name": "example.com/quota"}])
+    _, found, _ = explain("default/gated")
+    assert found["decision"] == "none"
+    assert "example.com/quota" in found["why"]
+
+
+def test_a_pod_gets_the_node_that_was_launched_and_has_not_joined(
+    aws: Sandbox,
+    live: Live,
+    pools: Path,
+    create: Callable[..., None],
+    explain: Explain,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["apply", "-f", str(pools), "--cluster", "prod"]) == 0
+    create("soon", cpu="20")
+    wait_until_pending(live, "soon")
+    instance = FleetInstance(
+        instance="i-0123456789abcdef0",
+        instance_type="m6i.8xlarge",
+        zone="us-east-1a",
+        capacity_type="spot",
+    )
+    intent = LaunchIntent(
+        id="one",
+        cluster="prod",
+        pool="general",
+        token="token",
+        created_at=SystemClock().now(),
+        request=None,
+        instances=(instance,),
+    )
+    DynamoLaunchIntents(partial(aws.client, "dynamodb"), TABLE).write(intent)
+    capsys.readouterr()
+    code, found, err = explain("default/soon", "--cluster", "prod")
+    assert code == 0, err
+    assert (found["decision"], found["node"]) == ("joining", "i-0123456789abcdef0")
+
+
+def test_the_text_names_the_nearest_pool(
+    live: Live, pools: Path, create: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    create("vast", cpu="900")
+    wait_until_pending(live, "vast")
+    kubeconfig = ["--kubeconfig", str(live.folder / "kubeconfig")]
+    assert main.run(["explain", "pod", "vast", "-f", str(pools), "--sandbox", *kubeconfig]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("pod/default/vast gets no node: ")
+    assert "  pool general (nearest): 1 requirement not met\n    - the pod needs 900 of cpu" in out
+
+
+def test_a_pod_that_leeway_cannot_read_hides_no_other_pod(
+    live: Live, create: Callable[..., None], explain: Explain
+) -> None:
+    create("hostile", nodeSelector={"\u202e/x": "y"})
+    create("honest", cpu="20")
+    wait_until_pending(live, "honest")
+    code, found, err = explain("honest")
+    assert (code, found["decision"]) == (0, "launch")
+    assert "warning: Pod default/hostile is left out: " in err
+    assert "\u202e" not in err
+    _, found, _ = explain("hostile")
+    assert found["why"] == "Leeway cannot read it; see the warning."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["default/none"], 1, "PodNotInCluster: The cluster has no pod default/none."),
+        (["a/b/c"], 2, "NAMESPACE/NAME: expected NAMESPACE/NAME, got 'a/b/c'"),
+        (["/x"], 2, "expected NAMESPACE/NAME"),
+    ],
+)
+def test_a_failure_is_one_line(
+    explain: Explain, arguments: list[str], code: int, words: str
+) -> None:
+    found, _, err = explain(*arguments)
+    assert found == code
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_without_files_and_without_a_cluster_the_option_is_named(
+    live: Live, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LEEWAY_CLUSTER", raising=False)
+    kubeconfig = ["--kubeconfig", str(live.folder / "kubeconfig")]
+    assert main.run(["explain", "pod", "x", *kubeconfig]) == 2
+    assert "--cluster: expected the name of a cluster" in capsys.readouterr().err

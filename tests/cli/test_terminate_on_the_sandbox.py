@@ -1,0 +1,411 @@
+"""`leeway terminate` on a running sandbox: what it drains, what it ends, and what it refuses."""
+
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from leeway.aws.records import DynamoRecords
+from leeway.execution.attempt import Phase
+
+from cli import main
+from cli.terminate.decide import TERMINATED
+from sandbox.provisioning import IMAGE, client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
+from tests.cli.conftest import drop_clients
+from tests.retirement.retirements import interrupted
+
+CLUSTER, FOREIGN = "ends", "somebody-elses"
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+
+type Terminate = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Two groups, and one instance of a cluster that somebody else has."""
+    scenario = Scenario(
+        cluster=CLUSTER,
+        groups=(Group("web", 4), Group("batch", 3)),
+        foreign_clusters=(FOREIGN,),
+    )
+    with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The environment that `leeway sandbox up` prints, and no faults."""
+    for name, value in sandbox.environment().items():
+        monkeypatch.setenv(name, value)
+    drop_clients()
+    sandbox.faults("aws", [])
+    yield
+    drop_clients()
+
+
+@pytest.fixture
+def api(sandbox: Sandbox) -> Iterator[httpx.Client]:
+    """The API of the cluster, as admin."""
+    config = yaml.safe_load(sandbox.kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    verify = ssl.create_default_context(cafile=cluster["certificate-authority"])
+    headers = {"Authorization": f"Bearer {user['token']}"}
+    with httpx.Client(base_url=cluster["server"], headers=headers, verify=verify) as opened:
+        yield opened
+
+
+@pytest.fixture
+def terminate(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> Terminate:
+    """Run the command: its exit code, its JSON document and stderr."""
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any], str]:
+        kubeconfig = ["--kubeconfig", str(sandbox.kubeconfig)]
+        code = main.run(["terminate", *arguments, *kubeconfig, "-o", "json"])
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out), printed.err
+
+    return run
+
+
+def ec2(sandbox: Sandbox) -> Any:
+    return client("ec2", sandbox.aws_url)
+
+
+def state_of(sandbox: Sandbox, instance: str) -> str:
+    answer = ec2(sandbox).describe_instances(InstanceIds=[instance])
+    return str(answer["Reservations"][0]["Instances"][0]["State"]["Name"])
+
+
+def group_of(sandbox: Sandbox, name: str) -> dict[str, Any]:
+    answer = client("autoscaling", sandbox.aws_url).describe_auto_scaling_groups(
+        AutoScalingGroupNames=[name]
+    )
+    found: dict[str, Any] = answer["AutoScalingGroups"][0]
+    return found
+
+
+def nodes_of(sandbox: Sandbox, api: httpx.Client, group: str) -> dict[str, str]:
+    """The Ready nodes of a group's instances that are in service: name → instance."""
+    members = {
+        one["InstanceId"]
+        for one in group_of(sandbox, group)["Instances"]
+        if one["LifecycleState"] == "InService"
+    }
+    nodes = {
+        one["metadata"]["name"]: one["spec"]["providerID"].rpartition("/")[2]
+        for one in api.get(NODES).json()["items"]
+        if not one["spec"].get("unschedulable")
+    }
+    return {name: instance for name, instance in nodes.items() if instance in members}
+
+
+def one_of(sandbox: Sandbox, api: httpx.Client, group: str) -> tuple[str, str]:
+    """A node of a group and its instance."""
+    until(lambda: nodes_of(sandbox, api, group))
+    return sorted(nodes_of(sandbox, api, group).items())[0]
+
+
+def until(condition: Callable[[], Any], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def run_pod(api: httpx.Client, name: str, node: str, **metadata: Any) -> None:
+    spec = {
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "app", "image": "x"}],
+    }
+    body = {"metadata": {"name": name, **metadata}, "spec": spec}
+    assert api.post(PODS, json=body).status_code == 201
+    until(lambda: api.get(f"{PODS}/{name}").json()["status"].get("phase") == "Running")
+
+
+def add_node(api: httpx.Client, name: str, provider_id: str) -> None:
+    body = {"metadata": {"name": name}, "spec": {"providerID": provider_id}}
+    assert api.post(NODES, json=body).status_code == 201
+
+
+@pytest.fixture
+def copies(api: httpx.Client) -> Iterator[Callable[[str, str], None]]:
+    """Creates Node objects as somebody who may create nodes, and deletes them after the test."""
+    made: list[str] = []
+
+    def create(name: str, provider_id: str) -> None:
+        made.append(name)
+        add_node(api, name, provider_id)
+
+    yield create
+    for name in made:
+        api.delete(f"{NODES}/{name}")
+
+
+def launched(sandbox: Sandbox, **tags: str) -> str:
+    """Launch an instance with these tags, in no group."""
+    written = [{"Key": key.replace("__", "/"), "Value": value} for key, value in tags.items()]
+    answer = ec2(sandbox).run_instances(
+        ImageId=IMAGE,
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": written}],
+    )
+    return str(answer["Instances"][0]["InstanceId"])
+
+
+def test_a_groups_node_is_drained_and_its_group_launches_another(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    run_pod(api, "passenger", node)
+    desired = group_of(sandbox, "web")["DesiredCapacity"]
+    code, found, err = terminate(f"node/{node}", "--force")
+    assert code == 0, err
+    (document,) = found["nodes"]
+    assert (document["drained"], document["terminated"]) == (True, True)
+    assert document["call"] == "TerminateInstanceInAutoScalingGroup"
+    assert (document["instance"], document["group"]) == (instance, "web")
+    assert api.get(f"{PODS}/passenger").status_code == 404
+    until(lambda: state_of(sandbox, instance) in TERMINATED)
+    assert group_of(sandbox, "web")["DesiredCapacity"] == desired
+    until(lambda: len(nodes_of(sandbox, api, "web")) == desired)
+
+
+def test_with_decrement_the_group_becomes_smaller_and_keeps_its_minimum(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+) -> None:
+    (first, ended), (second, kept) = sorted(nodes_of(sandbox, api, "batch").items())[:2]
+    client("autoscaling", sandbox.aws_url).update_auto_scaling_group(
+        AutoScalingGroupName="batch", MinSize=2
+    )
+    code, found, err = terminate(first, second, "--force", "--decrement")
+    assert code == 1
+    assert found["error"]["code"] == "GroupAtMinimum"
+    assert "below its minimum of 2" in err
+    assert [one["node"] for one in found["nodes"]] == [first]
+    assert found["notTerminated"][0]["node"] == second
+    assert group_of(sandbox, "batch")["DesiredCapacity"] == 2
+    until(lambda: state_of(sandbox, ended) in TERMINATED)
+    assert state_of(sandbox, kept) not in TERMINATED
+    assert not api.get(f"{NODES}/{second}").json()["spec"].get("unschedulable")
+
+
+def test_an_instance_of_no_group_is_terminated_and_a_second_run_is_success(
+    sandbox: Sandbox, copies: Callable[[str, str], None], terminate: Terminate
+) -> None:
+    tags = {"eks:eks-cluster-name": CLUSTER, "leeway.sh/owner": "leeway"}
+    instance = launched(sandbox, **tags, **{"leeway.sh/nodepool": "general"})
+    copies("own-1", f"aws:///us-east-1a/{instance}")
+    code, found, err = terminate(instance)
+    assert code == 0, err
+    (document,) = found["nodes"]
+    assert (document["node"], document["owner"]) == ("own-1", "leeway general")
+    assert document["call"] == "TerminateInstances"
+    until(lambda: state_of(sandbox, instance) in TERMINATED)
+    code, found, err = terminate(instance)
+    assert code == 0, err
+    assert (found["nodes"][0]["call"], found["nodes"][0]["terminated"]) == ("none", True)
+
+
+def test_a_node_whose_provider_id_names_another_clusters_instance_is_refused(
+    sandbox: Sandbox, copies: Callable[[str, str], None], terminate: Terminate
+) -> None:
+    (victim,) = sandbox.endpoints.foreign_instances
+    copies("stolen-1", f"aws:///us-east-1a/{victim}")
+    for more in ((), ("--cluster", CLUSTER)):  # EKS has no cluster of that name
+        code, found, err = terminate("stolen-1", "--force", *more)
+        assert (code, found["error"]["code"]) == (1, "InstanceOfOtherCluster")
+        assert err.count("\n") == 1
+        assert f"belongs to cluster {FOREIGN}" in err
+    assert state_of(sandbox, victim) not in TERMINATED
+
+
+def test_a_cluster_that_has_another_api_server_is_refused(
+    sandbox: Sandbox, copies: Callable[[str, str], None], terminate: Terminate
+) -> None:
+    """Somebody with the right to tag instances names a cluster that exists in EKS."""
+    client("eks", sandbox.aws_url).create_cluster(
+        name="other", roleArn="arn:aws:iam::123456789012:role/x", resourcesVpcConfig={}
+    )
+    instance = launched(sandbox, **{"eks:eks-cluster-name": "other"})
+    copies("other-1", f"aws:///us-east-1a/{instance}")
+    code, found, err = terminate("other-1", "--force")
+    assert (code, found["error"]["code"]) == (1, "InstanceOfOtherCluster")
+    assert "this is the cluster of https://" in err
+    assert state_of(sandbox, instance) not in TERMINATED
+
+
+def test_a_copy_of_a_provider_id_does_not_end_the_real_nodes_instance(
+    sandbox: Sandbox,
+    api: httpx.Client,
+    copies: Callable[[str, str], None],
+    terminate: Terminate,
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    copies("copy-1", api.get(f"{NODES}/{node}").json()["spec"]["providerID"])
+    for given in ("copy-1", node, instance):
+        code, found, _ = terminate(given, "--force")
+        assert (code, found["error"]["code"]) == (1, "SeveralNodesOfInstance")
+    assert state_of(sandbox, instance) not in TERMINATED
+    assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("tags", "code", "words"),
+    [
+        ({}, "InstanceWithoutCluster", "do not name exactly one cluster"),
+        (
+            {"eks:eks-cluster-name": CLUSTER, "karpenter.sh/nodepool": "general"},
+            "OwnerTerminatesNode",
+            "Run `kubectl delete node refused-1`",
+        ),
+        (
+            {"eks:eks-cluster-name": CLUSTER, "eks:kubernetes-node-pool-name": "system"},
+            "OwnerTerminatesNode",
+            "Run `kubectl delete node refused-1`",
+        ),
+        (
+            {"eks:cluster-name": CLUSTER, "eks:nodegroup-name": "managed"},
+            "OwnerTerminatesNode",
+            "Run `aws autoscaling terminate-instance-in-auto-scaling-group",
+        ),
+    ],
+)
+def test_an_instance_that_somebody_else_ends_is_refused(
+    sandbox: Sandbox,
+    copies: Callable[[str, str], None],
+    terminate: Terminate,
+    tags: dict[str, str],
+    code: str,
+    words: str,
+) -> None:
+    instance = launched(sandbox, Name="x", **tags)
+    copies("refused-1", f"aws:///us-east-1a/{instance}")
+    exit_code, found, err = terminate("refused-1", "--force")
+    assert (exit_code, found["error"]["code"]) == (1, code)
+    assert words in err
+    assert err.count("\n") == 1
+    assert state_of(sandbox, instance) not in TERMINATED
+
+
+def test_a_node_that_is_not_drained_keeps_its_instance(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    run_pod(api, "guarded", node, labels={"app": "guarded"})
+    budget = {
+        "metadata": {"name": "guarded"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+    }
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    assert api.post(budgets, json=budget).status_code == 201
+    assert terminate(node)[1]["error"]["code"] == "DrainNotComplete"  # a pod without a controller
+    code, found, err = terminate(node, "--force", "--timeout", "3s")
+    assert (code, found["error"]["code"]) == (1, "DrainNotComplete")
+    assert "guarded" in err
+    assert [one["terminated"] for one in found["nodes"]] == [False]
+    assert state_of(sandbox, instance) not in TERMINATED
+
+    command = [sys.executable, "-m", "cli", "terminate", node, "--force"]
+    with subprocess.Popen(
+        [*command, "--kubeconfig", str(sandbox.kubeconfig)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "budget guarded" in line)
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"node/{node} stays cordoned: kubectl uncordon {node}" in rest
+    assert f"instance {instance} still runs; to go on: leeway terminate {node}" in rest
+    assert state_of(sandbox, instance) not in TERMINATED
+
+    assert api.delete(f"{budgets}/guarded").status_code == 200
+    assert terminate(node, "--force")[0] == 0  # goes on where the other runs ended
+    until(lambda: state_of(sandbox, instance) in TERMINATED)
+
+
+def test_a_refused_call_leaves_a_drained_node_that_a_second_run_ends(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    action = {"service": "autoscaling", "action": "TerminateInstanceInAutoScalingGroup"}
+    sandbox.faults("aws", [action | {"error": "AccessDenied"}])
+    code, found, err = terminate(node, "--force")
+    assert (code, found["error"]["code"]) == (1, "TerminationFailed")
+    assert f"instance {instance} still runs" in err
+    assert state_of(sandbox, instance) not in TERMINATED
+    sandbox.faults("aws", [])
+    assert terminate(node, "--force")[0] == 0
+
+
+@pytest.mark.parametrize("mode", ["client", "server"])
+def test_a_dry_run_changes_nothing(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate, mode: str
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    code, found, err = terminate(node, "--force", f"--dry-run={mode}")
+    assert code == 0, err
+    (document,) = found["nodes"]
+    assert (document["dryRun"], document["terminated"]) == (True, False)
+    assert document["call"] == "TerminateInstanceInAutoScalingGroup"
+    assert state_of(sandbox, instance) not in TERMINATED
+    assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
+
+
+def test_the_table_says_what_a_dry_run_would_do(
+    sandbox: Sandbox, api: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    kubeconfig = ["--kubeconfig", str(sandbox.kubeconfig)]
+    assert main.run(["terminate", node, "--force", "--dry-run", *kubeconfig]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == (
+        f"node/{node}: instance {instance} would be ended by TerminateInstanceInAutoScalingGroup; "
+        "group web launches another instance (dry run)"
+    )
+
+
+def test_an_open_retirement_is_named(
+    sandbox: Sandbox, api: httpx.Client, terminate: Terminate
+) -> None:
+    node, instance = one_of(sandbox, api, "web")
+    record = interrupted(Phase.RUNNING)
+    facts = record.facts.model_copy(update={"instance": instance, "cluster": CLUSTER})
+    record = record.model_copy(
+        update={"facts": facts, "version": 1, "noticed_at": datetime.now(UTC)}
+    )
+    table = sandbox.environment()["LEEWAY_TABLE"]
+    DynamoRecords(partial(client, "dynamodb", sandbox.aws_url), table).write(record)
+    code, found, err = terminate(node, "--force", "--dry-run")
+    assert code == 0
+    assert f"warning: Leeway retires node {node} already: spot-interruption of " in err
+    assert found["nodes"][0]["retirement"]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ("no-such-node", 1, "NodeNotInCluster: The cluster has no node no-such-node."),
+        ("i-00000000000000000", 1, "InstanceUnknown: EC2 has no instance i-00000000000000000"),
+        ("pod/x", 2, "expected the name of a node"),
+    ],
+)
+def test_a_failure_is_one_line(terminate: Terminate, given: str, code: int, words: str) -> None:
+    found, _, err = terminate(given)
+    assert found == code
+    assert words in err
+    assert err.count("\n") == 1
