@@ -1,0 +1,9 @@
+"""Reason codes of provisioning."""
+
+from leeway.reasons import ReasonCode
+
+OBJECT_NOT_READABLE = ReasonCode(
+    "ObjectNotReadable",
+    "Leeway can't read {kind} {name}: {problem}. It launches no node for this object.",
+    "a-pod-or-a-node-can-not-be-read",
+)
