@@ -2,6 +2,7 @@
 does."""
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.provisioning.cluster_documents import (
     pod,
     random_changes,
 )
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 
 CLUSTER = "prod"
 
@@ -250,8 +252,10 @@ def test_each_cluster_has_its_own_objects(tmp_path: Path) -> None:
             assert [len(states.read(name).waiting) for name in clusters] == [1, 0]
         assert [cluster.lists("Pod") for cluster in clusters.values()] == [1, 1]
         # A cluster that was created again with the same name has a new connection.
-        to["one"] = to["two"]
+        first_connection, to["one"] = to["one"], to["two"]
         assert not states.read("one").waiting
+        first_connection.close()
+        to["two"].close()
 
 
 def test_only_the_clusters_read_last_are_kept(
@@ -288,3 +292,30 @@ def test_an_answer_that_is_no_list_of_pods_is_no_empty_cluster(
     canned.server.on("GET", PATHS["Pod"], text_answer(200, body, "application/json"))
     with pytest.raises((ClusterUnavailable, ClusterRefused)):
         states.read(CLUSTER)
+
+
+def test_pods_that_come_and_go_while_a_cluster_is_read_are_all_known_in_the_end(
+    live: Live, kubeconfig: Path
+) -> None:
+    connection = kubeconfig_connection(kubeconfig)
+    states = KubernetesClusterStates(lambda _: connection, FakeClock())
+    live.add_nodes(1, cpu="1")
+    writer = threading.Thread(target=come_and_go, args=(live,))
+    writer.start()
+    while writer.is_alive():
+        known = states.read(CLUSTER)
+        names = [one.pod.name for one in known.waiting]
+        assert len(set(names)) == len(names)
+    writer.join()
+    live.until(lambda: comparable(states.read(CLUSTER)) == cold(connection))
+    assert len(states.read(CLUSTER).waiting) == 20
+    connection.close()
+
+
+def come_and_go(live: Live) -> None:
+    for number in range(20):
+        nowhere = {"nodeSelector": {"leeway.sh/test": "no-such-node"}}
+        live.create(PODS, bare_pod(f"stays-{number}", **nowhere))
+        live.create(PODS, bare_pod(f"runs-{number}"))
+        live.create(PODS, bare_pod(f"goes-{number}", **nowhere))
+        live.api.request("DELETE", f"{PODS}/goes-{number}").raise_for_status()

@@ -74,8 +74,10 @@ def fake_case() -> Case:
         fake.put("prod", "Pod", document)
 
     def fail(status: int) -> None:
-        errors = {503: ClusterUnavailable("503"), 403: ClusterRefused("403")}
-        fake.error = errors.get(status)
+        if status == 0:
+            fake.error = None
+        else:
+            fake.error = ClusterRefused("403") if status == 403 else ClusterUnavailable("503")
 
     return Case(
         fake,

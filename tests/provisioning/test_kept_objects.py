@@ -193,7 +193,7 @@ def test_an_invalid_node_gets_no_pods_and_its_instance_has_joined() -> None:
 
 
 def test_an_invalid_daemonset_is_reported_until_it_is_valid() -> None:
-    template = {"spec": {"containers": []}}
+    template: dict[str, Any] = {"spec": {"containers": []}}
     empty = {"metadata": {"name": "agent", "namespace": "shop"}, "spec": {"template": template}}
     kept = kept_of(("DaemonSet", empty))
     assert [one.name for one in kept.state(NOW).unreadable] == ["shop/agent"]
