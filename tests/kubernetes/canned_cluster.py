@@ -33,7 +33,8 @@ class CannedCluster:
     - `oldest`: a watch from an older version ends with the error 410.
     - `silent`: kinds whose watches send nothing.
     - `lost`: versions that no watch sends.
-    - `replays`: watches send all changes, and some twice.
+    - `replays`: watches send all changes, each one twice.
+    - `late`: versions that every watch sends again after its backlog.
     - `drops`: kinds whose watches end in the middle of their first event.
     - `refused`: the status with which watches are refused; 0 for none.
     - `bookmarks`: watches send a bookmark after their backlog.
@@ -49,6 +50,7 @@ class CannedCluster:
         self.silent: set[str] = set()
         self.lost: set[int] = set()
         self.drops: set[str] = set()
+        self.late: set[int] = set()
         self.replays = False
         self.bookmarks = False
         self.refused = 0
@@ -120,6 +122,9 @@ class CannedCluster:
                     request.wfile.write(line[: len(line) // 2])
                     return
                 request.wfile.write(line * (1 + self.replays))
+            for change in self.changes:
+                if change.kind == kind and change.version in self.late:
+                    request.wfile.write(_line(change.type, change.document))
             sent = self.version
             if self.bookmarks:
                 metadata = {"resourceVersion": str(sent)}

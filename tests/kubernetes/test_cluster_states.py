@@ -166,6 +166,7 @@ def test_old_events_do_not_undo_newer_ones(
 ) -> None:
     canned.put("Pod", pod("web"))
     canned.put("Pod", pod("gone"))
+    canned.late = {change.version for change in canned.changes}
     states.read(CLUSTER)
     canned.put("Pod", pod("web", "n-1"))
     canned.delete("Pod", "shop/gone")
