@@ -2,14 +2,12 @@
 
 import contextlib
 import math
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
-import httpx2
 import msgspec
 from lightkube import ApiError
 from lightkube.core.decoders import decode_object, decode_watch_event
@@ -18,7 +16,9 @@ from lightkube.resources.core_v1 import Pod as PodObject
 from leeway.clock import Clock, ClockOffset
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import PodList
-from leeway.kubernetes.transport import TOTAL, within
+from leeway.kubernetes.pages import list_pages
+from leeway.kubernetes.transport import within
+from leeway.kubernetes.watch_stream import WatchStream
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 
@@ -29,7 +29,6 @@ WATCH_SECONDS = 50
 error, and the feed is out of date for at most this long."""
 
 _WATCH_TIMEOUT = WATCH_SECONDS + 10
-_TIMEOUT = httpx2.Timeout(10.0, connect=3.0, read=_WATCH_TIMEOUT)
 
 LIST_EVERY = 1.0
 """Minimum seconds between two lists if no watch is possible."""
@@ -40,7 +39,7 @@ LIST_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    watch: "_Watch"
+    watch: WatchStream
     deleted: bool
     pod: PodObject
 
@@ -49,7 +48,7 @@ class _Changed:
 class _Ended:
     """The watch ended; `error` is None if its time was over."""
 
-    watch: "_Watch"
+    watch: WatchStream
     error: Exception | None
 
 
@@ -89,7 +88,7 @@ class WatchedPods:
         self._pods: dict[str, Pod] = {}
         self._messages: SimpleQueue[_Message] = SimpleQueue()
         self._received: list[_Message] = []
-        self._watch: _Watch | None = None
+        self._watch: WatchStream | None = None
         self._may_watch = True
         self._watch_from: str | None = None
         self._list_again_at = 0.0
@@ -135,7 +134,22 @@ class WatchedPods:
             return
         start = {"resourceVersion": self._watch_from, "timeoutSeconds": str(WATCH_SECONDS)}
         self._watch_from = None
-        self._watch = _Watch(self._connection, self._selection | start, self._messages)
+        self._watch = WatchStream(
+            self._connection,
+            PODS,
+            self._selection | start,
+            _WATCH_TIMEOUT,
+            self._receive,
+            self._end,
+        )
+
+    def _receive(self, watch: WatchStream, lines: list[bytes]) -> None:
+        for line in lines:
+            if change := _change(line):
+                self._messages.put(_Changed(watch, *change))
+
+    def _end(self, watch: WatchStream, error: Exception | None) -> None:
+        self._messages.put(_Ended(watch, error))
 
     def _apply_messages(self) -> None:
         messages, self._received = self._received, []
@@ -199,30 +213,15 @@ class WatchedPods:
         self._problem, self._watch_from = None, version
 
     def _list_all(self, connection: Connection) -> tuple[list[PodObject], str]:
-        """List page by page; return the pods and the version from which to watch.
-
-        If the continue token has expired, list all pods in one page: another list in pages would
-        expire again. Source: Kubernetes API, "Retrieving large results sets in chunks".
-        """
-        params = self._selection | ({"limit": str(self._page)} if self._page else {})
+        """List page by page; return the pods and the version from which to watch."""
         pods: list[PodObject] = []
-        page = params
-        while True:
-            try:
-                found = self._list_page(connection, page)
-            except ApiError as error:
-                if error.response.status_code != 410 or page == self._selection:
-                    raise
-                params = page = self._selection
-                pods = []
-                continue
-            pods += found.items
-            next_page = found.metadata.next_page
-            if not next_page:
-                return pods, found.metadata.resourceVersion
-            if next_page == page.get("continue"):
-                raise ValueError("the list of pods repeats its continue token")
-            page = params | {"continue": next_page}
+        version = ""
+        for first, page in list_pages(
+            partial(self._list_page, connection), self._selection, self._page
+        ):
+            pods = [*page.items] if first else [*pods, *page.items]
+            version = page.metadata.resourceVersion
+        return pods, version
 
     def _list_page(self, connection: Connection, page: dict[str, str]) -> PodList:
         sent = self._clock.now()
@@ -237,71 +236,15 @@ class WatchedPods:
             self._watch = None
 
 
-class _Watch:
-    """A running watch in its own thread."""
-
-    def __init__(
-        self, connection: Connection, parameters: dict[str, str], messages: "SimpleQueue[_Message]"
-    ) -> None:
-        self._connection = connection
-        self._parameters = {"watch": "true", **parameters}
-        self._messages = messages
-        self._socket: socket.socket | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the watch. A pending read returns immediately."""
-        self._stopped.set()
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _run(self) -> None:
-        error: Exception | None = None
-        try:
-            self._connection.call(self._read)
-        except Exception as caught:  # noqa: BLE001 (raised again in the thread that reads the feed)
-            error = caught
-        self._messages.put(_Ended(self, error))
-
-    def _read(self, connection: Connection) -> None:
-        with connection.plain.stream(
-            "GET",
-            PODS,
-            params=self._parameters,
-            timeout=_TIMEOUT,
-            extensions={TOTAL: _WATCH_TIMEOUT},
-        ) as response:
-            if response.is_error:
-                response.read()
-            raise_for_status(response)
-            self._socket = response.extensions["network_stream"].get_extra_info("socket")
-            if self._stopped.is_set():
-                return
-            for deleted, pod in _changes(response):
-                self._messages.put(_Changed(self, deleted, pod))
-
-
-def _changes(response: httpx2.Response) -> Iterator[tuple[bool, PodObject]]:
-    """Yield (deleted, pod) for each event of a watch, up to an ERROR event.
+def _change(line: bytes) -> tuple[bool, PodObject] | None:
+    """Read one event of a watch as (deleted, pod); None for a bookmark.
 
     Raises:
-        ClusterUnavailable: the watch sent an ERROR event.
+        ClusterUnavailable: the event is an error.
     """
-    for line in _lines(response):
-        event = decode_watch_event(line)
-        if event.type == "ERROR":
-            raise ClusterUnavailable(f"watch: {bytes(event.object)[:200]!r}")
-        if event.type != "BOOKMARK":
-            yield event.type == "DELETED", decode_object(bytes(event.object), PodObject)
-
-
-def _lines(response: httpx2.Response) -> Iterator[bytes]:
-    r"""Split a watch into lines at `\n` only. httpx2's line iterator also splits at characters that
-    annotations may contain, for example U+0085."""
-    rest = b""
-    for read in response.iter_bytes():
-        *lines, rest = (rest + read).split(b"\n")
-        yield from lines
+    event = decode_watch_event(line)
+    if event.type == "ERROR":
+        raise ClusterUnavailable(f"watch: {bytes(event.object)[:200]!r}")
+    if event.type == "BOOKMARK":
+        return None
+    return event.type == "DELETED", decode_object(bytes(event.object), PodObject)

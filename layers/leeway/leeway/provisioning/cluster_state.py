@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from leeway.reasons import Reason
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 
 
@@ -18,6 +19,16 @@ class WaitingPod:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableObject:
+    """An object that the API server returned and that Leeway can't read. `name` is
+    `namespace/name`, or the name of an object without a namespace."""
+
+    kind: str
+    name: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterState:
     """The state of a cluster at the time `read_at`.
 
@@ -27,6 +38,7 @@ class ClusterState:
     - `daemons`: the pods of DaemonSets that a new node gets.
     - `movable`: by the name of a node, the pods on it that need another place when it is drained,
       as if they were pending.
+    - `unreadable`: objects that are not in the state, or only with their requests.
     """
 
     read_at: datetime
@@ -35,6 +47,7 @@ class ClusterState:
     waiting: Sequence[WaitingPod] = ()
     daemons: Sequence[PodSpec] = ()
     movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    unreadable: Sequence[UnreadableObject] = ()
 
 
 class ClusterStates(Protocol):

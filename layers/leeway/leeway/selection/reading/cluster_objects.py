@@ -1,24 +1,31 @@
 """Lists of Kubernetes objects → pending pods, existing nodes and DaemonSet pods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
-from leeway.selection.labels import NODEPOOL, normalised
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import Taint
 from leeway.selection.reading.admission import Admission, admission_of
+from leeway.selection.reading.node_objects import MAX_VOLUMES, PodsOnNode, node_without_pods
 from leeway.selection.reading.object_kinds import WORKLOADS
 from leeway.selection.reading.object_schemas import check
-from leeway.selection.reading.objects import BadObject, Document, shown
+from leeway.selection.reading.objects import (
+    BadObject,
+    Document,
+    key_of,
+    name_of,
+    namespace_of,
+    shown,
+)
 from leeway.selection.reading.pod_objects import spec_without_volumes, with_volumes
+from leeway.selection.reading.pod_state import (
+    daemon_of,
+    is_finished,
+    is_pending,
+    is_terminating,
+    node_of,
+)
 from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, attach_once, volumes_of
-from leeway.selection.resources import EBS_VOLUMES, Resources
 
-MAX_VOLUMES = 1000
-"""EBS volumes of a node whose driver reports no limit: more than any instance can attach."""
-
-_FINISHED = frozenset({"Succeeded", "Failed"})
 _MOST_REPLICAS = 100_000
 
 
@@ -85,7 +92,7 @@ def cluster_facts(objects: Sequence[Document]) -> ClusterFacts:
     classes = [d for d in objects if d.get("kind") == "PriorityClass"]
     return ClusterFacts(
         volumes_of(objects),
-        {_name(d): d.get("value") or 0 for d in classes},
+        {name_of(d): d.get("value") or 0 for d in classes},
         dict(_attachable(objects)),
         admission_of(objects),
     )
@@ -98,7 +105,7 @@ def _attachable(objects: Sequence[Document]) -> Iterator[tuple[str, int]]:
             for driver in (document.get("spec") or {}).get("drivers") or ():
                 if driver.get("name") == EBS_DRIVER:
                     count = (driver.get("allocatable") or {}).get("count")
-                    yield _name(document), MAX_VOLUMES if count is None else count
+                    yield name_of(document), MAX_VOLUMES if count is None else count
 
 
 def pending_pods(
@@ -124,7 +131,7 @@ def pending_pods(
     for position, document in with_pending_pods(objects, others):
         try:
             if document.get("kind") == "Pod":
-                pods.append(Pod(_key(document), _pod_spec(document, facts, claims)))
+                pods.append(Pod(key_of(document), _pod_spec(document, facts, claims)))
             else:
                 pods += _expanded(document, replicas, facts, claims)
         except BadObject as error:
@@ -141,13 +148,13 @@ def with_pending_pods(
         BadObject: an object is invalid; its path begins with its position.
     """
     objects, everything = _checked_with(objects, others)
-    nodes = frozenset(_name(d) for d in everything if d.get("kind") == "Node")
+    nodes = frozenset(name_of(d) for d in everything if d.get("kind") == "Node")
     owners = _owners(objects)
     for position, document in enumerate(objects):
         if document.get("kind") in WORKLOADS:
             pending = _identity(document) not in owners
         else:
-            pending = document.get("kind") == "Pod" and _is_pending(document, nodes)
+            pending = document.get("kind") == "Pod" and is_pending(document, nodes)
         if pending:
             yield position, document
 
@@ -167,14 +174,14 @@ def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
     for document in objects:
         for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
             kind, name = owner["kind"], owner["name"]
-            found.add((kind, _namespace(document), name))
+            found.add((kind, namespace_of(document), name))
             if kind == "ReplicaSet":  # named after its Deployment, with a hash
-                found.add(("Deployment", _namespace(document), name.rpartition("-")[0]))
+                found.add(("Deployment", namespace_of(document), name.rpartition("-")[0]))
     return frozenset(found)
 
 
 def _identity(document: Document) -> tuple[str, str, str]:
-    return str(document.get("kind")), _namespace(document), _name(document)
+    return str(document.get("kind")), namespace_of(document), name_of(document)
 
 
 def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> tuple[PodSpec, ...]:
@@ -187,8 +194,8 @@ def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> 
     _, given = _checked_with(objects, others)
     facts = cluster_facts(given)
     found: dict[str, PodSpec] = {}
-    templates = [(i, _key(d), d) for i, d in enumerate(given) if d.get("kind") == "DaemonSet"]
-    owned = [(i, _daemon(d), d) for i, d in enumerate(given) if d.get("kind") == "Pod"]
+    templates = [(i, key_of(d), d) for i, d in enumerate(given) if d.get("kind") == "DaemonSet"]
+    owned = [(i, daemon_of(d), d) for i, d in enumerate(given) if d.get("kind") == "Pod"]
     for position, key, document in [*templates, *owned]:
         if key and key not in found:
             of_set = document.get("kind") == "DaemonSet"
@@ -199,15 +206,6 @@ def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> 
                 inside = error.below("spec", "template") if of_set else error
                 raise inside.below(position) from error
     return tuple(found.values())
-
-
-def _daemon(pod: Document) -> str:
-    """The DaemonSet that owns a pod, as `namespace/name`; empty without one."""
-    metadata = pod.get("metadata") or {}
-    for owner in metadata.get("ownerReferences") or ():
-        if owner["kind"] == "DaemonSet":
-            return f"{_namespace(pod)}/{owner['name']}"
-    return ""
 
 
 def _without_node(pod: Document) -> Document:
@@ -231,7 +229,7 @@ def _expanded(
     facts: ClusterFacts,
     claims: set[str],
 ) -> Iterator[Pod]:
-    name = _name(document)
+    name = name_of(document)
     count = replicas.get(name, _written_replicas(document))
     if not 0 <= count <= _MOST_REPLICAS:
         raise BadObject(("spec", "replicas"), f"expected 0 to {_MOST_REPLICAS}, got {count}")
@@ -270,7 +268,7 @@ def _written_replicas(document: Document) -> int:
 
 def _template(document: Document) -> Document:
     template: Document = document["spec"]["template"]
-    metadata = {**(template.get("metadata") or {}), "namespace": _namespace(document)}
+    metadata = {**(template.get("metadata") or {}), "namespace": namespace_of(document)}
     return {**template, "metadata": {k: v for k, v in metadata.items() if k != "uid"}}
 
 
@@ -285,99 +283,21 @@ def existing_nodes(
     """
     objects, everything = _checked_with(objects, others)
     facts = cluster_facts(everything)
-    bound: dict[str, _Bound] = {}
+    bound: dict[str, PodsOnNode] = {}
     for position, document in enumerate(objects):
-        node = _node_of(document)
-        if document.get("kind") == "Pod" and node and not _finished(document):
-            there = bound.setdefault(node, _Bound())
+        node = node_of(document)
+        if document.get("kind") == "Pod" and node and not is_finished(document):
+            there = bound.setdefault(node, PodsOnNode())
             try:
-                there.add(document, _pod_spec(document, facts, there.claims))
+                spec = _pod_spec(document, facts, there.claims)
             except BadObject as error:
                 raise error.below(position) from error
-    nodes = []
-    for document in objects:
-        if document.get("kind") == "Node" and not _terminating(document):
-            found = _node(document, bound.get(_name(document), _Bound()))
-            attachable = Resources({EBS_VOLUMES: facts.attachable.get(found.name, MAX_VOLUMES)})
-            nodes.append(replace(found, allocatable=found.allocatable + attachable))
-    return tuple(nodes)
-
-
-@dataclass(slots=True)
-class _Bound:
-    """The pods of a node, and the claims that it attaches for them."""
-
-    pods: tuple[PodSpec, ...] = ()
-    terminating: Resources = field(default_factory=Resources)
-    daemons: Resources = field(default_factory=Resources)
-    claims: set[str] = field(default_factory=set)
-
-    def add(self, document: Document, spec: PodSpec) -> None:
-        if _terminating(document):
-            self.terminating = self.terminating + spec.requests
-        else:
-            self.pods = (*self.pods, spec)
-        if _daemon(document):
-            self.daemons = self.daemons + spec.requests
-
-
-def _node(document: Document, bound: _Bound) -> ExistingNode:
-    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
-    labels = {normalised(k): v for k, v in (metadata.get("labels") or {}).items()}
-    taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
-    if spec.get("unschedulable"):
-        taints.append(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"))
-    return ExistingNode(
-        name=_name(document),
-        labels=labels,
-        allocatable=_amounts(status.get("allocatable") or status.get("capacity") or {}),
-        capacity=_amounts(status.get("capacity") or {}),
-        taints=tuple(taints),
-        pods=bound.pods,
-        terminating=bound.terminating,
-        daemons=bound.daemons,
-        pool=labels.get(NODEPOOL, ""),
+            terminating, daemon = is_terminating(document), bool(daemon_of(document))
+            there.add(spec, terminating=terminating, daemon=daemon)
+    return tuple(
+        bound.get(name_of(document), PodsOnNode()).on(
+            node_without_pods(document), facts.attachable.get(name_of(document))
+        )
+        for document in objects
+        if document.get("kind") == "Node" and not is_terminating(document)
     )
-
-
-def _amounts(quantities: Mapping[str, Any]) -> Resources:
-    return Resources.parsed({name: str(amount) for name, amount in quantities.items()})
-
-
-def _is_pending(pod: Document, nodes: frozenset[str]) -> bool:
-    spec = pod.get("spec") or {}
-    nominated = (pod.get("status") or {}).get("nominatedNodeName") in nodes
-    return not (
-        spec.get("nodeName")
-        or nominated
-        or spec.get("schedulingGates")
-        or _finished(pod)
-        or _terminating(pod)
-        or _daemon(pod)
-    )
-
-
-def _node_of(pod: Document) -> str:
-    named = (pod.get("spec") or {}).get("nodeName")
-    return str(named or (pod.get("status") or {}).get("nominatedNodeName") or "")
-
-
-def _finished(pod: Document) -> bool:
-    return (pod.get("status") or {}).get("phase") in _FINISHED
-
-
-def _terminating(document: Document) -> bool:
-    return bool((document.get("metadata") or {}).get("deletionTimestamp"))
-
-
-def _key(document: Document) -> str:
-    metadata = document.get("metadata") or {}
-    return f"{_namespace(document)}/{metadata.get('name') or metadata.get('generateName') or ''}"
-
-
-def _name(document: Document) -> str:
-    return str((document.get("metadata") or {}).get("name") or "")
-
-
-def _namespace(document: Document) -> str:
-    return str((document.get("metadata") or {}).get("namespace") or "default")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from leeway.selection.reading.cluster_objects import with_pending_pods
-from leeway.selection.reading.objects import Document
+from leeway.selection.reading.objects import Document, key_of, name_of
 from leeway.selection.reading.volumes import default_class
 
 type Path = tuple[str | int, ...]
@@ -28,8 +28,8 @@ def missing_references(
     """
     documents = [*objects, *others]
     given = _GivenObjects(
-        {_key(d): d for d in documents if d.get("kind") == "PersistentVolumeClaim"},
-        frozenset((str(d.get("kind")), _name(d)) for d in documents),
+        {key_of(d): d for d in documents if d.get("kind") == "PersistentVolumeClaim"},
+        frozenset((str(d.get("kind")), name_of(d)) for d in documents),
         default_class(documents),
     )
     found: dict[str, MissingReference] = {}
@@ -109,12 +109,3 @@ def _of_runtime(pod: Document, given: _GivenObjects) -> Iterator[tuple[Path, str
     if name and not admitted and not given.has("RuntimeClass", name):
         message = f"RuntimeClass {name} is in no file: selection ignores its overhead and nodes"
         yield ("spec", "runtimeClassName"), message
-
-
-def _key(document: Document) -> str:
-    namespace = (document.get("metadata") or {}).get("namespace") or "default"
-    return f"{namespace}/{_name(document)}"
-
-
-def _name(document: Document) -> str:
-    return str((document.get("metadata") or {}).get("name") or "")

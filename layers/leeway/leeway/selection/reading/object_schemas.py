@@ -1,6 +1,7 @@
 """The schemas of Kubernetes objects, and their validation.
 
-Schemas are restricted to the fields that selection reads; other fields are not validated.
+Schemas are restricted to the fields that selection and provisioning read; other fields are not
+validated.
 pydantic validates because the CLI and the functions that read pools import it anyway.
 """
 
@@ -59,6 +60,7 @@ class _Taint(TypedDict, total=False):
 class _NodeSpec(TypedDict, total=False):
     taints: list[_Taint] | None
     unschedulable: bool | None
+    providerID: Text
 
 
 class _NodeStatus(TypedDict, total=False):

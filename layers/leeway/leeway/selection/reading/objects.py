@@ -10,6 +10,23 @@ LONGEST_SHOWN = 60
 """Maximum number of characters of an invalid value in an error."""
 
 
+def name_of(document: Document) -> str:
+    """Return an object's name; empty if it has none yet."""
+    return str((document.get("metadata") or {}).get("name") or "")
+
+
+def namespace_of(document: Document) -> str:
+    """Return an object's namespace, `default` by default."""
+    return str((document.get("metadata") or {}).get("namespace") or "default")
+
+
+def key_of(document: Document) -> str:
+    """Return `namespace/name`, or `namespace/generateName` of an object without a name."""
+    metadata = document.get("metadata") or {}
+    name = metadata.get("name") or metadata.get("generateName") or ""
+    return f"{namespace_of(document)}/{name}"
+
+
 class BadObject(ValueError):
     """An invalid object. `path` leads to the invalid field."""
 

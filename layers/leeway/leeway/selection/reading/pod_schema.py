@@ -1,4 +1,4 @@
-"""The schema of Pods, restricted to the fields that selection reads."""
+"""The schema of Pods, restricted to the fields that selection and provisioning read."""
 
 from typing import Annotated, Any, Literal, Required, TypedDict
 
@@ -43,6 +43,7 @@ class Owner(TypedDict, total=False):
 
     kind: Required[str]
     name: Required[str]
+    controller: bool | None
 
 
 class Metadata(TypedDict, total=False):
@@ -57,6 +58,7 @@ class Metadata(TypedDict, total=False):
     creationTimestamp: Text
     deletionTimestamp: Text
     uid: Text
+    resourceVersion: Text
 
 
 class _Expression(TypedDict, total=False):
@@ -238,6 +240,7 @@ class PodSpec(TypedDict, total=False):
     runtimeClassName: Text
     nodeSelector: NodeLabels
     nodeName: Text
+    schedulerName: Text
     affinity: Affinity | None
     tolerations: list[Toleration] | None
     topologySpreadConstraints: list[Spread] | None
@@ -248,10 +251,19 @@ class PodSpec(TypedDict, total=False):
     priorityClassName: Text
 
 
+class Condition(TypedDict, total=False):
+    """A condition of a pod."""
+
+    type: Text
+    status: Text
+    reason: Text
+
+
 class PodStatus(TypedDict, total=False):
     """The status of a pod."""
 
     phase: Text
+    conditions: list[Condition] | None
     nominatedNodeName: Text
 
 

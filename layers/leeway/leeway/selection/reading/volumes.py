@@ -4,7 +4,7 @@ storage classes."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from leeway.selection.reading.objects import Document
+from leeway.selection.reading.objects import Document, name_of
 from leeway.selection.requirements import Requirement, Requirements
 
 type Terms = tuple[Requirements, ...]
@@ -97,11 +97,11 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
     for document in documents:
         match document.get("kind"):
             case "PersistentVolume":
-                bound[_name(document)] = VolumeNeeds(
+                bound[name_of(document)] = VolumeNeeds(
                     tuple(_volume_terms(document)), _is_ebs(document)
                 )
             case "StorageClass":
-                classes[_name(document)] = VolumeNeeds(
+                classes[name_of(document)] = VolumeNeeds(
                     tuple(_class_terms(document)), _is_of_ebs(document)
                 )
     default = default_class(documents)
@@ -112,7 +112,7 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
             spec = document.get("spec") or {}
             namespace = (document.get("metadata") or {}).get("namespace") or "default"
             volume = spec.get("volumeName")
-            claims[f"{namespace}/{_name(document)}"] = (
+            claims[f"{namespace}/{name_of(document)}"] = (
                 bound[volume] if volume in bound else known.of_class(spec.get("storageClassName"))
             )
     return Volumes(claims, classes, default)
@@ -125,8 +125,8 @@ def default_class(documents: Iterable[Document]) -> str:
     Source: Kubernetes documentation, "Storage Classes" (default StorageClass).
     """
     found = [d for d in documents if d.get("kind") == "StorageClass" and _is_default(d)]
-    found.sort(key=_name)
-    return _name(max(found, key=_created)) if found else ""
+    found.sort(key=name_of)
+    return name_of(max(found, key=_created)) if found else ""
 
 
 def _created(document: Document) -> str:
@@ -165,7 +165,3 @@ def _is_of_ebs(storage: Document) -> bool:
 def _is_default(storage: Document) -> bool:
     annotations = (storage.get("metadata") or {}).get("annotations") or {}
     return any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
-
-
-def _name(document: Document) -> str:
-    return str((document.get("metadata") or {}).get("name") or "")

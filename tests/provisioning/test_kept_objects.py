@@ -1,0 +1,201 @@
+"""Objects that are kept between reads mean the same as a list of them, after any changes."""
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.kept_objects import KeptObjects
+from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+from leeway.selection.reading.object_schemas import SCHEMAS
+
+from tests.provisioning.cluster_documents import (
+    Objects,
+    comparable,
+    key,
+    lists_of,
+    node,
+    oldest_first,
+    pod,
+    random_changes,
+)
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def put(kept: KeptObjects, kind: str, document: Mapping[str, Any]) -> None:
+    """Put an object as the adapter does: with the fields of its schema."""
+    kept.put(kind, msgspec.json.decode(msgspec.json.encode(document), type=SCHEMAS[kind]))
+
+
+def kept_of(*objects: tuple[str, Mapping[str, Any]]) -> KeptObjects:
+    kept = KeptObjects()
+    for kind, document in objects:
+        put(kept, kind, document)
+    return kept
+
+
+def state_of(*objects: tuple[str, Mapping[str, Any]]) -> ClusterState:
+    return kept_of(*objects).state(NOW)
+
+
+def state_after(objects: Objects) -> ClusterState:
+    return state_of(*((kind, document) for (kind, _), document in objects.items()))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_after_random_changes_the_state_equals_that_of_a_new_read(seed: int) -> None:
+    kept = KeptObjects()
+    objects: Objects = {}
+    reads = random.Random(seed)  # noqa: S311
+    for kind, document, deleted in random_changes(seed, 120):
+        name = key(kind, document)
+        if deleted:
+            objects.pop((kind, name), None)
+            kept.remove(kind, name)
+        else:
+            objects[kind, name] = document
+            put(kept, kind, document)
+        if reads.random() < 0.1:
+            assert comparable(kept.state(NOW)) == comparable(state_after(objects))
+    assert comparable(kept.state(NOW)) == comparable(state_after(objects))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_state_has_the_nodes_and_pods_of_a_list(seed: int) -> None:
+    objects: Objects = {}
+    for kind, document, deleted in random_changes(seed, 120):
+        objects[kind, key(kind, document)] = document
+        if deleted:
+            del objects[kind, key(kind, document)]
+    state = state_after(objects)
+    own, others = lists_of(objects)
+    of_daemons = [each for each in others if each["kind"] == "DaemonSet"]
+    for_daemons = [each for each in others if each["kind"] == "LimitRange"]
+    pods = oldest_first([each for each in own if each["kind"] == "Pod"])
+    nodes = [each for each in own if each["kind"] == "Node"]
+    assert list(state.nodes) == list(existing_nodes(own, others))
+    assert [one.pod for one in state.waiting] == list(pending_pods(pods, {}, [*nodes, *others]))
+    assert list(state.daemons) == list(daemons_of(of_daemons, for_daemons))
+
+
+def test_a_changed_status_keeps_the_same_values() -> None:
+    kept = kept_of(("Node", node("n-1")), ("Pod", pod("a", "n-1")))
+    (before,) = kept.state(NOW).nodes
+    changed = pod("a", "n-1")
+    changed["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    put(kept, "Pod", changed)
+    put(kept, "Node", node("n-1"))
+    (after,) = kept.state(NOW).nodes
+    assert after is before
+
+
+def test_pods_of_one_template_share_their_spec() -> None:
+    state = state_of(*(("Pod", pod(f"web-{n}")) for n in range(3)))
+    assert len({id(one.pod.spec) for one in state.waiting}) == 1
+
+
+def test_an_instance_has_joined_with_the_oldest_of_the_nodes_that_name_it() -> None:
+    old, copy = node("old", 1), node("a-copy", 1)
+    copy["metadata"]["creationTimestamp"] = "2026-11-22T11:00:00Z"
+    state = state_of(("Node", copy), ("Node", old), ("Node", node("fargate", providerID="")))
+    assert state.joined == {f"i-{1:017x}": "old"}
+
+
+def test_a_node_of_another_provider_is_no_instance() -> None:
+    assert not state_of(("Node", node("edge", providerID="eks-hybrid:///x/y/mi-1"))).joined
+
+
+@pytest.mark.parametrize(
+    ("owner", "terminating", "moves"),
+    [
+        ("ReplicaSet", False, True),
+        ("ReplicaSet", True, False),
+        ("StatefulSet", True, True),
+        ("DaemonSet", False, False),
+        ("", False, False),
+    ],
+)
+def test_a_pod_that_its_controller_creates_again_needs_another_place(
+    owner: str, terminating: bool, moves: bool
+) -> None:
+    found = pod("web", "n-1")
+    found["metadata"]["ownerReferences"][0]["kind"] = owner
+    if not owner:
+        del found["metadata"]["ownerReferences"]
+    if terminating:
+        found["metadata"]["deletionTimestamp"] = "2026-11-22T11:00:00Z"
+    state = state_of(("Node", node("n-1")), ("Pod", found))
+    assert [one.name for one in state.movable.get("n-1", ())] == ["shop/web"] * moves
+
+
+def test_static_and_finished_pods_need_no_other_place() -> None:
+    static, finished = pod("static", "n-1"), pod("finished", "n-1")
+    static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+    finished["status"]["phase"] = "Succeeded"
+    state = state_of(("Node", node("n-1")), ("Pod", static), ("Pod", finished))
+    assert not state.movable
+
+
+def test_a_pod_of_another_scheduler_waits_once_that_scheduler_found_no_node() -> None:
+    untried, tried = pod("untried", schedulerName="volcano"), pod("tried", schedulerName="volcano")
+    tried["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    ]
+    state = state_of(("Pod", untried), ("Pod", tried), ("Pod", pod("usual")))
+    assert [one.pod.name for one in state.waiting] == ["shop/tried", "shop/usual"]
+
+
+def test_a_pod_nominated_for_a_node_uses_it_until_the_node_is_gone() -> None:
+    nominated = pod("urgent")
+    nominated["status"]["nominatedNodeName"] = "n-1"
+    kept = kept_of(("Node", node("n-1")), ("Pod", nominated))
+    state = kept.state(NOW)
+    assert not state.waiting
+    assert len(state.nodes[0].pods) == 1
+    kept.remove("Node", "n-1")
+    assert [one.pod.name for one in kept.state(NOW).waiting] == ["shop/urgent"]
+
+
+def test_an_invalid_pod_is_reported_and_stops_no_other_pod() -> None:
+    invalid = pod("invalid", nodeSelector={"a b": "\x1b[31m"})
+    kept = kept_of(("Pod", invalid), ("Pod", pod("valid")))
+    state = kept.state(NOW)
+    assert [one.pod.name for one in state.waiting] == ["shop/valid"]
+    (unreadable,) = state.unreadable
+    assert (unreadable.kind, unreadable.name) == ("Pod", "shop/invalid")
+    assert unreadable.reason.code == "ObjectNotReadable"
+    assert unreadable.reason.message.isprintable()
+    put(kept, "Pod", pod("invalid"))
+    assert not kept.state(NOW).unreadable
+    kept.put_unreadable("Pod", invalid, "it is broken")
+    kept.remove("Pod", "shop/invalid")
+    assert not kept.state(NOW).unreadable
+
+
+def test_an_invalid_pod_on_a_node_counts_with_its_requests() -> None:
+    invalid = pod("invalid", "n-1", tolerations=[{"key": "a", "operator": "Lt", "value": "9"}])
+    kept = kept_of(("Node", node("n-1")))
+    kept.put_unreadable("Pod", invalid, "operator")
+    (found,) = kept.state(NOW).nodes
+    assert [one.requests.printed() for one in found.pods] == [{"cpu": "100m", "pods": "1"}]
+
+
+def test_an_invalid_node_gets_no_pods_and_its_instance_has_joined() -> None:
+    kept = KeptObjects()
+    kept.put_unreadable("Node", node("n-1", 1), "taints")
+    state = kept.state(NOW)
+    assert not state.nodes
+    assert state.joined == {f"i-{1:017x}": "n-1"}
+
+
+def test_an_invalid_daemonset_is_reported_until_it_is_valid() -> None:
+    template: dict[str, Any] = {"spec": {"containers": []}}
+    empty = {"metadata": {"name": "agent", "namespace": "shop"}, "spec": {"template": template}}
+    kept = kept_of(("DaemonSet", empty))
+    assert [one.name for one in kept.state(NOW).unreadable] == ["shop/agent"]
+    kept.remove("DaemonSet", "shop/agent")
+    assert not kept.state(NOW).unreadable
