@@ -2,34 +2,26 @@
 
 import contextlib
 import math
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-import httpx2
 import msgspec
 from lightkube import ApiError
-from lightkube.core.decoders import decode_object, decode_watch_event
+from lightkube.core.decoders import WatchEvent, decode_object
 from lightkube.resources.core_v1 import Pod as PodObject
 
 from leeway.clock import Clock, ClockOffset
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import PodList
-from leeway.kubernetes.transport import TOTAL, within
+from leeway.kubernetes.transport import within
+from leeway.kubernetes.watch_request import WatchRequest
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 
 PODS = "/api/v1/pods"
-
-WATCH_SECONDS = 50
-"""How long one watch lasts. The pods are listed again after it: a connection may be lost without an
-error, and the feed is out of date for at most this long."""
-
-_WATCH_TIMEOUT = WATCH_SECONDS + 10
-_TIMEOUT = httpx2.Timeout(10.0, connect=3.0, read=_WATCH_TIMEOUT)
 
 LIST_EVERY = 1.0
 """Minimum seconds between two lists if no watch is possible."""
@@ -130,10 +122,11 @@ class WatchedPods:
 
     def _begin_watch(self) -> None:
         """Start a watch from the last list, once for each list: a watch that ended early would
-        repeat its changes from the same version, and end early again."""
+        repeat its changes from the same version, and end early again. After a watch that ended in
+        time the pods are listed, too: the feed of a drain must not miss anything."""
         if self._watch_from is None or not self._may_watch:
             return
-        start = {"resourceVersion": self._watch_from, "timeoutSeconds": str(WATCH_SECONDS)}
+        start = {"resourceVersion": self._watch_from}
         self._watch_from = None
         self._watch = _Watch(self._connection, self._selection | start, self._messages)
 
@@ -243,65 +236,24 @@ class _Watch:
     def __init__(
         self, connection: Connection, parameters: dict[str, str], messages: "SimpleQueue[_Message]"
     ) -> None:
-        self._connection = connection
-        self._parameters = {"watch": "true", **parameters}
+        self._request = WatchRequest(connection, PODS, parameters)
         self._messages = messages
-        self._socket: socket.socket | None = None
-        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the watch. A pending read returns immediately."""
-        self._stopped.set()
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+        self._request.stop()
 
     def _run(self) -> None:
         error: Exception | None = None
         try:
-            self._connection.call(self._read)
+            self._request.read(self._receive)
         except Exception as caught:  # noqa: BLE001 (raised again in the thread that reads the feed)
             error = caught
         self._messages.put(_Ended(self, error))
 
-    def _read(self, connection: Connection) -> None:
-        with connection.plain.stream(
-            "GET",
-            PODS,
-            params=self._parameters,
-            timeout=_TIMEOUT,
-            extensions={TOTAL: _WATCH_TIMEOUT},
-        ) as response:
-            if response.is_error:
-                response.read()
-            raise_for_status(response)
-            self._socket = response.extensions["network_stream"].get_extra_info("socket")
-            if self._stopped.is_set():
-                return
-            for deleted, pod in _changes(response):
-                self._messages.put(_Changed(self, deleted, pod))
-
-
-def _changes(response: httpx2.Response) -> Iterator[tuple[bool, PodObject]]:
-    """Yield (deleted, pod) for each event of a watch, up to an ERROR event.
-
-    Raises:
-        ClusterUnavailable: the watch sent an ERROR event.
-    """
-    for line in _lines(response):
-        event = decode_watch_event(line)
-        if event.type == "ERROR":
-            raise ClusterUnavailable(f"watch: {bytes(event.object)[:200]!r}")
+    def _receive(self, event: WatchEvent) -> None:
         if event.type != "BOOKMARK":
-            yield event.type == "DELETED", decode_object(bytes(event.object), PodObject)
-
-
-def _lines(response: httpx2.Response) -> Iterator[bytes]:
-    r"""Split a watch into lines at `\n` only. httpx2's line iterator also splits at characters that
-    annotations may contain, for example U+0085."""
-    rest = b""
-    for read in response.iter_bytes():
-        *lines, rest = (rest + read).split(b"\n")
-        yield from lines
+            pod = decode_object(bytes(event.object), PodObject)
+            self._messages.put(_Changed(self, event.type == "DELETED", pod))

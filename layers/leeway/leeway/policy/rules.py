@@ -154,6 +154,7 @@ class ClusterPolicy:
     - `dry_run`: Leeway decides and reports, and changes nothing.
     - `churn`: the disruption budget.
     - `retires_for`: owners that drain their own nodes, but whose nodes Leeway retires too.
+    - `watches_pods`: pending pods are found by a watch, and not only once a minute.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -161,6 +162,7 @@ class ClusterPolicy:
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
     retires_for: frozenset[OwnerKind] = frozenset()
+    watches_pods: bool = True
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""
