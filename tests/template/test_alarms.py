@@ -44,6 +44,7 @@ CAN_WAIT = {
     "HeadroomProblemsAlarm",
     "ManifestProblemsAlarm",
     "NoticesMissingAlarm",
+    "PodWatchProblemsAlarm",
     "RetirementProblemsAlarm",
 }
 """Alarms that can wait until the morning: nodes are drained and replaced in spite of them."""
@@ -52,6 +53,7 @@ BY_THE_CLOCK = {
     "CatalogNotRefreshedAlarm",
     "HeadroomNotKeptAlarm",
     "ReconcileNotDoneAlarm",
+    "WatchPodsNotDoneAlarm",
 }
 """Alarms of scheduled functions, for which missing data is the failure."""
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 INTERRUPTION = 120
 """Seconds. A late notice is still useful: a lifecycle hook waits for its answer."""
 
-ON_SCHEDULE = {"KeepHeadroomFunction", "RefreshCatalogFunction"}
+ON_SCHEDULE = {"KeepHeadroomFunction", "RefreshCatalogFunction", "WatchPodsFunction"}
 """Functions whose next run repeats failed work."""
 
 OUTSIDE_OF_ANY_VPC = "RefreshCatalogFunction"
@@ -106,7 +106,7 @@ def test_functions_that_must_be_fast_stay_active_in_a_vpc(
     in_vpc = read_template(ROOT / "template.yaml", {"SubnetIds": "subnet-1"})
     awake = {s.logical_id: s.definition for s in in_vpc.schedules if s.definition.get("State")}
     targets = {name: definition["Target"] for name, definition in awake.items()}
-    by_the_minute = {"KeepHeadroomFunction", "ReconcileFunction"}
+    by_the_minute = {"KeepHeadroomFunction", "ReconcileFunction", "WatchPodsFunction"}
     called = {f.logical_id for f in deployed.functions} - by_the_minute - {OUTSIDE_OF_ANY_VPC}
     assert targets.keys() == {f"{name}StaysAwake" for name in called}
     assert {definition["State"] for definition in awake.values()} == {"ENABLED"}

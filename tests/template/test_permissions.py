@@ -199,7 +199,13 @@ def test_events_of_other_sources_cannot_be_put() -> None:
     assert all(one == {"StringEquals": {"events:source": "leeway"}} for one in granting)
 
 
-CONNECTS = {"AdmitNodeRole", "KeepHeadroomRole", "ReconcileRole", "RetireNodeRole"}
+CONNECTS = {
+    "AdmitNodeRole",
+    "KeepHeadroomRole",
+    "ReconcileRole",
+    "RetireNodeRole",
+    "WatchPodsRole",
+}
 """Roles of functions with access to clusters."""
 
 
@@ -238,6 +244,7 @@ def writing(key: str, *roles: str) -> list[dict[str, Any]]:
     [
         ("KeepHeadroomRole", {"ENDPOINT#*", "HEADROOM#*", "MANIFESTS#*"}),
         ("RefreshCatalogRole", {"OFFERINGS#*"}),
+        ("WatchPodsRole", {"ENDPOINT#*", "LEASE#*", "MANIFESTS#*"}),
     ],
 )
 def test_a_function_with_one_kind_of_records_has_no_access_to_others(

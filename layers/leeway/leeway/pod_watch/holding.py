@@ -71,8 +71,8 @@ class Telemetry(Protocol):
         """Log why the buyer of a cluster is woken."""
         ...
 
-    def watched(self, clusters: int, problems: int) -> None:
-        """Measure how many clusters are watched, and how many of their watches do not work."""
+    def watch_problems(self, problems: int) -> None:
+        """Measure how many watches do not work."""
         ...
 
 
@@ -255,7 +255,7 @@ class Holding:
 
     def _report(self) -> None:
         problems = sum(cluster.problem for cluster in self._clusters.values())
-        self._telemetry.watched(len(self._clusters), problems)
+        self._telemetry.watch_problems(problems + self._lease_problem)
 
     def _wake(self, cluster: _Cluster, now: float) -> None:
         uids = cluster.bursts.take(now)

@@ -33,9 +33,14 @@ class PodWatchTelemetry(Telemetry):
         """Log why the buyer of a cluster is woken."""
         self.logger.info(reason.message, extra={"code": reason.code, "cluster": cluster})
 
-    def watched(self, clusters: int, problems: int) -> None:
-        """Measure how many clusters are watched, and how many of their watches do not work."""
+    def minute_done(self, woken: int, problems: int) -> None:
+        """Measure that the work of this minute is done: how many buyers were woken, and how many
+        clusters had a problem."""
+        self.metrics.add_metric("BuyersWoken", MetricUnit.Count, woken)
+        self.watch_problems(problems)
+
+    def watch_problems(self, problems: int) -> None:
+        """Measure how many watches do not work."""
         # Without a cluster dimension: one alarm covers all clusters.
-        self.metrics.add_metric("ClustersWatched", MetricUnit.Count, clusters)
         self.metrics.add_metric("PodWatchProblems", MetricUnit.Count, problems)
         self.metrics.flush_metrics()

@@ -49,6 +49,11 @@ class Telemetry(HoldingTelemetry, Protocol):
         """Log that this run watches, and why."""
         ...
 
+    def minute_done(self, woken: int, problems: int) -> None:
+        """Measure that the work of this minute is done: how many buyers were woken, and how many
+        clusters had a problem."""
+        ...
+
     def watch_ended(self, reason: Reason) -> None:
         """Log why a run that watched has ended."""
         ...
@@ -93,32 +98,16 @@ class WatchPods:
         ends_at = time.monotonic() + min(LONGEST_WATCH, seconds - TIME_TO_CLOSE)
         modes = self._modes_of(clusters)
         pools = [name for name, mode in modes.items() if mode is not WatchMode.NOT_AT_ALL]
-        woken = tuple(
-            name
-            for name, was in zip(
-                pools, in_parallel(self._wake, pools, CLUSTERS_AT_ONCE), strict=True
-            )
-            if was
-        )
+        answers = in_parallel(self._wake, pools, CLUSTERS_AT_ONCE)
+        woken = tuple(name for name, was in zip(pools, answers, strict=True) if was)
         watched = tuple(name for name, mode in modes.items() if mode is WatchMode.BY_WATCH)
-        if not watched:
-            return WatchReport(woken, (), NO_CLUSTER_TO_WATCH())
-        remaining = ends_at - time.monotonic()
-        if remaining < SHORTEST_WATCH:
-            return WatchReport(woken, (), TOO_LITTLE_TIME_TO_WATCH(seconds=round(seconds)))
-        keeper = LeaseKeeper(
-            self._leases, self._clock, self._new_id(), timedelta(seconds=remaining)
-        )
-        try:
-            decision = keeper.take()
-        except (CloudUnavailable, CloudRefused) as error:
-            consequence = "The next run retries it."
-            reason = WATCH_LEASE_UNAVAILABLE(error=describe_error(error), consequence=consequence)
-            self._telemetry.watch_problem("", reason)
+        problems = len(clusters) - len(modes) + len(pools) - len(woken)
+        keeper, reason = self._take_lease(watched, ends_at)
+        problems += reason.code == WATCH_LEASE_UNAVAILABLE.name
+        self._telemetry.minute_done(len(woken), problems)
+        if keeper is None:
             return WatchReport(woken, (), reason)
-        if not decision.takes:
-            return WatchReport(woken, (), decision.reason)
-        self._telemetry.watch_started(watched, decision.reason)
+        self._telemetry.watch_started(watched, reason)
         ended = Holding(
             self._watches,
             self._provisioning,
@@ -130,6 +119,26 @@ class WatchPods:
         ).run(modes)
         self._telemetry.watch_ended(ended)
         return WatchReport(woken, watched, ended)
+
+    def _take_lease(
+        self, watched: Sequence[str], ends_at: float
+    ) -> tuple[LeaseKeeper | None, Reason]:
+        """Take the lease if there is something to watch; None if this run does not watch."""
+        remaining = ends_at - time.monotonic()
+        if not watched:
+            return None, NO_CLUSTER_TO_WATCH()
+        if remaining < SHORTEST_WATCH:
+            return None, TOO_LITTLE_TIME_TO_WATCH(seconds=round(remaining + TIME_TO_CLOSE))
+        watches_for = timedelta(seconds=remaining)
+        keeper = LeaseKeeper(self._leases, self._clock, self._new_id(), watches_for)
+        try:
+            decision = keeper.take()
+        except (CloudUnavailable, CloudRefused) as error:
+            consequence = "The next run retries it."
+            reason = WATCH_LEASE_UNAVAILABLE(error=describe_error(error), consequence=consequence)
+            self._telemetry.watch_problem("", reason)
+            return None, reason
+        return keeper if decision.takes else None, decision.reason
 
     def _modes_of(self, clusters: Sequence[str]) -> Mapping[str, WatchMode]:
         """Read the modes of clusters, without those that can't be read."""
