@@ -36,8 +36,8 @@ OF_AWS = {
 "Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
 Guide, "Available CloudWatch metrics"."""
 
-DONE_AGAIN = {"ReconcileFailures"}
-"""Queues of runs whose work the run of the next minute repeats."""
+DONE_AGAIN = {"ProvisionNodesQueue", "ReconcileFailures"}
+"""Queues whose work the run of the next minute repeats."""
 
 CAN_WAIT = {
     "CatalogNotRefreshedAlarm",

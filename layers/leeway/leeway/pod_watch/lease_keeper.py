@@ -30,7 +30,7 @@ class LeaseKeeper:
         self._clock = clock
         self._holder = holder
         self._ends_at = clock.now() + watches_for
-        self._version = 0  # of the lease that was read or written last
+        self._version = 0  # of the lease that this run may replace
 
     def take(self) -> StartDecision:
         """Take the lease if it is free, expired, or about to be handed over. Of runs that start
@@ -47,9 +47,10 @@ class LeaseKeeper:
         if self._write(watching):
             return RenewalDecision(Renewal.RENEW, WATCH_LEASE_KEPT())
         stored = self._leases.read()
-        self._version = stored.version if stored else 0
         decision = decide_renewal(stored, self._holder, self._clock.now())
+        # Only then: with the version of a successor's lease the next write would overwrite it.
         if decision.renewal is Renewal.RENEW:
+            self._version = stored.version if stored else 0
             self._write(watching)  # if it fails, the next renewal decides again
         return decision
 
