@@ -12,7 +12,7 @@ from leeway.ports.table import RecordChanged
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.leases import LeaseInMemory
-from tests.sandbox.aws.started import started
+from tests.sandbox.aws.started import Sandbox, started
 
 NOW = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 
@@ -22,7 +22,8 @@ def leases(request: pytest.FixtureRequest) -> Iterator[Leases]:
     if request.param == "in memory":
         yield LeaseInMemory()
         return
-    with started() as sandbox:
+    with started() as (_, url):
+        sandbox = Sandbox(url)
         create_table(sandbox.client("dynamodb"))
         yield DynamoPodWatchLease(partial(sandbox.client, "dynamodb"), TABLE)
 

@@ -120,6 +120,7 @@ def test_every_count_of_problems_is_watched_for_all_clusters(
         "CatalogProblems",
         "HeadroomProblems",
         "ManifestProblems",
+        "PodWatchProblems",
         "ReconcileProblems",
         "RetirementProblems",
     }
