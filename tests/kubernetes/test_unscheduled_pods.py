@@ -63,8 +63,9 @@ class InMemory:
     """The fake."""
 
     def __init__(self) -> None:
-        self.watches: PodWatches = PodWatchesInMemory()
-        self._pods = self.watches.of("c")  # type: ignore[attr-defined]
+        watches = PodWatchesInMemory()
+        self.watches: PodWatches = watches
+        self._pods = watches.of("c")
 
     def create(self, name: str) -> str:
         self._pods.put(UnscheduledPod(name, unscheduled_because=UNSCHEDULABLE))
