@@ -4,6 +4,7 @@ One thread decides; threads of clusters, and of calls to AWS, put messages into 
 cluster, and no slow call, delays the others.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -88,23 +89,35 @@ class _Renewed:
 
 
 @dataclass(frozen=True, slots=True)
-class _NotWoken:
+class _Sent:
+    """A message to the buyer about these pods was sent, or not."""
+
     follower: Follower
     uids: frozenset[str]
-    error: Exception
+    error: Exception | None
 
 
-type _Message = FollowerMessage | _Modes | _Renewed | _NotWoken
+type _Message = FollowerMessage | _Modes | _Renewed | _Sent
 
 
 @dataclass(slots=True)
 class _Cluster:
-    """The state of a watched cluster; `settled`: its first watch has begun or failed."""
+    """The state of a watched cluster.
+
+    - `settled`: its first watch has begun or failed.
+    - `problem`: its watch has not worked since the last error.
+    - `sending`: a message to its buyer is on the way; the next one waits for it.
+    """
 
     follower: Follower
     bursts: PodBursts = field(default_factory=PodBursts)
     settled: bool = False
     problem: bool = False
+    sending: bool = False
+
+    def due_at(self) -> float:
+        """Return when to wake the buyer."""
+        return math.inf if self.sending else self.bursts.due_at()
 
 
 class Holding:
@@ -133,6 +146,7 @@ class Holding:
         self._ended: Reason | None = None
         self._lease_problem = False
         self._announced = False  # that all clusters are watched
+        self._renewing = False
         now = time.monotonic()
         self._renew_at = now + periods.renew
         self._configure_at = now + periods.configure
@@ -155,7 +169,7 @@ class Holding:
         if now >= self._ends_at:
             self._ended = WATCH_TIME_OVER()
         for cluster in self._clusters.values():
-            if now >= cluster.bursts.due_at():
+            if now >= cluster.due_at():
                 self._wake(cluster, now)
         if now >= self._configure_at:
             self._configure_at = now + self._periods.configure
@@ -164,15 +178,17 @@ class Holding:
             self._report_at = now + self._periods.report
             self._report()
         all_settled = all(cluster.settled for cluster in self._clusters.values())
-        if now >= self._renew_at or (all_settled and not self._announced):
-            # The next renewal begins when this one has ended: the keeper serves one thread.
-            self._renew_at, self._announced = float("inf"), all_settled
+        news = all_settled and not self._announced
+        # The next renewal begins when the last one has ended: the keeper serves one thread.
+        if not self._renewing and (news or now >= self._renew_at):
+            self._renewing, self._announced = True, all_settled
             self._calls.submit(self._renew, all_settled)
 
     def _wait(self) -> None:
         """Wait for a message or for the next action; handle all messages that have arrived."""
-        due = [cluster.bursts.due_at() for cluster in self._clusters.values()]
-        next_at = min(self._ends_at, self._configure_at, self._renew_at, self._report_at, *due)
+        due = [cluster.due_at() for cluster in self._clusters.values()]
+        renew_at = math.inf if self._renewing else self._renew_at
+        next_at = min(self._ends_at, self._configure_at, renew_at, self._report_at, *due)
         with suppress(Empty):
             self._handle(self._inbox.get(timeout=max(next_at - time.monotonic(), 0.0)))
             # A flood of changes must not keep the burst that it belongs to from ending.
@@ -191,7 +207,7 @@ class Holding:
                 if cluster is not None and cluster.follower is message.follower:
                     self._handle_of(cluster, message)
 
-    def _handle_of(self, cluster: _Cluster, message: FollowerMessage | _NotWoken) -> None:
+    def _handle_of(self, cluster: _Cluster, message: FollowerMessage | _Sent) -> None:
         name, now = cluster.follower.cluster, time.monotonic()
         match message:
             case PodReceived(change=change) if change.pod is not None:
@@ -210,9 +226,12 @@ class Holding:
             case WatchInterrupted(error=error):
                 cluster.settled = True
                 self._interrupted(cluster, error)
-            case _NotWoken(uids=uids, error=error):
+            case _Sent(error=None):
+                cluster.sending = False
+            case _Sent(uids=uids, error=error):
+                cluster.sending = False
                 cluster.bursts.give_back(uids, now)
-                reason = PROVISIONING_NOT_WOKEN(cluster=name, error=describe_error(error))
+                reason = PROVISIONING_NOT_WOKEN(cluster=name, error=error and describe_error(error))
                 self._telemetry.watch_problem(name, reason)
 
     def _interrupted(self, cluster: _Cluster, error: Exception) -> None:
@@ -239,6 +258,7 @@ class Holding:
             self._ended = NO_CLUSTER_TO_WATCH()
 
     def _renewed(self, message: _Renewed) -> None:
+        self._renewing = False
         self._renew_at = time.monotonic() + self._periods.renew
         if message.decision is None:
             if not self._lease_problem:
@@ -258,7 +278,7 @@ class Holding:
         self._telemetry.watch_problems(problems + self._lease_problem)
 
     def _wake(self, cluster: _Cluster, now: float) -> None:
-        uids = cluster.bursts.take(now)
+        uids, cluster.sending = cluster.bursts.take(now), True
         reason = PODS_UNSCHEDULABLE(pods=len(uids))
         self._telemetry.woken(cluster.follower.cluster, reason)
         self._calls.submit(self._send, cluster.follower, uids, reason)
@@ -267,7 +287,9 @@ class Holding:
         try:
             self._provisioning.wake(follower.cluster, reason.message)
         except Exception as error:  # noqa: BLE001 (logged and retried by the thread that decides)
-            self._inbox.put(_NotWoken(follower, uids, error))
+            self._inbox.put(_Sent(follower, uids, error))
+        else:
+            self._inbox.put(_Sent(follower, uids, None))
 
     def _renew(self, watching: bool) -> None:
         try:
@@ -292,5 +314,5 @@ class Holding:
                 if isinstance(message, PodReceived):
                     self._handle(message)
         for cluster in self._clusters.values():
-            if cluster.bursts.due_at() < float("inf"):
+            if cluster.bursts.due_at() < math.inf:
                 self._wake(cluster, time.monotonic())
