@@ -97,16 +97,21 @@ class WatchInMemory:
 
 @dataclass
 class WakesInMemory:
-    """The ProvisionNodes Protocol; `failures` is how many of the next calls fail."""
+    """The ProvisionNodes Protocol; `failures` is how many of the next calls fail. Calls for the
+    cluster `slow` wait for `answers`."""
 
     wakes: list[tuple[str, str]] = field(default_factory=list)
     failures: int = 0
+    slow: str = ""
+    answers: threading.Event = field(default_factory=threading.Event)
 
     def wake(self, cluster: str, why: str) -> None:
         if self.failures:
             self.failures -= 1
             raise CloudUnavailable("SendMessage: ThrottlingException")
         self.wakes.append((cluster, why))
+        if cluster == self.slow:
+            self.answers.wait(10)
 
     def count(self, cluster: str) -> int:
         """Count the wakes of a cluster."""

@@ -231,6 +231,24 @@ def test_a_queue_that_fails_gets_the_message_later(
     assert [code for _, code in world.told.problems] == ["ProvisioningNotWoken"] * 2
 
 
+def test_a_message_that_takes_long_delays_only_the_next_one_of_its_cluster(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.pod_watch.burst.SPACING", 0.0)
+    with world.running():
+        until(lambda: world.watches.of("blue").watches and world.watches.of("green").watches)
+        world.wakes.slow = "blue"
+        world.watches.of("blue").put(waits("a"))
+        until(lambda: world.reported("blue") == 1)
+        world.watches.of("blue").put(waits("b"))
+        world.watches.of("green").put(waits("c"))
+        until(lambda: world.reported("green"))
+        time.sleep(0.7)
+        assert world.reported("blue") == 1
+        world.wakes.answers.set()
+        until(lambda: world.reported("blue") == 2)
+
+
 def test_a_run_goes_on_if_its_lease_cannot_be_renewed(world: World) -> None:
     with world.running():
         until(lambda: world.lease.stored and world.lease.stored.watching)
