@@ -28,6 +28,7 @@ from leeway.interruption.outcome import NoticeResult as Became
 from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
+from leeway.pod_watch.telemetry import PodWatchTelemetry
 from leeway.policy.reasons import POLICY_ACTION
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
@@ -49,6 +50,7 @@ class AllTelemetry(
     ReconciliationTelemetry,
     HeadroomTelemetry,
     CatalogTelemetry,
+    PodWatchTelemetry,
 ):
     """Every feature's telemetry in one object."""
 
@@ -154,6 +156,8 @@ REPORTS: dict[str, Report] = {
         HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, invalid_manifests=1)
     ),
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
+    "minute_done": lambda telemetry: telemetry.minute_done(woken=1, problems=1),
+    "watch_problems": lambda telemetry: telemetry.watch_problems(1),
 }
 """By the method of the telemetry: the report with the most metrics."""
 

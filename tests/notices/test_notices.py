@@ -29,6 +29,7 @@ INPUTS_OF_OTHER_FUNCTIONS = {
     "reconcile.json",
     "refresh-catalog.json",
     "retire-node.json",
+    "watch-pods.json",
 }
 """The events that other functions than receive_notice are invoked with."""
 TERMINATES = {"detail-type": "EC2 Instance-terminate Lifecycle Action"}

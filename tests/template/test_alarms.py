@@ -36,14 +36,15 @@ OF_AWS = {
 "Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
 Guide, "Available CloudWatch metrics"."""
 
-DONE_AGAIN = {"ReconcileFailures"}
-"""Queues of runs whose work the run of the next minute repeats."""
+DONE_AGAIN = {"ProvisionNodesQueue", "ReconcileFailures"}
+"""Queues whose work the run of the next minute repeats."""
 
 CAN_WAIT = {
     "CatalogNotRefreshedAlarm",
     "HeadroomProblemsAlarm",
     "ManifestProblemsAlarm",
     "NoticesMissingAlarm",
+    "PodWatchProblemsAlarm",
     "RetirementProblemsAlarm",
 }
 """Alarms that can wait until the morning: nodes are drained and replaced in spite of them."""
@@ -52,6 +53,7 @@ BY_THE_CLOCK = {
     "CatalogNotRefreshedAlarm",
     "HeadroomNotKeptAlarm",
     "ReconcileNotDoneAlarm",
+    "WatchPodsNotDoneAlarm",
 }
 """Alarms of scheduled functions, for which missing data is the failure."""
 
@@ -118,6 +120,7 @@ def test_every_count_of_problems_is_watched_for_all_clusters(
         "CatalogProblems",
         "HeadroomProblems",
         "ManifestProblems",
+        "PodWatchProblems",
         "ReconcileProblems",
         "RetirementProblems",
     }

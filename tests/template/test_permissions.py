@@ -57,7 +57,10 @@ def test_the_calls_that_lambda_makes_for_a_function_are_granted(
         if r["Type"] == "AWS::Lambda::EventInvokeConfig"
         and r["Properties"]["FunctionName"] == {"Ref": function_id(properties)}
     )
-    assert ("sqs:SendMessage" in granted) == passes_failures_on
+    buyer = {"Fn::GetAtt": ["ProvisionNodesQueue", "Arn"]}
+    on_failure_queues = [s for s in statements(role_of(function)) if s["Resource"] != buyer]
+    sends = any("sqs:SendMessage" in actions_of(s) for s in on_failure_queues)
+    assert sends == passes_failures_on
 
 
 def function_id(properties: dict[str, Any]) -> str:
@@ -215,7 +218,13 @@ def test_events_of_other_sources_cannot_be_put() -> None:
     assert all(one == {"StringEquals": {"events:source": "leeway"}} for one in granting)
 
 
-CONNECTS = {"AdmitNodeRole", "KeepHeadroomRole", "ReconcileRole", "RetireNodeRole"}
+CONNECTS = {
+    "AdmitNodeRole",
+    "KeepHeadroomRole",
+    "ReconcileRole",
+    "RetireNodeRole",
+    "WatchPodsRole",
+}
 """Roles of functions with access to clusters."""
 
 
@@ -254,6 +263,7 @@ def writing(key: str, *roles: str) -> list[dict[str, Any]]:
     [
         ("KeepHeadroomRole", {"ENDPOINT#*", "HEADROOM#*", "MANIFESTS#*"}),
         ("RefreshCatalogRole", {"OFFERINGS#*"}),
+        ("WatchPodsRole", {"ENDPOINT#*", "LEASE#*", "MANIFESTS#*"}),
     ],
 )
 def test_a_function_with_one_kind_of_records_has_no_access_to_others(

@@ -42,6 +42,7 @@ NO_EVENT = {
     "reconcile-instance",
     "refresh-catalog",
     "retire-node",
+    "watch-pods",
 }
 
 NEAR_MISSES: dict[str, tuple[str, dict[str, Any]]] = {

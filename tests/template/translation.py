@@ -18,6 +18,7 @@ CODE = {
     "ReceiveNoticeFunction": "CodeUri",
     "RefreshCatalogFunction": "CodeUri",
     "RetireNodeFunction": "CodeUri",
+    "WatchPodsFunction": "CodeUri",
 }
 
 

@@ -179,15 +179,11 @@ class _Watches:
         return WatchStream(
             self._connection,
             kind.path,
-            {
-                "resourceVersion": str(kind.version),
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(round(2 * CATCH_UP_SECONDS)),
-            },
-            2 * CATCH_UP_SECONDS,
+            {"resourceVersion": str(kind.version), "allowWatchBookmarks": "true"},
             receive=lambda _, lines: put(_Received(name, lines)),
             ended=lambda _, error: put(_Ended(name, error)),
             started=lambda _: put(_Started(name)),
+            seconds=2 * CATCH_UP_SECONDS,
         )
 
     def read_until_current(self, unbound: UnboundPods | None) -> set[str]:

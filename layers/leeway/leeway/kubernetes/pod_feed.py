@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 from lightkube import ApiError
-from lightkube.core.decoders import decode_object, decode_watch_event
+from lightkube.core.decoders import WatchEvent, decode_object
 from lightkube.resources.core_v1 import Pod as PodObject
 
 from leeway.clock import Clock, ClockOffset
@@ -18,17 +18,12 @@ from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import PodList
 from leeway.kubernetes.pages import list_pages
 from leeway.kubernetes.transport import within
+from leeway.kubernetes.watch_request import events_in
 from leeway.kubernetes.watch_stream import WatchStream
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 
 PODS = "/api/v1/pods"
-
-WATCH_SECONDS = 50
-"""How long one watch lasts. The pods are listed again after it: a connection may be lost without an
-error, and the feed is out of date for at most this long."""
-
-_WATCH_TIMEOUT = WATCH_SECONDS + 10
 
 LIST_EVERY = 1.0
 """Minimum seconds between two lists if no watch is possible."""
@@ -129,24 +124,25 @@ class WatchedPods:
 
     def _begin_watch(self) -> None:
         """Start a watch from the last list, once for each list: a watch that ended early would
-        repeat its changes from the same version, and end early again."""
+        repeat its changes from the same version, and end early again. After a watch that ended in
+        time the pods are listed, too: the feed of a drain must not miss anything."""
         if self._watch_from is None or not self._may_watch:
             return
-        start = {"resourceVersion": self._watch_from, "timeoutSeconds": str(WATCH_SECONDS)}
+        start = {"resourceVersion": self._watch_from}
         self._watch_from = None
         self._watch = WatchStream(
             self._connection,
             PODS,
             self._selection | start,
-            _WATCH_TIMEOUT,
             self._receive,
             self._end,
         )
 
     def _receive(self, watch: WatchStream, lines: list[bytes]) -> None:
-        for line in lines:
-            if change := _change(line):
-                self._messages.put(_Changed(watch, *change))
+        for event in events_in(lines):
+            if event.type != "BOOKMARK":
+                pod = decode_object(bytes(event.object), PodObject)
+                self._messages.put(_Changed(watch, event.type == "DELETED", pod))
 
     def _end(self, watch: WatchStream, error: Exception | None) -> None:
         self._messages.put(_Ended(watch, error))
@@ -234,17 +230,3 @@ class WatchedPods:
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
-
-
-def _change(line: bytes) -> tuple[bool, PodObject] | None:
-    """Read one event of a watch as (deleted, pod); None for a bookmark.
-
-    Raises:
-        ClusterUnavailable: the event is an error.
-    """
-    event = decode_watch_event(line)
-    if event.type == "ERROR":
-        raise ClusterUnavailable(f"watch: {bytes(event.object)[:200]!r}")
-    if event.type == "BOOKMARK":
-        return None
-    return event.type == "DELETED", decode_object(bytes(event.object), PodObject)

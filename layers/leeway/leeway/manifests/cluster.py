@@ -174,6 +174,14 @@ class ControlPlane(Strict):
     """Addresses of the cluster's DNS server. Default: the tenth address of serviceCIDR."""
 
 
+class Provisioning(Strict):
+    """How nodes are launched for pending pods. It applies if the cluster has pools."""
+
+    watch: bool = True
+    """Watch the pods, and launch nodes within seconds. `false` leaves it to the schedule of each
+    minute."""
+
+
 class ClusterSpec(Strict):
     """The policy of Leeway in the cluster."""
 
@@ -190,6 +198,8 @@ class ClusterSpec(Strict):
     """The disruption budget: how many nodes may retire voluntarily in a period."""
     notices: Notices = Notices()
     """The policy for each kind of notice."""
+    provisioning: Provisioning = Provisioning()
+    """How nodes are launched for pending pods."""
     defaults: Defaults = Defaults()
     """The node class of pools whose node class has no manifest. `leeway types`, `leeway select` and
     `leeway userdata` use it."""

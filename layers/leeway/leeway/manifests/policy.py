@@ -20,6 +20,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         churn=replace(ChurnCap(), **_written(spec.churn.model_dump())),
         retires_for=frozenset(OwnerKind(owner) for owner in spec.takes),
         groups_may_use_pools=spec.groups_may_use_pools,
+        watches_pods=spec.provisioning.watch,
     )
 
 

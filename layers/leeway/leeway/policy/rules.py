@@ -156,6 +156,7 @@ class ClusterPolicy:
     - `retires_for`: owners that drain their own nodes, but whose nodes Leeway retires too.
     - `groups_may_use_pools`: Leeway's pools launch for the pods of a group's node if EC2 has no
       capacity for the group.
+    - `watches_pods`: pending pods are found by a watch, and not only once a minute.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -164,6 +165,7 @@ class ClusterPolicy:
     churn: ChurnCap = ChurnCap()
     retires_for: frozenset[OwnerKind] = frozenset()
     groups_may_use_pools: bool = False
+    watches_pods: bool = True
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

@@ -17,6 +17,11 @@ class ClusterUnavailable(Exception):
     the same request may succeed later."""
 
 
+class WatchExpired(ClusterUnavailable):
+    """The API server no longer has the changes since the version from which a watch should
+    continue: the watch has to begin again."""
+
+
 class ClusterRefused(Exception):
     """The API server rejected the request, and rejects it again until somebody changes something;
     the message says which right is missing."""

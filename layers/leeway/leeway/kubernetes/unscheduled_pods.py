@@ -1,0 +1,123 @@
+"""The unscheduled pods of clusters, by watches."""
+
+from collections.abc import Callable
+
+from lightkube import ApiError
+from lightkube.core.decoders import WatchEvent
+from msgspec import Struct, field
+from msgspec.json import Decoder
+
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.watch_request import WatchRequest, events_in
+from leeway.pod_watch.pods import UnscheduledPod
+from leeway.pod_watch.ports import PodChange
+from leeway.ports.kubernetes import ClusterUnavailable
+
+PODS = "/api/v1/pods"
+
+SELECTION = {"fieldSelector": "spec.nodeName=", "allowWatchBookmarks": "true"}
+
+EXISTING = "0"
+"""The version of a watch that reports all existing pods first, from the API server's cache. Without
+a list, no answer with all pods has to be in memory at once. Source: Kubernetes API concepts,
+"Semantics for watch", Get State and Start at Any."""
+
+
+class _Owner(Struct):
+    kind: str = ""
+
+
+class _Metadata(Struct):
+    uid: str = ""
+    version: str = field(name="resourceVersion", default="")
+    deletion: str | None = field(name="deletionTimestamp", default=None)
+    owners: list[_Owner] | None = field(name="ownerReferences", default=None)
+
+
+class _Spec(Struct):
+    node: str | None = field(name="nodeName", default=None)
+    gates: list[object] | None = field(name="schedulingGates", default=None)
+
+
+class _Condition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
+class _Status(Struct):
+    phase: str | None = None
+    nominated: str | None = field(name="nominatedNodeName", default=None)
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(Struct):
+    """Only the fields that are used: a pod of some kilobytes becomes some hundred bytes."""
+
+    metadata: _Metadata
+    spec: _Spec = field(default_factory=_Spec)
+    status: _Status = field(default_factory=_Status)
+
+
+_DECODER = Decoder(_Pod)  # built on import, by one thread: see leeway.kubernetes.decoders
+
+
+class HttpPodWatches:
+    """The PodWatches Protocol; `connection_to` connects to a cluster."""
+
+    def __init__(self, connection_to: Callable[[str], Connection]) -> None:
+        self._connection_to = connection_to
+
+    def watch(self, cluster: str, version: str) -> "HttpPodWatch":
+        """Prepare a watch. A resource version is opaque, so the empty one means none."""
+        return HttpPodWatch(self._connection_to(cluster), version)
+
+
+class HttpPodWatch:
+    """The PodWatch Protocol."""
+
+    def __init__(self, connection: Connection, version: str) -> None:
+        start = {"resourceVersion": version or EXISTING}
+        self._request = WatchRequest(connection, PODS, SELECTION | start)
+
+    def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
+        """Watch until the API server ends the watch."""
+
+        def apply(lines: list[bytes]) -> None:
+            for event in events_in(lines):
+                receive(_change(event))
+
+        try:
+            self._request.read(apply, began)
+        except ApiError as error:
+            raise ClusterUnavailable(str(error)[:200]) from error
+
+    def stop(self) -> None:
+        """End the watch, from another thread."""
+        self._request.stop()
+
+
+def _change(event: WatchEvent) -> PodChange:
+    found = _DECODER.decode(bytes(event.object))
+    if event.type == "BOOKMARK":
+        return PodChange(found.metadata.version)
+    return PodChange(found.metadata.version, _pod(found), gone=event.type == "DELETED")
+
+
+def _pod(found: _Pod) -> UnscheduledPod:
+    metadata, spec, status = found.metadata, found.spec, found.status
+    refused = [
+        one.reason or ""
+        for one in status.conditions or ()
+        if one.type == "PodScheduled" and one.status == "False"
+    ]
+    return UnscheduledPod(
+        uid=metadata.uid,
+        phase=status.phase or "",
+        node=spec.node or "",
+        nominated=status.nominated or "",
+        gated=bool(spec.gates),
+        terminating=metadata.deletion is not None,
+        of_daemon_set=any(owner.kind == "DaemonSet" for owner in metadata.owners or ()),
+        unscheduled_because=refused[0] if refused else "",
+    )

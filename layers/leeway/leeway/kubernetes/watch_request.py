@@ -1,0 +1,139 @@
+"""One watch request, which another thread can end."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import httpx2
+import msgspec
+from lightkube import ApiError
+from lightkube.core.decoders import WatchEvent, decode_watch_event
+
+from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.transport import TOTAL
+from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
+
+WATCH_SECONDS = 50.0
+"""How long one watch lasts. A connection may be lost without an error, and what is watched is out
+of date for at most this long."""
+
+EXTRA_SECONDS = 10.0
+"""How much longer than its time a watch may stay open."""
+
+LONGEST_LINE = 16 * 1024 * 1024
+"""Bytes of one event. etcd limits an object to 1.5 MB; a line without an end comes from something
+that is no API server, and must not fill the memory."""
+
+
+class WatchRequest:
+    """A watch on the objects of `path` that lasts for `seconds`; `parameters` are those of the
+    query."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        path: str,
+        parameters: Mapping[str, str],
+        seconds: float = WATCH_SECONDS,
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._parameters = {"watch": "true", "timeoutSeconds": str(round(seconds)), **parameters}
+        self._timeout = seconds + EXTRA_SECONDS
+        self._socket: socket.socket | None = None
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End the watch, from another thread. A pending read returns immediately."""
+        self._stopped.set()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def read(
+        self, receive: Callable[[list[bytes]], None], began: Callable[[], None] = lambda: None
+    ) -> None:
+        """Pass the lines of one or more events to `receive` until the watch ends; call `began` when
+        the API server has accepted it. `events_in` decodes lines.
+
+        Raises:
+            WatchExpired: the API server answers 410.
+            ClusterUnavailable: no connection.
+            ClusterRefused, ApiError: as `Connection.call` does.
+            Exception: an error of `receive`.
+        """
+
+        def stream(connection: Connection) -> None:
+            self._stream(connection, receive, began)
+
+        try:
+            self._connection.call(stream)
+        except ClusterUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, ApiError) and cause.response.status_code == 410:
+                raise WatchExpired(str(error)) from error
+            raise
+
+    def _stream(
+        self,
+        connection: Connection,
+        receive: Callable[[list[bytes]], None],
+        began: Callable[[], None],
+    ) -> None:
+        with connection.plain.stream(
+            "GET",
+            self._path,
+            params=self._parameters,
+            timeout=httpx2.Timeout(10.0, connect=3.0, read=self._timeout),
+            extensions={TOTAL: self._timeout},
+        ) as response:
+            if response.is_error:
+                response.read()
+            raise_for_status(response)
+            self._socket = response.extensions["network_stream"].get_extra_info("socket")
+            if self._stopped.is_set():
+                return
+            began()
+            for lines in _lines(response):
+                receive(lines)
+
+
+def events_in(lines: Iterable[bytes]) -> Iterator[WatchEvent]:
+    """Decode the events of a watch.
+
+    Raises:
+        WatchExpired: the API server sent an ERROR event with the code 410.
+        ClusterUnavailable: it sent another ERROR event.
+    """
+    for line in lines:
+        event = decode_watch_event(line)
+        if event.type == "ERROR":
+            raise _error(bytes(event.object))
+        yield event
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+
+
+def _error(status: bytes) -> ClusterUnavailable:
+    message = f"watch: {status[:200]!r}"
+    with contextlib.suppress(msgspec.MsgspecError):
+        if msgspec.json.decode(status, type=_Status).code == 410:
+            return WatchExpired(message)
+    return ClusterUnavailable(message)
+
+
+def _lines(response: httpx2.Response) -> Iterator[list[bytes]]:
+    r"""Split a watch into lines at `\n` only. httpx2's line iterator also splits at characters that
+    annotations may contain, for example U+0085."""
+    rest: list[bytes] = []
+    for read in response.iter_bytes():
+        first, *others = read.split(b"\n")
+        rest.append(first)
+        if others:
+            yield [b"".join(rest), *others[:-1]]
+            rest = [others[-1]]
+        if sum(map(len, rest)) > LONGEST_LINE:
+            raise ValueError(f"the watch sent a line of more than {LONGEST_LINE} bytes")

@@ -1,0 +1,88 @@
+"""Collects pods that appear together, so that one run of the buyer serves them all.
+
+All times are seconds of one monotonic clock, and are arguments.
+"""
+
+import math
+from collections.abc import Collection
+
+from leeway.pod_watch.pods import UnscheduledPod, needs_new_node
+
+SILENCE = 0.5
+"""A burst ends after this many seconds without a further pod."""
+
+LONGEST = 3.0
+"""A burst ends after this many seconds, even if further pods appear."""
+
+SPACING = 2.0
+"""Minimum seconds between two wakes of one cluster. Whoever may create pods could otherwise cause a
+run of the buyer for each of them; a run takes about as long."""
+
+RETRY_AFTER = 5.0
+"""Seconds after which a wake that failed is repeated."""
+
+
+class PodBursts:
+    """The pods of one cluster that need a node, and the burst that collects them.
+
+    A pod belongs to one burst only, whatever changes about it later, until it needs no node
+    any more. What a burst leaves undone is found by the schedule of each minute.
+    """
+
+    def __init__(self) -> None:
+        self._collected: set[str] = set()
+        self._reported: set[str] = set()
+        self._reported_before: set[str] = set()
+        self._began = self._last = -math.inf
+        self._not_before = -math.inf
+
+    def restart(self) -> None:
+        """The watch begins again and repeats all existing pods. Reported pods that it repeats stay
+        reported; those that it does not repeat are forgotten at the restart after this one."""
+        self._reported_before, self._reported = self._reported, set()
+        self._collected.clear()
+
+    def see(self, pod: UnscheduledPod, now: float) -> None:
+        """Take in a new or changed pod."""
+        if not needs_new_node(pod):
+            self.forget(pod.uid)
+            return
+        if pod.uid in self._reported_before:
+            self._reported_before.discard(pod.uid)
+            self._reported.add(pod.uid)
+        if pod.uid in self._reported or pod.uid in self._collected:
+            return
+        if not self._collected:
+            self._began = now
+        self._collected.add(pod.uid)
+        self._last = now
+
+    def forget(self, uid: str) -> None:
+        """Remove a pod that was bound or deleted, or that waits for something else."""
+        for uids in (self._collected, self._reported, self._reported_before):
+            uids.discard(uid)
+
+    def due_at(self) -> float:
+        """Return when the burst ends; infinity if no pod has been collected."""
+        if not self._collected:
+            return math.inf
+        return max(min(self._last + SILENCE, self._began + LONGEST), self._not_before)
+
+    def take(self, now: float) -> frozenset[str]:
+        """End the burst: return the UIDs of its pods, which count as reported from now on."""
+        taken = frozenset(self._collected)
+        self._reported |= taken
+        self._collected.clear()
+        self._not_before = now + SPACING
+        return taken
+
+    def give_back(self, uids: Collection[str], now: float) -> None:
+        """Collect pods again whose wake failed, except those that are bound or gone meanwhile."""
+        waiting = self._reported.intersection(uids)
+        if not waiting:
+            return
+        if not self._collected:
+            self._began = self._last = now
+        self._reported -= waiting
+        self._collected |= waiting
+        self._not_before = now + RETRY_AFTER

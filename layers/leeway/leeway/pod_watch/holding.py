@@ -1,0 +1,318 @@
+"""Watches the clusters for one run that holds the lease, until its time is over.
+
+One thread decides; threads of clusters, and of calls to AWS, put messages into its inbox. So no
+cluster, and no slow call, delays the others.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.failures import describe_error
+from leeway.pod_watch.burst import PodBursts
+from leeway.pod_watch.follower import (
+    Follower,
+    FollowerMessage,
+    PodReceived,
+    WatchBegan,
+    WatchHealthy,
+    WatchInterrupted,
+)
+from leeway.pod_watch.lease import Renewal, RenewalDecision
+from leeway.pod_watch.lease_keeper import LeaseKeeper
+from leeway.pod_watch.ports import PodWatches, WatchMode
+from leeway.pod_watch.reasons import (
+    NO_CLUSTER_TO_WATCH,
+    POD_WATCH_INTERRUPTED,
+    POD_WATCH_REFUSED,
+    POD_WATCH_RESTORED,
+    PODS_UNSCHEDULABLE,
+    PROVISIONING_NOT_WOKEN,
+    WATCH_LEASE_UNAVAILABLE,
+    WATCH_TIME_OVER,
+)
+from leeway.ports.kubernetes import ClusterRefused
+from leeway.reasons import Reason
+
+CALLS_AT_ONCE = 8
+"""Threads for calls to AWS."""
+
+STOP_WITHIN = 5.0
+"""Seconds for the threads of all clusters to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """Seconds between two renewals of the lease, two looks at the configuration, and two reports
+    of the problems."""
+
+    renew: float = 15.0
+    configure: float = 15.0
+    report: float = 60.0
+
+
+class Telemetry(Protocol):
+    """Logs and metrics of a run that watches."""
+
+    def watch_problem(self, cluster: str, reason: Reason) -> None:
+        """Log why a cluster is not watched, or what failed; `cluster` may be empty."""
+        ...
+
+    def watch_restored(self, cluster: str, reason: Reason) -> None:
+        """Log that a cluster is watched again."""
+        ...
+
+    def woken(self, cluster: str, reason: Reason) -> None:
+        """Log why the buyer of a cluster is woken."""
+        ...
+
+    def watch_problems(self, problems: int) -> None:
+        """Measure how many watches do not work."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Modes:
+    modes: Mapping[str, WatchMode]
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewed:
+    decision: RenewalDecision | None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A message to the buyer about these pods was sent, or not."""
+
+    follower: Follower
+    uids: frozenset[str]
+    error: Exception | None
+
+
+type _Message = FollowerMessage | _Modes | _Renewed | _Sent
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """The state of a watched cluster.
+
+    - `settled`: its first watch has begun or failed.
+    - `problem`: its watch has not worked since the last error.
+    - `sending`: a message to its buyer is on the way; the next one waits for it.
+    """
+
+    follower: Follower
+    bursts: PodBursts = field(default_factory=PodBursts)
+    settled: bool = False
+    problem: bool = False
+    sending: bool = False
+
+    def due_at(self) -> float:
+        """Return when to wake the buyer."""
+        return math.inf if self.sending else self.bursts.due_at()
+
+
+class Holding:
+    """Watches the clusters whose mode is BY_WATCH. `modes` reads the modes of all clusters, and
+    leaves out those that it can't read. `ends_at` is a time of the monotonic clock."""
+
+    def __init__(
+        self,
+        watches: PodWatches,
+        provisioning: ProvisionNodes,
+        keeper: LeaseKeeper,
+        modes: Callable[[], Mapping[str, WatchMode]],
+        telemetry: Telemetry,
+        ends_at: float,
+        periods: Periods,
+    ) -> None:
+        self._watches = watches
+        self._provisioning = provisioning
+        self._keeper = keeper
+        self._modes = modes
+        self._telemetry = telemetry
+        self._ends_at = ends_at
+        self._periods = periods
+        self._inbox: SimpleQueue[_Message] = SimpleQueue()
+        self._clusters: dict[str, _Cluster] = {}
+        self._ended: Reason | None = None
+        self._lease_problem = False
+        self._announced = False  # that all clusters are watched
+        self._renewing = False
+        now = time.monotonic()
+        self._renew_at = now + periods.renew
+        self._configure_at = now + periods.configure
+        self._report_at = now + periods.report
+
+    def run(self, modes: Mapping[str, WatchMode]) -> Reason:
+        """Watch from these modes on; return why the run ended."""
+        with ThreadPoolExecutor(CALLS_AT_ONCE, "aws") as self._calls:
+            try:
+                self._configure(modes)
+                while self._ended is None:
+                    self._act(time.monotonic())
+                    self._wait()
+            finally:
+                self._stop()
+        return self._ended
+
+    def _act(self, now: float) -> None:
+        """Do everything that is due."""
+        if now >= self._ends_at:
+            self._ended = WATCH_TIME_OVER()
+        for cluster in self._clusters.values():
+            if now >= cluster.due_at():
+                self._wake(cluster, now)
+        if now >= self._configure_at:
+            self._configure_at = now + self._periods.configure
+            self._calls.submit(self._read_modes)
+        if now >= self._report_at:
+            self._report_at = now + self._periods.report
+            self._report()
+        all_settled = all(cluster.settled for cluster in self._clusters.values())
+        news = all_settled and not self._announced
+        # The next renewal begins when the last one has ended: the keeper serves one thread.
+        if not self._renewing and (news or now >= self._renew_at):
+            self._renewing, self._announced = True, all_settled
+            self._calls.submit(self._renew, all_settled)
+
+    def _wait(self) -> None:
+        """Wait for a message or for the next action; handle all messages that have arrived."""
+        due = [cluster.due_at() for cluster in self._clusters.values()]
+        renew_at = math.inf if self._renewing else self._renew_at
+        next_at = min(self._ends_at, self._configure_at, renew_at, self._report_at, *due)
+        with suppress(Empty):
+            self._handle(self._inbox.get(timeout=max(next_at - time.monotonic(), 0.0)))
+            # A flood of changes must not keep the burst that it belongs to from ending.
+            for _ in range(self._inbox.qsize()):
+                self._handle(self._inbox.get_nowait())
+
+    def _handle(self, message: _Message) -> None:
+        match message:
+            case _Modes(modes=modes):
+                self._configure(modes)
+            case _Renewed():
+                self._renewed(message)
+            case _:
+                cluster = self._clusters.get(message.follower.cluster)
+                # There may be late messages of a watch that has been stopped.
+                if cluster is not None and cluster.follower is message.follower:
+                    self._handle_of(cluster, message)
+
+    def _handle_of(self, cluster: _Cluster, message: FollowerMessage | _Sent) -> None:
+        name, now = cluster.follower.cluster, time.monotonic()
+        match message:
+            case PodReceived(change=change) if change.pod is not None:
+                if change.gone:
+                    cluster.bursts.forget(change.pod.uid)
+                else:
+                    cluster.bursts.see(change.pod, now)
+            case WatchBegan(fresh=fresh):
+                cluster.settled = True
+                if fresh:
+                    cluster.bursts.restart()
+            case WatchHealthy():
+                if cluster.problem:
+                    self._telemetry.watch_restored(name, POD_WATCH_RESTORED(cluster=name))
+                cluster.problem = False
+            case WatchInterrupted(error=error):
+                cluster.settled = True
+                self._interrupted(cluster, error)
+            case _Sent(error=None):
+                cluster.sending = False
+            case _Sent(uids=uids, error=error):
+                cluster.sending = False
+                cluster.bursts.give_back(uids, now)
+                reason = PROVISIONING_NOT_WOKEN(cluster=name, error=error and describe_error(error))
+                self._telemetry.watch_problem(name, reason)
+
+    def _interrupted(self, cluster: _Cluster, error: Exception) -> None:
+        """Log the first error since the watch worked last; the following ones are counted once a
+        minute."""
+        if cluster.problem:
+            return
+        cluster.problem = True
+        code = POD_WATCH_REFUSED if isinstance(error, ClusterRefused) else POD_WATCH_INTERRUPTED
+        name = cluster.follower.cluster
+        self._telemetry.watch_problem(name, code(cluster=name, error=describe_error(error)))
+
+    def _configure(self, modes: Mapping[str, WatchMode]) -> None:
+        """Start and stop watches as the manifests say. A cluster that can't be read now stays as it
+        is."""
+        for name, mode in modes.items():
+            if mode is WatchMode.BY_WATCH and name not in self._clusters:
+                follower = Follower(name, self._watches, self._inbox.put)
+                self._clusters[name] = _Cluster(follower)
+                follower.start()
+            elif mode is not WatchMode.BY_WATCH and name in self._clusters:
+                self._clusters.pop(name).follower.stop()
+        if not self._clusters:
+            self._ended = NO_CLUSTER_TO_WATCH()
+
+    def _renewed(self, message: _Renewed) -> None:
+        self._renewing = False
+        self._renew_at = time.monotonic() + self._periods.renew
+        if message.decision is None:
+            if not self._lease_problem:
+                reason = WATCH_LEASE_UNAVAILABLE(
+                    error=message.error and describe_error(message.error),
+                    consequence="This run goes on watching.",
+                )
+                self._telemetry.watch_problem("", reason)
+            self._lease_problem = True
+            return
+        self._lease_problem = False
+        if message.decision.renewal is Renewal.END:
+            self._ended = message.decision.reason
+
+    def _report(self) -> None:
+        problems = sum(cluster.problem for cluster in self._clusters.values())
+        self._telemetry.watch_problems(problems + self._lease_problem)
+
+    def _wake(self, cluster: _Cluster, now: float) -> None:
+        uids, cluster.sending = cluster.bursts.take(now), True
+        reason = PODS_UNSCHEDULABLE(pods=len(uids))
+        self._telemetry.woken(cluster.follower.cluster, reason)
+        self._calls.submit(self._send, cluster.follower, uids, reason)
+
+    def _send(self, follower: Follower, uids: frozenset[str], reason: Reason) -> None:
+        try:
+            self._provisioning.wake(follower.cluster, reason.message)
+        except Exception as error:  # noqa: BLE001 (logged and retried by the thread that decides)
+            self._inbox.put(_Sent(follower, uids, error))
+        else:
+            self._inbox.put(_Sent(follower, uids, None))
+
+    def _renew(self, watching: bool) -> None:
+        try:
+            self._inbox.put(_Renewed(self._keeper.renew(watching)))
+        except Exception as error:  # noqa: BLE001 (logged; without a lease the run goes on)
+            self._inbox.put(_Renewed(None, error))
+
+    def _read_modes(self) -> None:
+        self._inbox.put(_Modes(self._modes()))
+
+    def _stop(self) -> None:
+        """End all watches, and wake the buyer for bursts that are still open."""
+        followers = [cluster.follower for cluster in self._clusters.values()]
+        for follower in followers:
+            follower.stop()
+        until = time.monotonic() + STOP_WITHIN
+        for follower in followers:
+            follower.join(until - time.monotonic())
+        with suppress(Empty):
+            while True:
+                message = self._inbox.get_nowait()
+                if isinstance(message, PodReceived):
+                    self._handle(message)
+        for cluster in self._clusters.values():
+            if cluster.bursts.due_at() < math.inf:
+                self._wake(cluster, time.monotonic())

@@ -1,0 +1,163 @@
+"""Use case: wake the buyer of each cluster with pools, each minute and when pods fit nowhere.
+
+The schedule of each minute starts a run. Every run wakes the buyers once, which finds whatever a
+watch missed. One run at a time also watches, for up to 14 minutes; the lease says which.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Protocol
+
+from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.clock import Clock
+from leeway.failures import describe_error
+from leeway.parallel import in_parallel
+from leeway.pod_watch.holding import Holding, Periods
+from leeway.pod_watch.holding import Telemetry as HoldingTelemetry
+from leeway.pod_watch.lease_keeper import LeaseKeeper
+from leeway.pod_watch.ports import Leases, PodWatches, WatchMode, WatchModes
+from leeway.pod_watch.reasons import (
+    MINUTE_SCHEDULE,
+    NO_CLUSTER_TO_WATCH,
+    POOLS_NOT_READ,
+    PROVISIONING_NOT_WOKEN,
+    TOO_LITTLE_TIME_TO_WATCH,
+    WATCH_LEASE_UNAVAILABLE,
+)
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.reasons import Reason
+
+LONGEST_WATCH = 14 * 60.0
+"""Seconds that a run watches at most: Lambda ends a function after 15 minutes."""
+
+SHORTEST_WATCH = 60.0
+"""Seconds. A run with less time does not watch."""
+
+TIME_TO_CLOSE = 30.0
+"""Seconds before the function's timeout at which the watches are closed."""
+
+CLUSTERS_AT_ONCE = 32
+
+
+class Telemetry(HoldingTelemetry, Protocol):
+    """Logs and metrics of a run."""
+
+    def watch_started(self, clusters: Sequence[str], reason: Reason) -> None:
+        """Log that this run watches, and why."""
+        ...
+
+    def minute_done(self, woken: int, problems: int) -> None:
+        """Measure that the work of this minute is done: how many buyers were woken, and how many
+        clusters had a problem."""
+        ...
+
+    def watch_ended(self, reason: Reason) -> None:
+        """Log why a run that watched has ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReport:
+    """One run: `woken` are the clusters whose buyer it woke at its start, `watched` those that it
+    watched from then on, `reason` is why it ended or did not watch."""
+
+    woken: tuple[str, ...]
+    watched: tuple[str, ...]
+    reason: Reason
+
+
+class WatchPods:
+    """Runs once a minute. `new_id` creates the id of a run."""
+
+    def __init__(
+        self,
+        modes: WatchModes,
+        watches: PodWatches,
+        leases: Leases,
+        provisioning: ProvisionNodes,
+        telemetry: Telemetry,
+        clock: Clock,
+        new_id: Callable[[], str],
+        periods: Periods | None = None,
+    ) -> None:
+        self._modes = modes
+        self._watches = watches
+        self._leases = leases
+        self._provisioning = provisioning
+        self._telemetry = telemetry
+        self._clock = clock
+        self._new_id = new_id
+        self._periods = periods or Periods()
+
+    def run(self, clusters: Sequence[str], seconds: float) -> WatchReport:
+        """Wake the buyers, and watch if no other run does; `seconds` is how long the function may
+        still run."""
+        ends_at = time.monotonic() + min(LONGEST_WATCH, seconds - TIME_TO_CLOSE)
+        modes = self._modes_of(clusters)
+        pools = [name for name, mode in modes.items() if mode is not WatchMode.NOT_AT_ALL]
+        answers = in_parallel(self._wake, pools, CLUSTERS_AT_ONCE)
+        woken = tuple(name for name, was in zip(pools, answers, strict=True) if was)
+        watched = tuple(name for name, mode in modes.items() if mode is WatchMode.BY_WATCH)
+        problems = len(clusters) - len(modes) + len(pools) - len(woken)
+        keeper, reason = self._take_lease(watched, ends_at)
+        problems += reason.code == WATCH_LEASE_UNAVAILABLE.name
+        self._telemetry.minute_done(len(woken), problems)
+        if keeper is None:
+            return WatchReport(woken, (), reason)
+        self._telemetry.watch_started(watched, reason)
+        ended = Holding(
+            self._watches,
+            self._provisioning,
+            keeper,
+            partial(self._modes_of, clusters),
+            self._telemetry,
+            ends_at,
+            self._periods,
+        ).run(modes)
+        self._telemetry.watch_ended(ended)
+        return WatchReport(woken, watched, ended)
+
+    def _take_lease(
+        self, watched: Sequence[str], ends_at: float
+    ) -> tuple[LeaseKeeper | None, Reason]:
+        """Take the lease if there is something to watch; None if this run does not watch."""
+        remaining = ends_at - time.monotonic()
+        if not watched:
+            return None, NO_CLUSTER_TO_WATCH()
+        if remaining < SHORTEST_WATCH:
+            return None, TOO_LITTLE_TIME_TO_WATCH(seconds=round(remaining + TIME_TO_CLOSE))
+        watches_for = timedelta(seconds=remaining)
+        keeper = LeaseKeeper(self._leases, self._clock, self._new_id(), watches_for)
+        try:
+            decision = keeper.take()
+        except (CloudUnavailable, CloudRefused) as error:
+            consequence = "The next run retries it."
+            reason = WATCH_LEASE_UNAVAILABLE(error=describe_error(error), consequence=consequence)
+            self._telemetry.watch_problem("", reason)
+            return None, reason
+        return keeper if decision.takes else None, decision.reason
+
+    def _modes_of(self, clusters: Sequence[str]) -> Mapping[str, WatchMode]:
+        """Read the modes of clusters, without those that can't be read."""
+        found = in_parallel(self._mode_of, list(clusters), CLUSTERS_AT_ONCE)
+        return {name: mode for name, mode in zip(clusters, found, strict=True) if mode is not None}
+
+    def _mode_of(self, cluster: str) -> WatchMode | None:
+        try:
+            return self._modes.mode_of(cluster)
+        except (CloudUnavailable, CloudRefused) as error:
+            reason = POOLS_NOT_READ(cluster=cluster, error=describe_error(error))
+            self._telemetry.watch_problem(cluster, reason)
+            return None
+
+    def _wake(self, cluster: str) -> bool:
+        try:
+            self._provisioning.wake(cluster, MINUTE_SCHEDULE().message)
+        except (CloudUnavailable, CloudRefused) as error:
+            reason = PROVISIONING_NOT_WOKEN(cluster=cluster, error=describe_error(error))
+            self._telemetry.watch_problem(cluster, reason)
+            return False
+        return True

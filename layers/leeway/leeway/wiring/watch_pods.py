@@ -1,0 +1,38 @@
+"""Builds `watch_pods`."""
+
+import os
+from functools import cache, partial
+from uuid import uuid4
+
+from leeway.aws.pod_watch_lease import DynamoPodWatchLease
+from leeway.aws.provision_queue import SqsProvisionNodes
+from leeway.kubernetes.unscheduled_pods import HttpPodWatches
+from leeway.pod_watch.lease import Lease
+from leeway.pod_watch.modes import ConfiguredModes
+from leeway.pod_watch.telemetry import PodWatchTelemetry
+from leeway.pod_watch.watch_pods import WatchPods
+from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
+from leeway.wiring.clusters import connection_to
+
+
+@cache
+def watch_pods() -> WatchPods:
+    """Build the use case."""
+    queue = os.environ["LEEWAY_PROVISION_QUEUE"]
+    return WatchPods(
+        modes=ConfiguredModes(configuration()),
+        watches=HttpPodWatches(connection_to),
+        leases=DynamoPodWatchLease(partial(client, "dynamodb"), settings().table),
+        provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),
+        telemetry=PodWatchTelemetry(logger(), metrics()),
+        clock=clock(),
+        new_id=lambda: uuid4().hex,
+    )
+
+
+def clusters() -> tuple[str, ...]:
+    """Return the names of the managed clusters."""
+    return settings().clusters
+
+
+prepare(["dynamodb", "eks", "sqs"], [Lease])

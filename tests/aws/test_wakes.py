@@ -1,0 +1,50 @@
+"""Wakes of the buyer: one contract for the queue and for the fake."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from leeway.aws.provision_queue import SqsProvisionNodes
+from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.ports.aws import CloudRefused
+
+from tests.fakes.pod_watches import WakesInMemory
+from tests.sandbox.aws.started import Sandbox, started
+
+type World = tuple[ProvisionNodes, Callable[[], list[tuple[str, str]]]]
+
+
+def received(sqs: object, url: str) -> list[tuple[str, str]]:
+    options = {"MaxNumberOfMessages": 10, "AttributeNames": ["MessageGroupId"]}
+    found = sqs.receive_message(QueueUrl=url, **options).get("Messages", [])  # type: ignore[attr-defined]
+    bodies = [json.loads(message["Body"]) for message in found]
+    groups = [message["Attributes"]["MessageGroupId"] for message in found]
+    assert groups == [body["cluster"] for body in bodies]
+    return [(body["cluster"], body["why"]) for body in bodies]
+
+
+@pytest.fixture(params=["queue", "in memory"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    if request.param == "in memory":
+        wakes = WakesInMemory()
+        yield wakes, lambda: wakes.wakes
+        return
+    with started() as (_, url):
+        sqs = Sandbox(url).client("sqs")
+        queue = sqs.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+        yield SqsProvisionNodes(lambda: sqs, queue), partial(received, sqs, queue)
+
+
+def test_each_wake_is_a_message_even_if_it_repeats_an_earlier_one(world: World) -> None:
+    provisioning, messages = world
+    provisioning.wake("blue", "because")
+    provisioning.wake("green", "because")
+    assert sorted(messages()) == [("blue", "because"), ("green", "because")]
+
+
+def test_a_queue_that_does_not_exist_is_a_refusal() -> None:
+    with started() as (_, url):
+        sqs = Sandbox(url).client("sqs")
+        with pytest.raises(CloudRefused, match=r"NonExistentQueue|QueueDoesNotExist"):
+            SqsProvisionNodes(lambda: sqs, f"{url}/123456789012/none.fifo").wake("blue", "x")

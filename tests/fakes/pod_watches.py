@@ -1,0 +1,118 @@
+"""Watches on the unscheduled pods of clusters, and the queue of the buyer, in memory."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from leeway.pod_watch.pods import UnscheduledPod
+from leeway.pod_watch.ports import PodChange
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes import WatchExpired
+
+
+@dataclass
+class PodsInMemory:
+    """The unscheduled pods of a cluster, with the history of their changes."""
+
+    changes: list[PodChange] = field(default_factory=list)
+    first: int = 0  # the oldest version from which a watch may resume
+    error: Exception | None = None  # of each watch, at its start
+    closes_at_once: bool = False
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    watches: int = 0  # how often a watch was started
+
+    def put(self, pod: UnscheduledPod, gone: bool = False) -> None:
+        """Create or change a pod; `gone`: bind or delete it."""
+        with self.changed:
+            self.changes.append(PodChange(str(len(self.changes) + 1), pod, gone))
+            self.changed.notify_all()
+
+    def compact(self) -> None:
+        """Forget the history."""
+        with self.changed:
+            self.first = len(self.changes)
+
+    def wake_watches(self) -> None:
+        """Let the watches see a new setting."""
+        with self.changed:
+            self.changed.notify_all()
+
+
+@dataclass
+class PodWatchesInMemory:
+    """The PodWatches Protocol."""
+
+    clusters: dict[str, PodsInMemory] = field(default_factory=dict)
+
+    def of(self, cluster: str) -> PodsInMemory:
+        return self.clusters.setdefault(cluster, PodsInMemory())
+
+    def watch(self, cluster: str, version: str) -> "WatchInMemory":
+        return WatchInMemory(self.of(cluster), version)
+
+
+class WatchInMemory:
+    """The PodWatch Protocol."""
+
+    def __init__(self, pods: PodsInMemory, version: str) -> None:
+        self._pods = pods
+        self._version = version
+        self._stopped = False
+
+    def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
+        pods = self._pods
+        with pods.changed:
+            pods.watches += 1
+            if pods.error is not None:
+                raise pods.error
+            sent = int(self._version or 0)
+            if self._version and sent < pods.first:
+                raise WatchExpired("410")
+            began()
+            if not self._version:
+                for change in self._existing():
+                    receive(change)
+                sent = len(pods.changes)
+            while True:
+                for change in pods.changes[sent:]:
+                    receive(change)
+                sent = len(pods.changes)
+                if self._stopped or pods.closes_at_once:
+                    return
+                if pods.error is not None:
+                    raise pods.error
+                pods.changed.wait(10)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._pods.wake_watches()
+
+    def _existing(self) -> list[PodChange]:
+        last: dict[str, PodChange] = {}
+        for change in self._pods.changes:
+            if change.pod is not None:
+                last[change.pod.uid] = change
+        return [replace(change) for change in last.values() if not change.gone]
+
+
+@dataclass
+class WakesInMemory:
+    """The ProvisionNodes Protocol; `failures` is how many of the next calls fail. Calls for the
+    cluster `slow` wait for `answers`."""
+
+    wakes: list[tuple[str, str]] = field(default_factory=list)
+    failures: int = 0
+    slow: str = ""
+    answers: threading.Event = field(default_factory=threading.Event)
+
+    def wake(self, cluster: str, why: str) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise CloudUnavailable("SendMessage: ThrottlingException")
+        self.wakes.append((cluster, why))
+        if cluster == self.slow:
+            self.answers.wait(10)
+
+    def count(self, cluster: str) -> int:
+        """Count the wakes of a cluster."""
+        return sum(name == cluster for name, _ in self.wakes)

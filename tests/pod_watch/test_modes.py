@@ -1,0 +1,77 @@
+"""Which clusters are watched, by their stored manifests."""
+
+import json
+from typing import Any
+
+import pytest
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.ports import StoredManifest
+from leeway.pod_watch.modes import ConfiguredModes
+from leeway.pod_watch.ports import WatchMode
+from leeway.reasons import Reason
+
+from tests.aws.stored import manifest
+from tests.fakes.clock import FakeClock
+
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+
+
+def stored(resource: str, api_version: str, kind: str, spec: dict[str, Any]) -> StoredManifest:
+    document = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "general"},
+        "spec": spec,
+    }
+    return manifest("general", resource=resource, body=json.dumps(document))
+
+
+def pool(requirements: object = ()) -> StoredManifest:
+    template = {"spec": {"nodeClassRef": NODE_CLASS, "requirements": requirements or []}}
+    spec = {"template": template}
+    return stored("nodepool.karpenter.sh", "karpenter.sh/v1", "NodePool", spec)
+
+
+PROVISIONER = stored(
+    "provisioner.karpenter.sh",
+    "karpenter.sh/v1alpha5",
+    "Provisioner",
+    {"providerRef": {"name": "default"}},
+)
+HEADROOM = stored("headroom.leeway.sh", "leeway.sh/v1", "Headroom", {"buffers": []})
+
+
+class Table:
+    """The StoredManifests Protocol."""
+
+    def __init__(self, *manifests: StoredManifest) -> None:
+        self._manifests = manifests
+
+    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+        return tuple(m for m in self._manifests if resource in ("", m.resource))
+
+
+class Unheard:
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("manifests", "mode"),
+    [
+        ((), WatchMode.NOT_AT_ALL),
+        ((manifest(spec={"provisioning": {"watch": True}}), HEADROOM), WatchMode.NOT_AT_ALL),
+        ((pool(),), WatchMode.BY_WATCH),
+        ((PROVISIONER,), WatchMode.BY_WATCH),
+        ((pool(requirements=5),), WatchMode.NOT_AT_ALL),  # it is invalid and can launch nothing
+        ((manifest(), pool()), WatchMode.BY_WATCH),
+        ((manifest(spec={"provisioning": {"watch": False}}), pool()), WatchMode.BY_THE_MINUTE),
+        # Only interruptions and launches go on in a paused cluster: it is watched.
+        ((manifest(spec={"paused": True}), pool()), WatchMode.BY_WATCH),
+    ],
+)
+def test_a_cluster_is_watched_if_it_has_a_pool(
+    manifests: tuple[StoredManifest, ...], mode: WatchMode
+) -> None:
+    configuration = Configuration(Table(*manifests), FakeClock(), Unheard())
+    assert ConfiguredModes(configuration).mode_of("prod") is mode

@@ -1,0 +1,140 @@
+"""A run of watch_pods on fakes, in a thread of its own."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from leeway.clock import SystemClock
+from leeway.pod_watch.holding import Periods
+from leeway.pod_watch.pods import UNSCHEDULABLE, UnscheduledPod
+from leeway.pod_watch.ports import PodWatches, WatchMode
+from leeway.pod_watch.reasons import MINUTE_SCHEDULE
+from leeway.pod_watch.watch_pods import WatchPods, WatchReport
+from leeway.reasons import Reason
+
+from tests.fakes.leases import LeaseInMemory
+from tests.fakes.pod_watches import PodWatchesInMemory, WakesInMemory
+
+QUICK = Periods(renew=0.1, configure=0.1, report=0.2)
+MINUTE = MINUTE_SCHEDULE().message
+
+
+@dataclass
+class Modes:
+    """The WatchModes Protocol; a mode may be an error."""
+
+    of: dict[str, WatchMode | Exception]
+
+    def mode_of(self, cluster: str) -> WatchMode:
+        mode = self.of.get(cluster, WatchMode.NOT_AT_ALL)
+        if isinstance(mode, Exception):
+            raise mode
+        return mode
+
+
+@dataclass
+class Told:
+    """The telemetry of a run."""
+
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    minutes: list[tuple[int, int]] = field(default_factory=list)
+    measured: list[int] = field(default_factory=list)
+
+    def watch_started(self, clusters: Sequence[str], reason: Reason) -> None:
+        pass
+
+    def watch_ended(self, reason: Reason) -> None:
+        pass
+
+    def woken(self, cluster: str, reason: Reason) -> None:
+        pass
+
+    def minute_done(self, woken: int, problems: int) -> None:
+        self.minutes.append((woken, problems))
+
+    def watch_problem(self, cluster: str, reason: Reason) -> None:
+        self.problems.append((cluster, reason.code))
+
+    def watch_restored(self, cluster: str, reason: Reason) -> None:
+        self.restored.append(cluster)
+
+    def watch_problems(self, problems: int) -> None:
+        self.measured.append(problems)
+
+
+@dataclass
+class World:
+    """What runs of watch_pods share. Clusters `blue` and `green` have pools."""
+
+    modes: Modes = field(
+        default_factory=lambda: Modes({"blue": WatchMode.BY_WATCH, "green": WatchMode.BY_WATCH})
+    )
+    watches: PodWatchesInMemory = field(default_factory=PodWatchesInMemory)
+    on: PodWatches | None = None  # in place of `watches`
+    lease: LeaseInMemory = field(default_factory=LeaseInMemory)
+    wakes: WakesInMemory = field(default_factory=WakesInMemory)
+    told: Told = field(default_factory=Told)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def watch_pods(self) -> WatchPods:
+        return WatchPods(
+            self.modes,
+            self.on or self.watches,
+            self.lease,
+            self.wakes,
+            self.told,
+            SystemClock(),
+            lambda: f"run-{next(self.numbers)}",
+            QUICK,
+        )
+
+    def tick(self, seconds: float = 900.0) -> WatchReport:
+        """Run once, to the end of the run."""
+        return self.watch_pods().run(tuple(self.modes.of), seconds)
+
+    @contextmanager
+    def running(self) -> Iterator["Running"]:
+        """Run in a thread until the test is done: then no cluster has a pool any more."""
+        run = Running(self)
+        run.start()
+        try:
+            yield run
+        finally:
+            self.modes.of.update(dict.fromkeys(self.modes.of, WatchMode.NOT_AT_ALL))
+            run.join(15)
+            assert run.report or run.failed, "the run did not end"
+
+    def reported(self, cluster: str) -> int:
+        """Count the wakes of a cluster for pods."""
+        return sum(name == cluster and why != MINUTE for name, why in self.wakes.wakes)
+
+
+class Running(threading.Thread):
+    """A run in a thread."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(daemon=True)
+        self._world = world
+        self.report: WatchReport | None = None
+        self.failed: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.report = self._world.tick()
+        except Exception as error:  # noqa: BLE001 (the test fails with it)
+            self.failed = error
+
+
+def waits(uid: str) -> UnscheduledPod:
+    return UnscheduledPod(uid, unscheduled_because=UNSCHEDULABLE)
+
+
+def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not hold in time"
+        time.sleep(0.02)
