@@ -20,7 +20,6 @@ from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
 from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.reasons import Reason
 from leeway.replacement.reasons import (
     CAPACITY_REQUESTED,

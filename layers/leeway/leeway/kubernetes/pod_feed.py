@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 from lightkube import ApiError
-from lightkube.core.decoders import WatchEvent, decode_object
+from lightkube.core.decoders import decode_object
 from lightkube.resources.core_v1 import Pod as PodObject
 
 from leeway.clock import Clock, ClockOffset
