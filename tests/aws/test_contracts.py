@@ -20,6 +20,7 @@ from leeway.ports.table import (
     RecordChanged,
     UnavailableOfferings,
 )
+from leeway.reasons import Reason
 from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway.retirement.ports import DisruptionLedgers, Records
 from leeway.selection.offers.unavailable import Unavailable
@@ -86,7 +87,7 @@ def test_an_admission_is_written_only_over_the_version_that_was_read(
         phase=Phase.NOTICED,
         noticed_at=NOW,
         deadline=NOW + MINUTE,
-        reason="contract",
+        reason=Reason("Contract", "A contract."),
     )
     assert port.admission(facts.instance) is None
     port.write(first)
