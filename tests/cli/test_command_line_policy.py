@@ -20,7 +20,7 @@ from cli.terminate.instances import AwsInstances
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
-from tests.sandbox.aws.started import Sandbox
+from tests.sandbox.aws.started import Sandbox, started
 from tests.template.granted import actions_of, keys_of
 
 POLICY = Path(__file__).parents[2] / "docs" / "command-line-policy.json"
@@ -36,26 +36,32 @@ def statements() -> list[dict[str, Any]]:
     return found
 
 
-def end_instances(aws: Sandbox) -> None:
-    """Make the calls of `leeway terminate`: for an instance of a group, and for one of no group."""
-    aws.group("web", 1, MinSize=0)
-    (grouped,) = aws.states("web")
+def end_instances(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Make the calls of `leeway terminate`, for an instance of a group and for one of no group, in
+    an AWS of their own. Returns the actions."""
     tags = [{"Key": "eks:eks-cluster-name", "Value": "prod"}]
-    aws.client("ec2").create_tags(Resources=[grouped], Tags=tags)
-    alone = aws.client("ec2").run_instances(
-        ImageId="ami-12345678",
-        MinCount=1,
-        MaxCount=1,
-        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-    )["Instances"][0]["InstanceId"]
-    created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
-    aws.client("eks").create_cluster(name="prod", **created)
-    instances = AwsInstances("https://127.0.0.1", "", "leeway")
-    for instance in (grouped, alone):
-        now = instances.read(instance)
-        assert instances.foreign(instance, now) is not None
-        assert instances.retirement(instance) == ""
-        instances.end(instance, Ending(Call.IN_GROUP if now.group else Call.TERMINATE))
+    with started() as (_, url):
+        aws = Sandbox(url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        drop_clients()
+        (grouped,) = aws.group("web", 1)
+        aws.client("ec2").create_tags(Resources=[grouped], Tags=tags)
+        launched = aws.client("ec2").run_instances(
+            ImageId="ami-12345678",
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )
+        created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
+        aws.client("eks").create_cluster(name="prod", **created)
+        instances = AwsInstances("https://127.0.0.1", "", "leeway")
+        for instance in (grouped, launched["Instances"][0]["InstanceId"]):
+            now = instances.read(instance)
+            assert instances.foreign(instance, now) is not None
+            instances.end(instance, Ending(Call.IN_GROUP if now.group else Call.TERMINATE))
+        actions = set(aws.control("GET", "status")["calls_by_access_key"][KEY])
+        aws.close()
+    return actions
 
 
 def granted() -> set[Right]:
@@ -95,16 +101,14 @@ def used(
         ["delete", "-f", str(file), *of_prod],
     ):
         assert main.run(command) == 0
-    end_instances(aws)
     assert launches_of("prod", "leeway") == []
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
     printed = aws.control("GET", "status")
     reached = printed["records_by_access_key"][KEY]
-    return set(printed["calls_by_access_key"][KEY]), {
-        (action, kind) for action, kinds in reached.items() for kind in kinds
-    }
+    called = set(printed["calls_by_access_key"][KEY]) | end_instances(monkeypatch)
+    return called, {(action, kind) for action, kinds in reached.items() for kind in kinds}
 
 
 def test_the_policy_grants_what_the_commands_use_and_no_more(

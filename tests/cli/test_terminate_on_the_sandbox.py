@@ -322,7 +322,11 @@ def test_a_node_that_is_not_drained_keeps_its_instance(
 
     command = [sys.executable, "-m", "cli", "terminate", node, "--force"]
     with subprocess.Popen(
-        [*command, "--kubeconfig", str(sandbox.kubeconfig)], stderr=subprocess.PIPE, text=True
+        [*command, "--kubeconfig", str(sandbox.kubeconfig)],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that starts the tests in the background lets them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
         next(line for line in process.stderr if "budget guarded" in line)
