@@ -51,7 +51,7 @@ class Embedded:
     def create(self, name: str) -> str:
         """Create a pod that fits on no node; return its UID."""
         body = bare_pod(name)
-        body["spec"]["nodeSelector"] = {"nowhere": "true"}
+        body["spec"]["nodeSelector"] = {"only-for": name}
         return str(self._live.create(PODS, body)["metadata"]["uid"])
 
     def delete(self, name: str) -> None:
@@ -172,7 +172,7 @@ def test_a_pod_that_gets_a_node_leaves_the_watch(live: Live, connection: Connect
     with reading(world.watches) as reader:
         uid = world.create(name)
         until(lambda: uid in reader.waiting())
-        live.add_nodes(240, nowhere="true")
+        live.add_nodes(240, **{"only-for": name})
         until(lambda: uid not in reader.waiting())
     assert reader.changes[-1].gone
 
