@@ -10,7 +10,14 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from leeway.manifests.base import Duration, IpAddress, Manifest, Metadata, Strict, up_to
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
-from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
+from leeway.policy.rules import (
+    MOST_LAUNCHES,
+    SAFETY_MARGIN,
+    SPOT_WARNING,
+    OnBlocked,
+    Replacement,
+    StatusCheck,
+)
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""
@@ -132,6 +139,14 @@ class Churn(Strict):
     """The period in which retirements are counted."""
 
 
+class Launches(Strict):
+    """The brake on launches of nodes for pods."""
+
+    at_most: Annotated[int, Field(ge=0, le=10_000)] = MOST_LAUNCHES
+    """Number of instances that Leeway launches in ten minutes at most; 0 launches none. At the
+    maximum, Leeway waits until the oldest launches are ten minutes old."""
+
+
 class Defaults(Strict):
     """The node class of pools whose node class has no manifest."""
 
@@ -187,6 +202,8 @@ class ClusterSpec(Strict):
     """The disruption budget: how many nodes may retire voluntarily in a period."""
     notices: Notices = Notices()
     """The policy for each kind of notice."""
+    launches: Launches = Launches()
+    """The brake on launches of nodes for pods."""
     defaults: Defaults = Defaults()
     """The node class of pools whose node class has no manifest. `leeway types`, `leeway select` and
     `leeway userdata` use it."""

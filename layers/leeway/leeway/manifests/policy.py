@@ -19,6 +19,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         dry_run=spec.dry_run,
         churn=replace(ChurnCap(), **_written(spec.churn.model_dump())),
         retires_for=frozenset(OwnerKind(owner) for owner in spec.takes),
+        most_launches=spec.launches.at_most,
     )
 
 

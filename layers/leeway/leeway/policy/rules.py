@@ -136,6 +136,12 @@ UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long Leeway launches nothing from an offering that has no capacity or was interrupted."""
 
 
+MOST_LAUNCHES = 200
+"""Instances that Leeway launches in a cluster in ten minutes, if the manifest sets no maximum: a
+brake for faults such as a controller that doubles its pods. It is above what a scale-up of a
+thousand pods needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChurnCap:
     """How many voluntary retirements may begin in a cluster `within` a time: `percent` of its
@@ -154,6 +160,7 @@ class ClusterPolicy:
     - `dry_run`: Leeway decides and reports, and changes nothing.
     - `churn`: the disruption budget.
     - `retires_for`: owners that drain their own nodes, but whose nodes Leeway retires too.
+    - `most_launches`: how many instances Leeway launches in ten minutes at most.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -161,6 +168,7 @@ class ClusterPolicy:
     dry_run: bool = False
     churn: ChurnCap = ChurnCap()
     retires_for: frozenset[OwnerKind] = frozenset()
+    most_launches: int = MOST_LAUNCHES
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""
