@@ -14,7 +14,10 @@ import boto3
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "leeway"
 
-IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
+IAM_NAMES = {
+    "lambda:Invoke": "lambda:InvokeFunction",
+    "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
+}
 """Operations whose permission has another name."""
 
 
