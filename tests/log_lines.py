@@ -29,6 +29,9 @@ from leeway.interruption.telemetry import NoticeTelemetry
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.policy.reasons import POLICY_ACTION
+from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUSTER
+from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
@@ -49,6 +52,7 @@ class AllTelemetry(
     ReconciliationTelemetry,
     HeadroomTelemetry,
     CatalogTelemetry,
+    ProvisioningTelemetry,
 ):
     """Every feature's telemetry in one object."""
 
@@ -144,6 +148,14 @@ REFRESHED = CatalogRefresh(
     ),
     40_000,
 )
+UNPROVISIONED = ProvisioningReport(
+    FACTS.cluster,
+    "2 pods are pending",
+    CATALOG_MISSING(cluster=FACTS.cluster),
+    pods=2,
+    failures=(CATALOG_MISSING(cluster=FACTS.cluster),),
+    retry=True,
+)
 
 REPORTS: dict[str, Report] = {
     "received": lambda telemetry: telemetry.received(RECEIPT),
@@ -154,6 +166,8 @@ REPORTS: dict[str, Report] = {
         HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, invalid_manifests=1)
     ),
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
+    "provisioned": lambda telemetry: telemetry.provisioned(UNPROVISIONED),
+    "dropped": lambda telemetry: telemetry.dropped(MESSAGE_FOR_OTHER_CLUSTER(cluster="other")),
 }
 """By the method of the telemetry: the report with the most metrics."""
 

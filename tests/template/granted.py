@@ -20,6 +20,11 @@ def role_of(function: str) -> str:
     return "".join(word.title() for word in function.split("_")) + "Role"
 
 
+def roles_of_functions() -> set[str]:
+    """Return the logical IDs of the roles of all functions and schedules."""
+    return {name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
+
+
 def granted_to(role: str) -> set[str]:
     """Return the actions that a role grants."""
     return {action for statement in statements(role) for action in actions_of(statement)}

@@ -30,7 +30,11 @@ OF_AWS = {
             "Throttles",
         },
     ),
-    "AWS/SQS": ("QueueName", "AWS::SQS::Queue", {"ApproximateNumberOfMessagesVisible"}),
+    "AWS/SQS": (
+        "QueueName",
+        "AWS::SQS::Queue",
+        {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"},
+    ),
 }
 """The metrics that AWS emits, by dimension and resource. Sources: AWS Lambda Developer Guide,
 "Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
@@ -118,6 +122,7 @@ def test_every_count_of_problems_is_watched_for_all_clusters(
         "CatalogProblems",
         "HeadroomProblems",
         "ManifestProblems",
+        "ProvisioningProblems",
         "ReconcileProblems",
         "RetirementProblems",
     }

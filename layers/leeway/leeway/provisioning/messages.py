@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from leeway.manifests.cluster import NAME
 from leeway.printable import printable
-from leeway.provisioning.reasons import CLUSTER_NOT_MANAGED, MESSAGE_NOT_VALID
+from leeway.provisioning.reasons import MESSAGE_FOR_OTHER_CLUSTER, MESSAGE_NOT_VALID
 from leeway.reasons import Reason
 
 LONGEST_WHY = 200
@@ -78,7 +78,7 @@ def read_batch(event: Any, clusters: Collection[str]) -> Batch:
         if message.cluster in clusters:
             found.setdefault(message.cluster, []).append((record, message.why))
         else:
-            dropped.append(CLUSTER_NOT_MANAGED(cluster=message.cluster))
+            dropped.append(MESSAGE_FOR_OTHER_CLUSTER(cluster=message.cluster))
     return Batch(
         tuple(
             ClusterMessages(

@@ -46,8 +46,8 @@ MESSAGE_NOT_VALID = ReasonCode(
     "Leeway dropped a message of the provisioning queue that is not valid: {problem}.",
     "provisioningproblemsalarm",
 )
-CLUSTER_NOT_MANAGED = ReasonCode(
-    "ClusterNotManaged",
+MESSAGE_FOR_OTHER_CLUSTER = ReasonCode(
+    "MessageForOtherCluster",
     "Leeway dropped a message for cluster {cluster}: add the cluster to the stack's ClusterNames.",
     "provisioningproblemsalarm",
 )
