@@ -7,12 +7,14 @@ from functools import partial
 from leeway.admission.record import Admission
 from leeway.aws.drain_states import DynamoDrainStatesReader
 from leeway.aws.headroom import DynamoHeadroom
+from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.drain.summary import DrainState
 from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.provisioning.status import ProvisioningStatus
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client
 
@@ -31,7 +33,8 @@ class RetirementStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The status of a cluster. `problems` are those of its manifests."""
+    """The status of a cluster. `problems` are those of its manifests; `provisioning` is None before
+    the first run of provision_nodes."""
 
     cluster: str
     paused: bool
@@ -41,6 +44,7 @@ class ClusterStatus:
     retirements: tuple[RetirementStatus, ...]
     admissions: tuple[Admission, ...]
     headroom: tuple[HeadroomStatus, ...]
+    provisioning: ProvisioningStatus | None
 
 
 def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) -> ClusterStatus:
@@ -61,6 +65,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
                 found[instance] = ended
         states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
         headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
+        provisioning = DynamoProvisioningRecords(database, stack.table).status(cluster)
     policy = _policy(stack, cluster)
     retirements = [RetirementStatus(r, _current(r, states)) for r in found.values()]
     return ClusterStatus(
@@ -72,6 +77,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         retirements=tuple(sorted(retirements, key=lambda one: one.record.noticed_at)),
         admissions=tuple(a for a in open_now if isinstance(a, Admission)),
         headroom=tuple(headroom.values()),
+        provisioning=provisioning,
     )
 
 

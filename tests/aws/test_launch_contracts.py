@@ -89,6 +89,9 @@ class Embedded:
         ]
         self.aws.control("PUT", "faults", {"faults": faults})
 
+    def end(self, instance: str) -> None:
+        self.aws.client("ec2").terminate_instances(InstanceIds=[instance])
+
     def lose(self) -> None:
         fault = {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 1}
         self.aws.control("PUT", "faults", {"faults": [fault]})
@@ -124,6 +127,9 @@ class InMemory:
 
     def lack(self, *shortages: Shortage) -> None:
         self.fleets.shortages = list(shortages)
+
+    def end(self, instance: str) -> None:
+        self.fleets.ended.add(instance)
 
     def lose(self) -> None:
         self.fleets.lost = 1
@@ -453,3 +459,12 @@ def test_a_launched_instance_and_its_volumes_have_the_tags_of_the_request(
     for tagged in (shown, *described):
         tags = {tag["Key"]: tag["Value"] for tag in tagged["Tags"]}
         assert request.tags.items() <= tags.items()
+
+
+def test_of_some_instances_those_that_start_or_run_are_alive(world: World) -> None:
+    (launched,) = create(world, request_(world, new("intent"), "m5.large")).instances
+    forgotten = "i-0bbbbbbbbbbbbbbbb"
+    assert world.fleets.alive([launched.instance, forgotten]) == {launched.instance}
+    world.end(launched.instance)
+    assert world.fleets.alive([launched.instance, forgotten]) == frozenset()
+    assert world.fleets.alive([]) == frozenset()

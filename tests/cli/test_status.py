@@ -9,6 +9,7 @@ import pytest
 from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.drain.progress import RemovalMethod, Stage
 from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
@@ -16,6 +17,8 @@ from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
+from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.reasons import Reason
 from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
@@ -128,7 +131,7 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
     assert "detached from its group, not terminated yet" in shown
     settled = {"replacement_intent": intent.model_copy(update={"settled": True}), "version": 2}
     records.write(left.model_copy(update=settled))
-    assert "no retirement, admission or headroom" in run("--cluster", "prod")[1]
+    assert "no retirement, admission, headroom or launch" in run("--cluster", "prod")[1]
 
 
 def test_the_status_of_every_configured_cluster_is_shown(
@@ -140,7 +143,7 @@ def test_the_status_of_every_configured_cluster_is_shown(
     monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
     found = json.loads(run("-o", "json")[1])["clusters"]
     assert [one["cluster"] for one in found] == ["dev", "prod"]
-    assert "no retirement, admission or headroom" in run()[1]
+    assert "no retirement, admission, headroom or launch" in run()[1]
     assert run("--watch", "-o", "json")[0] == 2
 
 
@@ -175,3 +178,43 @@ def test_watch_continues_after_an_error_until_ctrl_c(
     assert waits == [2.0, 2.0, 2.0]
     assert "AWS throttled Query on table leeway" in out.splitlines()[3]
     assert out.count("1/2 pods gone, 1 blocked") == 2, "before and after the error"
+
+
+def test_launches_are_shown_with_the_pods_that_get_no_node(run: Run, aws: Sandbox) -> None:
+    launched = LaunchedInstance(
+        instance="i-1", instance_type="m5.large", zone="us-east-1a", capacity_type="spot", pool="w"
+    )
+    group = PodsWithoutNode(
+        reason=Reason("RequestTooLarge", "No type is large enough\x1b[31m."),
+        count=7,
+        some=("shop/web-1", "shop/web-2"),
+    )
+    now = datetime.now(UTC)
+    status = ProvisioningStatus(
+        cluster="launching",
+        run_at=now - timedelta(seconds=3),
+        why="9 pods are pending",
+        pods=9,
+        launched=(launched, launched),
+        launched_at=now - timedelta(minutes=2),
+        launched_count=2,
+        without_node=(group,),
+        others=1,
+        problems=(Reason("QuotaReached", "The account has reached a quota."),),
+        failure=Reason("ProvisioningFailed", "The API server does not answer."),
+    )
+    DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE).write_status(status)
+    code, out, _ = run("--cluster", "launching")
+    shown = " ".join(out.split())
+    assert code == 0
+    assert "2m ago: 2 m5.large us-east-1a spot, 8 of 9 pods without a place get no node" in shown
+    assert "7 pods get no node: RequestTooLarge: No type is large enough" in shown
+    assert "(shop/web-1, shop/web-2 …)" in shown
+    assert "QuotaReached" in shown
+    assert "ProvisioningFailed" in shown
+    assert "\x1b" not in out
+    (cluster,) = json.loads(run("--cluster", "launching", "-o", "json")[1])["clusters"]
+    shown_as_data = cluster["provisioning"]
+    assert shown_as_data["withoutNode"][0]["count"] == 7
+    assert shown_as_data["launched"][0]["instance"] == "i-1"
+    assert shown_as_data["failure"]["code"] == "ProvisioningFailed"
