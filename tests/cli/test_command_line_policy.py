@@ -100,8 +100,8 @@ def test_the_policy_grants_what_the_commands_use_and_no_more(
 def test_the_right_to_apply_manifests_writes_only_manifests() -> None:
     writes = [s for s in statements() if any(verb in str(s["Action"]) for verb in ("Put", "Del"))]
     assert [keys_of(statement) for statement in writes] == [("MANIFESTS#CLUSTER",)]
-    own = ("LAUNCH#CLUSTER", "CAPACITY#CLUSTER", "PROVISIONING#CLUSTER", "ENDPOINT#CLUSTER")
-    own += ("INSTANCE#i-1", "GROUP#web", "CACHE#x", "HEADROOM#CLUSTER")
+    own = ["ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "CACHE#x", "HEADROOM#CLUSTER"]
+    own += ["LAUNCH#CLUSTER", "CAPACITY#CLUSTER", "PROVISIONING#CLUSTER"]
     assert not [key for key in own for s in writes for p in keys_of(s) if fnmatchcase(key, p)]
 
 

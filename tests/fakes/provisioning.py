@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
@@ -96,3 +97,17 @@ class VisibilityInMemory:
 
     def hide(self, receipts: Sequence[str], seconds: int) -> None:
         self.hidden |= dict.fromkeys(receipts, seconds)
+
+
+@dataclass
+class GroupInstancesInMemory:
+    """The GroupInstances Protocol."""
+
+    launched: list[InstanceFacts] = field(default_factory=list)
+    running: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> list[InstanceFacts]:
+        return [one for one in self.launched if one.cluster == cluster]
+
+    def members(self, group: str) -> frozenset[str]:
+        return self.running.get(group, frozenset())

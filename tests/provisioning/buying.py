@@ -21,6 +21,7 @@ from leeway.selection.resources import Resources
 from tests.fakes.capacity_requests import CapacityRequestsInMemory
 from tests.fakes.provisioning import (
     ClusterStatesInMemory,
+    GroupInstancesInMemory,
     ManifestsInMemory,
     OneCatalog,
     PodEventsInMemory,
@@ -71,6 +72,7 @@ class Buying(World):
         self.states = ClusterStatesInMemory(ClusterState(NOW))
         self.requests = CapacityRequestsInMemory()
         self.records = ProvisioningRecordsInMemory()
+        self.groups = GroupInstancesInMemory()
         self.events = PodEventsInMemory()
         self.catalog = OneCatalog(catalog)
 
@@ -83,6 +85,7 @@ class Buying(World):
             requests=self.requests,
             launch_nodes=self.launch_nodes,
             intents=self.intents,
+            groups=self.groups,
             records=self.records,
             events_in=lambda _: self.events,
             clock=self,

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.told_pods import KEPT_FOR
@@ -342,8 +344,56 @@ def test_a_request_that_has_ended_or_is_written_meanwhile_is_not_answered(
     assert buying.requests.stored[RETIRING].answer is None
 
 
-def test_two_waiting_pods_of_a_not_ready_node_of_a_group_get_a_node(buying: Buying) -> None:
-    """Only nodes that Leeway launched count as promised."""
+def of_group(instance: str, kind: str = "m5.24xlarge") -> InstanceFacts:
+    """An instance that the group `web` has just launched."""
+    return InstanceFacts(
+        instance=instance,
+        cluster="prod",
+        private_dns_name="",
+        zone="us-east-1b",
+        instance_type=kind,
+        capacity_type="spot",
+        owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "web"),
+    )
+
+
+def with_group(buying: Buying, *launched: InstanceFacts) -> None:
+    """A group with one Ready node, which is full, and instances that it has just launched."""
+    labels = {"node.kubernetes.io/instance-type": "m5.24xlarge", "kubernetes.io/hostname": "a"}
+    full = node("a", *big_pods(1), labels=labels, pool="")
+    state = buying.states.state
+    buying.states.state = replace(state, nodes=(full,), joined={"i-old": "a"})
+    buying.groups.launched = [*launched]
+    buying.groups.running = {"web": frozenset({"i-old"})}
+
+
+def test_instances_that_a_group_launches_take_pods_before_they_join(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    with_group(buying, of_group("i-new"), of_group("i-other", "c5.large"))
+    assert len(buying.run().launched) == 2, "a type without a node in the group does not count"
+
+
+def test_a_node_of_a_group_that_has_just_joined_keeps_its_pod(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    with_group(buying, of_group("i-new"))
+    state = buying.states.state
+    fresh = node("b", taints=(NOT_READY,), pool="", labels={})
+    buying.states.state = replace(
+        state, nodes=(*state.nodes, fresh), joined={**state.joined, "i-new": "b"}
+    )
+    assert not buying.run().launched
+
+
+def test_the_successor_of_a_group_is_the_answer_to_a_retirement(buying: Buying) -> None:
+    with_group(buying, of_group("i-new"))
+    buying.retire(*big_pods(1, "moving"))
+    assert not buying.run().launched
+    answer = buying.requests.stored[RETIRING].answer
+    assert answer is not None
+    assert answer.launched == ("i-new",)
+
+
+def test_a_node_of_a_group_that_has_been_not_ready_for_long_takes_no_pods(buying: Buying) -> None:
     buying.wait_for_nodes(*big_pods(1))
     state = buying.states.state
     stranger = node("a", taints=(NOT_READY,))

@@ -44,5 +44,5 @@ def test_a_pod_has_another_event_if_the_reason_changes_or_if_the_pod_does() -> N
     assert not due_events([without(name)], [pod], told, NOW)
     (other,) = due_events([without(name, 1)], [pod], told, NOW)
     assert other.event.name != first.event.name
-    assert first.event.namespace, first.event.pod == ("shop", "web-0")
+    assert (first.event.namespace, first.event.pod) == ("shop", "web-0")
     assert not due_events([without("shop/gone")], [pod], {}, NOW)

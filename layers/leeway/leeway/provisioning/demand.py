@@ -29,8 +29,10 @@ def demand_of(
     state: ClusterState,
     requests: Iterable[CapacityRequest],
     starting: Mapping[str, StartingNode],
+    coming: Iterable[ExistingNode] = (),
 ) -> Demand:
-    """Return the demand of a cluster. `requests` are open, `starting` the nodes that start."""
+    """Return the demand of a cluster. `requests` are open, `starting` the nodes that start, and
+    `coming` those that will join."""
     moving: dict[str, tuple[Pod, ...]] = {}
     retiring: set[str] = set()
     unavailable: set[Unavailable] = set()
@@ -48,7 +50,7 @@ def demand_of(
             moving[request.instance] = pods
     return Demand(
         pods=(*waiting, *(pod for pods in moving.values() for pod in pods)),
-        nodes=tuple(_nodes(state.nodes, retiring, starting)),
+        nodes=(*_nodes(state.nodes, retiring, starting), *coming),
         moving=moving,
         unavailable=frozenset(unavailable),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.status import ProvisioningStatus
@@ -28,6 +29,19 @@ class Catalogs(Protocol):
 
     def read(self) -> Catalog | None:
         """Return the catalog; None if there is none."""
+        ...
+
+
+class GroupInstances(Protocol):
+    """Instances of Auto Scaling groups."""
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[InstanceFacts]:
+        """List the instances of a cluster that groups launched at or after `since` and that start
+        or run. `since` may be an hour ago at most."""
+        ...
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return the instances of a group that run."""
         ...
 
 

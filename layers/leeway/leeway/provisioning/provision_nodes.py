@@ -6,7 +6,7 @@ one run at a time, so that two runs never launch for the same pods. A run that d
 launch intents, and the next run completes them (see `leeway.launch`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.nodes_on_the_way import nodes_on_the_way
@@ -32,6 +32,7 @@ from leeway.provisioning.launch_cap import remaining_launches
 from leeway.provisioning.ports import (
     Catalogs,
     ClusterManifests,
+    GroupInstances,
     PodEvents,
     ProvisioningRecords,
 )
@@ -46,7 +47,11 @@ from leeway.provisioning.reasons import (
     STATUS_NOT_WRITTEN,
 )
 from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.starting_nodes import StartingNode, starting_nodes
+from leeway.provisioning.starting_nodes import (
+    StartingNode,
+    starting_in_groups,
+    starting_nodes,
+)
 from leeway.provisioning.status import (
     MOST_PROBLEMS,
     ProvisioningStatus,
@@ -57,6 +62,7 @@ from leeway.provisioning.status import (
 from leeway.provisioning.told_pods import DueEvent, due_events, remembered
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import ExistingNode
 
 KINDS = (
     "awsnodetemplate.karpenter.k8s.aws",
@@ -81,6 +87,7 @@ class Dependencies:
     requests: CapacityRequests
     launch_nodes: LaunchNodes
     intents: LaunchIntents
+    groups: GroupInstances
     records: ProvisioningRecords
     events_in: Callable[[str], PodEvents]
     clock: Clock
@@ -167,8 +174,23 @@ class NodeProvisioning:
         now = self._deps.clock.now()
         pools = [one.template.pool for one in settings_of(manifests)]
         promises = nodes_on_the_way(intents, (), pools, catalog, now)
-        starting = starting_nodes(state.nodes, state.joined, promises, intents, now)
-        return _Situation(state, intents, dict(starting), demand_of(state, requests, starting))
+        starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
+        if not state.waiting and not requests:
+            return _Situation(state, intents, starting, demand_of(state, requests, starting))
+        in_groups, coming = self._in_groups(cluster, state, now)
+        starting |= in_groups
+        demand = demand_of(state, requests, starting, coming)
+        return _Situation(state, intents, starting, demand)
+
+    def _in_groups(
+        self, cluster: str, state: ClusterState, now: datetime
+    ) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+        """The nodes that Auto Scaling groups have launched, for example as successors of nodes
+        that retire: their pods must not get a second node."""
+        launched = self._deps.groups.launched_by_groups(cluster, now - JOIN_WITHIN)
+        absent = {one.owner.name for one in launched if one.instance not in state.joined}
+        members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
+        return starting_in_groups(state.nodes, state.joined, launched, members)
 
     def _launch(
         self,

@@ -4,12 +4,13 @@ A kubelet registers with taints, and without the devices and labels that come la
 node was launched for would find no place on such a Node, and a second node would be launched.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import LaunchIntent
-from leeway.selection.labels import NODEPOOL
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import Taint
 from leeway.selection.resources import EBS_VOLUMES, Resources
@@ -57,6 +58,62 @@ def starting_nodes(
             merged = _merged(node, promise, startup[promise.name])
             found[node.name] = StartingNode(promise.name, merged)
     return found
+
+
+def starting_in_groups(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    launched: Iterable[InstanceFacts],
+    members: Mapping[str, Collection[str]],
+) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+    """Return the Nodes that start of instances that groups launched, by name, and nodes for the
+    instances that have no Node, each by the id of its instance.
+
+    A node of the same group and type that is Ready shows what such a node offers: `members` are the
+    instances of each group. An instance without such a node does not count.
+    """
+    by_name = {node.name: node for node in nodes}
+    starting: dict[str, StartingNode] = {}
+    coming = []
+    for instance in launched:
+        own = by_name.get(joined.get(instance.instance, ""))
+        if own is not None:
+            if _transient(own):
+                taints = tuple(taint for taint in own.taints if taint.key not in _STARTING)
+                starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
+            continue
+        fellows = (by_name.get(joined.get(one, "")) for one in members.get(_group(instance), ()))
+        sample = next((one for one in fellows if one and _shows(one, instance)), None)
+        if sample is not None:
+            coming.append(_like(sample, instance))
+    return starting, tuple(coming)
+
+
+def _group(instance: InstanceFacts) -> str:
+    return instance.owner.name
+
+
+def _transient(node: ExistingNode) -> bool:
+    return any(taint.key in _STARTING for taint in node.taints)
+
+
+def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
+    cordoned = any(taint.key == "node.kubernetes.io/unschedulable" for taint in node.taints)
+    same = node.labels.get(INSTANCE_TYPE) == instance.instance_type
+    return same and not cordoned and not _transient(node)
+
+
+def _like(sample: ExistingNode, instance: InstanceFacts) -> ExistingNode:
+    own = {HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE}
+    labels = {key: value for key, value in sample.labels.items() if key not in own}
+    return replace(
+        sample,
+        name=instance.instance,
+        labels={**labels, ZONE: instance.zone},
+        pods=(),
+        terminating=Resources(),
+        daemons=Resources(),
+    )
 
 
 def _startup_taints(

@@ -4,6 +4,7 @@ import os
 from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
+from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.provision_queue import SqsMessageVisibility
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
@@ -17,6 +18,7 @@ from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.receive_messages import MessageReceiver
 from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.wiring.clients import (
+    LIST_READ_TIMEOUT,
     client,
     clock,
     configuration,
@@ -54,6 +56,7 @@ def _provisioning() -> NodeProvisioning:
             requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
             launch_nodes=launch_nodes(settings().table, admissions()),
             intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+            groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
             events_in=_events_in,
             clock=clock(),
