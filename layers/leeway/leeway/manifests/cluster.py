@@ -153,17 +153,17 @@ class Defaults(Strict):
     node_role: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]{1,64}$")] | None = (
         None
     )
-    """Name of the nodes' IAM role. Not used yet."""
+    """Name of the nodes' IAM role."""
     ami_family: Literal[
         "AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025"
     ] = "AL2023"
     """AMI family of the nodes."""
     subnet_selector_terms: SubnetTerms | None = None
-    """Subnets of the nodes: those that match at least one term. Not used yet."""
+    """Subnets of the nodes: those that match at least one term."""
     security_group_selector_terms: SecurityGroupTerms | None = None
-    """Security groups of the nodes: those that match at least one term. Not used yet."""
+    """Security groups of the nodes: those that match at least one term."""
     tags: Tags = Field(default_factory=dict)
-    """Tags of instances and volumes. Not used yet."""
+    """Tags of instances and volumes."""
     prefix_delegation: bool = False
     """Whether the VPC CNI assigns prefixes of 16 addresses to network interfaces, on all nodes:
     more pods fit on a node."""
