@@ -30,6 +30,9 @@ from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.pod_watch.telemetry import PodWatchTelemetry
 from leeway.policy.reasons import POLICY_ACTION
+from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUSTER
+from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
@@ -51,6 +54,7 @@ class AllTelemetry(
     HeadroomTelemetry,
     CatalogTelemetry,
     PodWatchTelemetry,
+    ProvisioningTelemetry,
 ):
     """Every feature's telemetry in one object."""
 
@@ -146,6 +150,14 @@ REFRESHED = CatalogRefresh(
     ),
     40_000,
 )
+UNPROVISIONED = ProvisioningReport(
+    FACTS.cluster,
+    "2 pods are pending",
+    CATALOG_MISSING(cluster=FACTS.cluster),
+    pods=2,
+    failures=(CATALOG_MISSING(cluster=FACTS.cluster),),
+    retry=True,
+)
 
 REPORTS: dict[str, Report] = {
     "received": lambda telemetry: telemetry.received(RECEIPT),
@@ -158,6 +170,8 @@ REPORTS: dict[str, Report] = {
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
     "minute_done": lambda telemetry: telemetry.minute_done(woken=1, problems=1),
     "watch_problems": lambda telemetry: telemetry.watch_problems(1),
+    "provisioned": lambda telemetry: telemetry.provisioned(UNPROVISIONED),
+    "dropped": lambda telemetry: telemetry.dropped(MESSAGE_FOR_OTHER_CLUSTER(cluster="other")),
 }
 """By the method of the telemetry: the report with the most metrics."""
 

@@ -9,6 +9,7 @@ from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.drain_states import DynamoDrainStatesReader
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.pool_records import DynamoPoolRecords
+from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
@@ -17,6 +18,7 @@ from leeway.headroom.status import HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.pool_pauses.record import PoolRecord
+from leeway.provisioning.status import ProvisioningStatus
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client
 
@@ -37,8 +39,9 @@ class RetirementStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The status of a cluster. `problems` are those of its manifests. `paused_pools` are the node
-    pools from which Leeway launches nothing, because their instances never joined."""
+    """The status of a cluster. `problems` are those of its manifests. `provisioning` is None before
+    the first run of provision_nodes. `paused_pools` are the node pools from which Leeway launches
+    nothing, because their instances never joined."""
 
     cluster: str
     paused: bool
@@ -48,6 +51,7 @@ class ClusterStatus:
     retirements: tuple[RetirementStatus, ...]
     admissions: tuple[Admission, ...]
     headroom: tuple[HeadroomStatus, ...]
+    provisioning: ProvisioningStatus | None
     paused_pools: tuple[PoolRecord, ...] = ()
 
 
@@ -71,6 +75,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
         pools = DynamoPoolRecords(database, stack.table).pools_of(cluster)
         asked = DynamoCapacityRequests(database, stack.table).of_cluster(cluster)
+        provisioning = DynamoProvisioningRecords(database, stack.table).status(cluster)
     policy = _policy(stack, cluster)
     requests = {one.instance: one for one in asked}
     retirements = [
@@ -86,6 +91,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         admissions=tuple(a for a in open_now if isinstance(a, Admission)),
         headroom=tuple(headroom.values()),
         paused_pools=tuple(one for one in pools if one.paused is not None),
+        provisioning=provisioning,
     )
 
 

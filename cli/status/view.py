@@ -9,6 +9,9 @@ from typing import Any
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.drain.progress import Stage
 from leeway.drain.summary import DrainState
+from leeway.printable import printable
+from leeway.provisioning.status import ProvisioningStatus
+from leeway.reasons import Reason
 from leeway.retirement.record import OVER, Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent, Successor
 from rich.console import Group, RenderableType
@@ -56,8 +59,41 @@ def _body(status: ClusterStatus, now: datetime) -> Iterator[RenderableType]:
         if kept.pending:
             size += f", {kept.pending} of them Pending"
         yield _line(kept.subject, kept.source, f"{size}: {kept.problem or kept.reason}")
-    if not (status.retirements or status.admissions or status.headroom):
-        yield Text("  no retirement, admission or headroom", style="dim")
+    if status.provisioning is not None:
+        yield from _provisioning_lines(status.provisioning, now)
+    if not (status.retirements or status.admissions or status.headroom or status.provisioning):
+        yield Text("  no retirement, admission, headroom or launch", style="dim")
+
+
+def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text]:
+    parts = [f"last run {age(now - one.run_at)} ago ({one.why or 'no reason given'})"]
+    if one.dry_run:
+        parts.append("dry run")
+    if one.launched_at is not None:
+        count, ago = one.launched_count, age(now - one.launched_at)
+        parts.append(f"launched {count} instances {ago} ago: {_launched_kinds(one)}")
+    waiting = sum(group.count for group in one.without_node) + one.others
+    parts.append(f"{waiting} of {one.pods} pods without a place get no node")
+    yield _line("launches", "", ", ".join(parts))
+    if one.failure is not None:
+        yield Text(f"      {_reason(one.failure)}", style="red")
+    for problem in one.problems:
+        yield Text(f"      {_reason(problem)}", style="yellow")
+    for group in one.without_node[:MOST_PODS]:
+        names = ", ".join(group.some) + (" …" if group.count > len(group.some) else "")
+        yield Text(f"      {group.count} pods get no node: {_reason(group.reason)} ({names})")
+    others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
+    if others:
+        yield Text(f"      {others} pods get no node for other reasons")
+
+
+def _launched_kinds(one: ProvisioningStatus) -> str:
+    kinds = Counter((i.instance_type, i.zone, i.capacity_type) for i in one.launched)
+    return ", ".join(f"{count} {' '.join(kind)}" for kind, count in kinds.most_common(MOST_PODS))
+
+
+def _reason(reason: Reason) -> str:
+    return f"{reason.code}: {printable(reason.message)}"
 
 
 def _line(name: str, place: str, text: str) -> Text:
@@ -170,6 +206,37 @@ def _cluster(status: ClusterStatus) -> dict[str, Any]:
             }
             for one in status.headroom
         ],
+        "provisioning": _provisioning(status.provisioning),
+    }
+
+
+def _provisioning(one: ProvisioningStatus | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "runAt": one.run_at.isoformat(),
+        "why": one.why,
+        "dryRun": one.dry_run,
+        "pods": one.pods,
+        "launchedAt": one.launched_at.isoformat() if one.launched_at else None,
+        "launchedCount": one.launched_count,
+        "launched": [
+            {
+                "instance": i.instance,
+                "instanceType": i.instance_type,
+                "zone": i.zone,
+                "capacityType": i.capacity_type,
+                "pool": i.pool,
+            }
+            for i in one.launched
+        ],
+        "withoutNode": [
+            {"reason": asdict(group.reason), "count": group.count, "pods": list(group.some)}
+            for group in one.without_node
+        ],
+        "others": one.others,
+        "problems": [asdict(problem) for problem in one.problems],
+        "failure": asdict(one.failure) if one.failure else None,
     }
 
 

@@ -98,6 +98,9 @@ class Embedded:
         ]
         self.aws.control("PUT", "faults", {"faults": faults})
 
+    def end(self, instance: str) -> None:
+        self.aws.client("ec2").terminate_instances(InstanceIds=[instance])
+
     def lose(self) -> None:
         fault = {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 1}
         self.aws.control("PUT", "faults", {"faults": [fault]})
@@ -135,6 +138,9 @@ class InMemory:
 
     def lack(self, *shortages: Shortage) -> None:
         self.fleets.shortages = list(shortages)
+
+    def end(self, instance: str) -> None:
+        self.fleets.ended.add(instance)
 
     def lose(self) -> None:
         self.fleets.lost = 1
@@ -528,3 +534,12 @@ def test_a_record_of_a_pool_is_written_once_for_each_version(world: World) -> No
     with pytest.raises(RecordChanged):
         world.pools.write_pool(second)
     assert world.pools.pool(record.cluster, "web") == second
+
+
+def test_of_some_instances_those_that_start_or_run_are_alive(world: World) -> None:
+    (launched,) = create(world, request_(world, new("intent"), "m5.large")).instances
+    forgotten = "i-0bbbbbbbbbbbbbbbb"
+    assert world.fleets.alive([launched.instance, forgotten]) == {launched.instance}
+    world.end(launched.instance)
+    assert world.fleets.alive([launched.instance, forgotten]) == frozenset()
+    assert world.fleets.alive([]) == frozenset()

@@ -130,6 +130,12 @@ def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox)
     instances = Ec2Instances(maker(aws, "ec2"))
     assert [one.instance for one in instances.launched_in("surging", since)] == [came.instance]
     assert instances.launched_in("surging", since + timedelta(minutes=1)) == []
+    of_cluster = partial(instances.launched_by_groups, "prod")
+    assert came.instance in {one.instance for one in of_cluster(since)}
+    assert of_cluster(since + timedelta(minutes=1)) == []
+    assert instances.launched_by_groups("another", since) == []
+    assert came.instance in instances.members("surging")
+    assert instances.members("nothing") == frozenset()
 
 
 def test_a_zone_without_capacity_returns_an_error_for_the_type(aws: Sandbox) -> None:

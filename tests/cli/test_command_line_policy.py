@@ -22,8 +22,17 @@ from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
 from tests.sandbox.aws.started import Sandbox, started
 from tests.template.granted import actions_of, keys_of
+from tests.template.granted import statements as of_roles
 
 POLICY = Path(__file__).parents[2] / "docs" / "command-line-policy.json"
+LAUNCH_POLICY = POLICY.with_name("launch-policy.json")
+LAUNCHES = {
+    "ec2:CreateFleet",
+    "ec2:CreateLaunchTemplate",
+    "ec2:CreateTags",
+    "ec2:RunInstances",
+    "iam:PassRole",
+}
 KEY = "AKIACOMMANDLINE00001"
 
 type Right = tuple[str, str]
@@ -125,7 +134,8 @@ def test_the_commands_may_write_only_manifests_and_records_of_pools() -> None:
     writes = [s for s in statements() if any(verb in str(s["Action"]) for verb in ("Put", "Del"))]
     written = [keys_of(statement) for statement in writes]
     assert written == [("MANIFESTS#CLUSTER",), ("POOLS#CLUSTER",)]
-    own = ("ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "CACHE#x", "HEADROOM#CLUSTER")
+    own = ["ENDPOINT#CLUSTER", "INSTANCE#i-1", "GROUP#web", "CACHE#x", "HEADROOM#CLUSTER"]
+    own += ["LAUNCH#CLUSTER", "CAPACITY#CLUSTER", "PROVISIONING#CLUSTER"]
     assert not [key for key in own for s in writes for p in keys_of(s) if fnmatchcase(key, p)]
 
 
@@ -142,3 +152,24 @@ def test_only_instances_that_are_tagged_for_the_cluster_can_be_ended() -> None:
     assert len(ending) == 2
     tag = {"aws:ResourceTag/kubernetes.io/cluster/CLUSTER": "owned"}
     assert all(one["Condition"] == {"StringEquals": tag} for one in ending)
+
+
+def test_launches_by_hand_have_the_conditions_of_the_function_that_launches() -> None:
+    """docs/launch-policy.json, beside the role of provision_nodes."""
+    found: list[dict[str, Any]] = json.loads(LAUNCH_POLICY.read_text())["Statement"]
+    of_role = {s["Sid"].replace("Clusters", "Cluster"): s for s in of_roles("ProvisionNodesRole")}
+    by_hand = {s["Sid"]: s for s in found}
+    launching = {sid for sid, one in of_role.items() if actions_of(one) & LAUNCHES}
+    assert len(launching) == 7
+    for sid in launching | {"GiveNodesTheirRole", "FindInstanceProfiles", "FindImages"}:
+        assert actions_of(by_hand[sid]) == actions_of(of_role[sid])
+        assert conditions(by_hand[sid]) == conditions(of_role[sid])
+    assert not [s for s in found if "*" in str(s["Action"])]
+    on_all = set().union(*(actions_of(s) for s in found if s["Resource"] == "*"))
+    assert all(":Describe" in action for action in on_all)
+
+
+def conditions(statement: dict[str, Any]) -> set[tuple[str, str]]:
+    """The operators and keys of a statement's condition."""
+    found = statement.get("Condition", {}).items()
+    return {(operator, key) for operator, keys in found for key in keys}

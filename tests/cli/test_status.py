@@ -11,6 +11,7 @@ from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.pool_records import DynamoPoolRecords
+from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.capacity_requests.request import CapacityAnswer
 from leeway.drain.progress import RemovalMethod, Stage
@@ -20,6 +21,7 @@ from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
 from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure
+from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.replacement.reasons import (
     CAPACITY_REQUESTED,
@@ -169,7 +171,7 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
     assert "to be terminated by Leeway, not terminated yet" in shown
     settled = {"replacement_intent": intent.model_copy(update={"settled": True}), "version": 2}
     records.write(left.model_copy(update=settled))
-    assert "no retirement, admission or headroom" in run("--cluster", "prod")[1]
+    assert "no retirement, admission, headroom or launch" in run("--cluster", "prod")[1]
 
 
 def test_the_nodes_that_pools_launch_for_a_retiring_node_are_shown(run: Run, aws: Sandbox) -> None:
@@ -211,7 +213,7 @@ def test_the_status_of_every_configured_cluster_is_shown(
     monkeypatch.setenv("LEEWAY_CLUSTERS", "dev,prod")
     found = json.loads(run("-o", "json")[1])["clusters"]
     assert [one["cluster"] for one in found] == ["dev", "prod"]
-    assert "no retirement, admission or headroom" in run()[1]
+    assert "no retirement, admission, headroom or launch" in run()[1]
     assert run("--watch", "-o", "json")[0] == 2
 
 
@@ -246,3 +248,43 @@ def test_watch_continues_after_an_error_until_ctrl_c(
     assert waits == [2.0, 2.0, 2.0]
     assert "AWS throttled Query on table leeway" in out.splitlines()[3]
     assert out.count("1/2 pods gone, 1 blocked") == 2, "before and after the error"
+
+
+def test_launches_are_shown_with_the_pods_that_get_no_node(run: Run, aws: Sandbox) -> None:
+    launched = LaunchedInstance(
+        instance="i-1", instance_type="m5.large", zone="us-east-1a", capacity_type="spot", pool="w"
+    )
+    group = PodsWithoutNode(
+        reason=Reason("RequestTooLarge", "No type is large enough\x1b[31m."),
+        count=7,
+        some=("shop/web-1", "shop/web-2"),
+    )
+    now = datetime.now(UTC)
+    status = ProvisioningStatus(
+        cluster="launching",
+        run_at=now - timedelta(seconds=3),
+        why="9 pods are pending",
+        pods=9,
+        launched=(launched, launched),
+        launched_at=now - timedelta(minutes=2),
+        launched_count=2,
+        without_node=(group,),
+        others=1,
+        problems=(Reason("QuotaReached", "The account has reached a quota."),),
+        failure=Reason("ProvisioningFailed", "The API server does not answer."),
+    )
+    DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE).write_status(status)
+    code, out, _ = run("--cluster", "launching")
+    shown = " ".join(out.split())
+    assert code == 0
+    assert "2m ago: 2 m5.large us-east-1a spot, 8 of 9 pods without a place get no node" in shown
+    assert "7 pods get no node: RequestTooLarge: No type is large enough" in shown
+    assert "(shop/web-1, shop/web-2 …)" in shown
+    assert "QuotaReached" in shown
+    assert "ProvisioningFailed" in shown
+    assert "\x1b" not in out
+    (cluster,) = json.loads(run("--cluster", "launching", "-o", "json")[1])["clusters"]
+    shown_as_data = cluster["provisioning"]
+    assert shown_as_data["withoutNode"][0]["count"] == 7
+    assert shown_as_data["launched"][0]["instance"] == "i-1"
+    assert shown_as_data["failure"]["code"] == "ProvisioningFailed"

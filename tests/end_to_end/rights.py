@@ -8,6 +8,7 @@ import yaml
 from sandbox.access_entries import access_key
 from sandbox.sandbox import Sandbox
 from tests.template.granted import granted_to, grants_key, statements
+from tests.template.reached import IAM_NAMES
 
 RBAC = Path(__file__).parents[2] / "rbac" / "leeway.yaml"
 SANDBOX_ONLY = {"sqs:GetQueueUrl"}
@@ -21,6 +22,7 @@ def used_at_aws(sandbox: Sandbox) -> dict[str, set[str]]:
     used: dict[str, set[str]] = {}
     for function in sandbox.deployed.functions:
         recorded = set(calls.get(access_key(function.name), {})) - SANDBOX_ONLY
+        recorded = {IAM_NAMES.get(action, action) for action in recorded}
         used.setdefault(function.role, set()).update(recorded)
     return used
 

@@ -66,7 +66,7 @@ def messages(sandbox: Sandbox) -> list[str]:
         aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
     )
-    (url,) = [u for u in sqs.list_queues()["QueueUrls"] if u.endswith("provision-nodes.fifo")]
+    (url,) = [u for u in sqs.list_queues()["QueueUrls"] if u.endswith("provision.fifo")]
     found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
     for message in found:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])

@@ -1,6 +1,6 @@
 """Fleets in memory: they launch in the order of the overrides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -33,7 +33,8 @@ class Shortage:
 @dataclass
 class FleetsInMemory:
     """The Fleets Protocol. `exists` says whether there is a launch template; `free` are the free
-    addresses of subnets that have few; `lost` answers never arrive."""
+    addresses of subnets that have few; `lost` answers never arrive. Instances that have `ended` do
+    not run any more."""
 
     exists: Callable[[str], bool]
     shortages: list[Shortage] = field(default_factory=list)
@@ -41,6 +42,7 @@ class FleetsInMemory:
     lost: int = 0
     refused: str = ""
     running: dict[str, FleetInstance] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
     intents: dict[str, str] = field(default_factory=dict)
     requests: list[FleetRequest] = field(default_factory=list)
     _answers: dict[str, tuple[FleetRequest, FleetAnswer]] = field(default_factory=dict)
@@ -62,7 +64,11 @@ class FleetsInMemory:
         return answer
 
     def launched_by(self, intent: str) -> list[FleetInstance]:
-        return [one for name, one in self.running.items() if self.intents[name] == intent]
+        ours = [one for name, one in self.running.items() if self.intents[name] == intent]
+        return [one for one in ours if one.instance not in self.ended]
+
+    def alive(self, instances: Collection[str]) -> frozenset[str]:
+        return frozenset(instances) & (self.running.keys() - self.ended)
 
     def _launch(self, request: FleetRequest) -> FleetAnswer:
         launched: list[FleetInstance] = []

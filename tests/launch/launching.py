@@ -48,11 +48,8 @@ class World:
         known = {f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900) for zone in ZONES}
         tags = {name: {"discovery": "prod"} for name in (*known, "sg-1")}
         self.networks = NetworksInMemory(known, tags, {"sg-1": "nodes"})
-        variants = [ImageVariant("x86_64"), ImageVariant("arm64")]
-        parameters = parameters_of(settings(node_class()), "1.34", variants)
-        self.images = ImagesInMemory(
-            {name: f"ami-{n}" for n, name in enumerate(parameters.values())}
-        )
+        self.images = ImagesInMemory({})
+        self.offer_images(ImageVariant("x86_64"), ImageVariant("arm64"))
         self.profiles = InstanceProfilesInMemory({"prod-nodes": ["prod-nodes"]})
         details = ClusterDetails("prod", "https://prod.example.com", "Q0E=", "10.0.0.0/16")
         self.clusters = NodeClustersInMemory({"prod": NodeCluster(details, "1.34")})
@@ -94,6 +91,11 @@ class World:
     def terminate(self, instance: str) -> None:
         """A launch terminates nothing."""
         raise AssertionError(f"a launch terminated {instance}")
+
+    def offer_images(self, *variants: ImageVariant) -> None:
+        """Name AMIs for these variants by parameters."""
+        parameters = parameters_of(settings(node_class()), "1.34", variants)
+        self.images.values |= {name: f"ami-{n}" for n, name in enumerate(parameters.values())}
 
     @property
     def launch_nodes(self) -> LaunchNodes:

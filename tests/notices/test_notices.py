@@ -25,6 +25,7 @@ from tests.notices.events import EVENTS, event, health
 INPUTS_OF_OTHER_FUNCTIONS = {
     "admit-node.json",
     "keep-headroom.json",
+    "provision-nodes.json",
     "reconcile-instance.json",
     "reconcile.json",
     "refresh-catalog.json",

@@ -20,6 +20,11 @@ def role_of(function: str) -> str:
     return "".join(word.title() for word in function.split("_")) + "Role"
 
 
+def roles_of_functions() -> set[str]:
+    """Return the logical IDs of the roles of all functions and schedules."""
+    return {name for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
+
+
 def granted_to(role: str) -> set[str]:
     """Return the actions that a role grants."""
     return {action for statement in statements(role) for action in actions_of(statement)}
@@ -29,7 +34,7 @@ def statements(*roles: str) -> list[dict[str, Any]]:
     """Return the statements of the policies of these roles (default: all)."""
     found = {name: r for name, r in resources().items() if r["Type"] == "AWS::IAM::Role"}
     policies = [
-        policy
+        _unconditional(policy)
         for name, role in found.items()
         if not roles or name in roles
         for policy in role["Properties"]["Policies"]
@@ -37,6 +42,14 @@ def statements(*roles: str) -> list[dict[str, Any]]:
     granted = [s for policy in policies for s in policy["PolicyDocument"]["Statement"]]
     assert granted, "what holds for every statement would hold for none"
     return granted
+
+
+def _unconditional(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy as a deployment that sets every parameter has it."""
+    if "Fn::If" not in policy:
+        return policy
+    found: dict[str, Any] = policy["Fn::If"][1]
+    return found
 
 
 def actions_of(statement: dict[str, Any]) -> set[str]:

@@ -14,7 +14,10 @@ import boto3
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "leeway"
 
-IAM_NAMES = {"lambda:Invoke": "lambda:InvokeFunction"}
+IAM_NAMES = {
+    "lambda:Invoke": "lambda:InvokeFunction",
+    "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
+}
 """Operations whose permission has another name."""
 
 
@@ -37,7 +40,7 @@ class _Reach:
     """The reachable modules, functions of wiring, and adapters."""
 
     def __init__(self) -> None:
-        self.adapters: dict[str, str] = {}
+        self.adapters: dict[str, tuple[str, ...]] = {}
         self.named: set[str] = set()
         self._seen: set[str] = set()
 
@@ -66,20 +69,21 @@ class _Reach:
                 continue
             self.named |= _methods_named(node, on_names=True)
             for call in ast.walk(node):
-                if isinstance(call, ast.Call) and (service := _service_of(call)):
+                if isinstance(call, ast.Call) and (services := _services_of(call)):
                     adapter = ast.unparse(call.func)
-                    self.adapters[f"{imports[adapter][0]}:{adapter}"] = service
+                    self.adapters[f"{imports[adapter][0]}:{adapter}"] = services
             for used in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}:
                 self._follow(*imports.get(used, (origin, used)))
 
     def actions_of(self, adapter: str) -> Iterator[str]:
         """Return the actions of the named methods of adapters."""
         origin, _, name = adapter.partition(":")
-        service = self.adapters[adapter]
-        operations = boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping
-        for method in _client_calls(origin, name, self._everything_named()):
-            action = f"{service}:{operations[method]}"
-            yield IAM_NAMES.get(action, action)
+        services = self.adapters[adapter]
+        for service, held in zip(services, _clients_of(origin, name, services), strict=True):
+            operations = boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping
+            for method in _client_calls(origin, name, held, self._everything_named()):
+                action = f"{service}:{operations[method]}"
+                yield IAM_NAMES.get(action, action)
 
     def _everything_named(self) -> set[str]:
         """Add the methods that adapters call on each other."""
@@ -87,8 +91,20 @@ class _Reach:
         return self.named.union(*(_methods_named(found, on_names=False) for found in classes))
 
 
-def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:
-    """Return the boto3 methods and paginators that these methods of a class call on its client."""
+def _clients_of(origin: str, name: str, services: tuple[str, ...]) -> list[str]:
+    """Return how a class calls its clients, in the order of its parameters."""
+    if len(services) == 1:
+        return ["self._client()"]
+    (made,) = [
+        one
+        for one in _class(origin, name).body
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+    ]
+    return [f"self._{one.arg}()" for one in made.args.args[1 : len(services) + 1]]
+
+
+def _client_calls(origin: str, name: str, client: str, named: set[str]) -> Iterator[str]:
+    """Return the boto3 methods and paginators that these methods of a class call on a client."""
     methods = {m.name: m for m in _class(origin, name).body if isinstance(m, ast.FunctionDef)}
     reached = {m for m in methods if m in named and not m.startswith("_")}
     todo = list(reached)
@@ -98,7 +114,7 @@ def _client_calls(origin: str, name: str, named: set[str]) -> Iterator[str]:
         reached |= more
         todo += more
     for method in reached:
-        yield from _calls_on("self._client()", methods[method], origin)
+        yield from _calls_on(client, methods[method], origin)
 
 
 def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[str]:
@@ -159,13 +175,15 @@ def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 yield ast.unparse(target), node.value
 
 
-def _service_of(call: ast.Call) -> str:
-    """Return the service of an adapter's client: `Adapter(partial(client, "ec2"), …)`."""
-    for argument in call.args[:1]:
+def _services_of(call: ast.Call) -> tuple[str, ...]:
+    """Return the services of an adapter's clients: `Adapter(partial(client, "ec2"), …)`."""
+    found = []
+    for argument in call.args:
         put_off = ("partial(client, ", "partial(background_client, ")
-        if isinstance(argument, ast.Call) and ast.unparse(argument).startswith(put_off):
-            return str(ast.literal_eval(argument.args[1]))
-    return ""
+        if not isinstance(argument, ast.Call) or not ast.unparse(argument).startswith(put_off):
+            break
+        found.append(str(ast.literal_eval(argument.args[1])))
+    return tuple(found)
 
 
 @cache

@@ -30,13 +30,17 @@ OF_AWS = {
             "Throttles",
         },
     ),
-    "AWS/SQS": ("QueueName", "AWS::SQS::Queue", {"ApproximateNumberOfMessagesVisible"}),
+    "AWS/SQS": (
+        "QueueName",
+        "AWS::SQS::Queue",
+        {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"},
+    ),
 }
 """The metrics that AWS emits, by dimension and resource. Sources: AWS Lambda Developer Guide,
 "Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
 Guide, "Available CloudWatch metrics"."""
 
-DONE_AGAIN = {"ProvisionNodesQueue", "ReconcileFailures"}
+DONE_AGAIN = {"ProvisionQueue", "ReconcileFailures"}
 """Queues whose work the run of the next minute repeats."""
 
 CAN_WAIT = {
@@ -121,6 +125,7 @@ def test_every_count_of_problems_is_watched_for_all_clusters(
         "HeadroomProblems",
         "ManifestProblems",
         "PodWatchProblems",
+        "ProvisioningProblems",
         "ReconcileProblems",
         "RetirementProblems",
     }

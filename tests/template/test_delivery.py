@@ -7,6 +7,7 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
+from leeway.provisioning.messages import Batch, read_batch
 
 from sandbox.template import DeployedTemplate, FunctionResource, read_template
 from tests.template.granted import resources
@@ -18,8 +19,8 @@ INTERRUPTION = 120
 ON_SCHEDULE = {"KeepHeadroomFunction", "RefreshCatalogFunction", "WatchPodsFunction"}
 """Functions whose next run repeats failed work."""
 
-QUEUES_OF_WORK = {"ProvisionNodesQueue"}
-"""Queues that functions send messages to; all others hold failed events."""
+FROM_A_QUEUE = "ProvisionNodesFunction"
+"""The function that SQS invokes: its queue has a dead-letter queue."""
 
 OUTSIDE_OF_ANY_VPC = "RefreshCatalogFunction"
 
@@ -61,11 +62,34 @@ def test_every_rule_may_invoke_receive_notice(deployed: DeployedTemplate) -> Non
 def test_every_function_has_its_own_queue_of_failed_events(
     deployed: DeployedTemplate,
 ) -> None:
-    once = [f for f in deployed.functions if f.logical_id not in ON_SCHEDULE]
+    others = {*ON_SCHEDULE, FROM_A_QUEUE}
+    once = [f for f in deployed.functions if f.logical_id not in others]
     kept = {f.logical_id: f.on_failure or f.dead_letter for f in once}
     assert len(set(kept.values())) == len(once)
-    failures = {q.arn for q in deployed.queues if q.logical_id not in QUEUES_OF_WORK}
-    assert set(kept.values()) == failures
+    queues = {queue.arn: queue for queue in deployed.queues}
+    of_messages = {arn for arn, queue in queues.items() if queue.attributes.get("FifoQueue")}
+    assert set(kept.values()) == queues.keys() - of_messages
+
+
+def test_the_messages_of_a_cluster_are_delivered_to_one_run_at_a_time(
+    deployed: DeployedTemplate,
+) -> None:
+    """Source: Lambda developer guide, "Using Lambda with Amazon SQS": six times the timeout."""
+    function = named(deployed, FROM_A_QUEUE)
+    by_name = {queue.name: queue for queue in deployed.queues}
+    queue, failures = by_name["leeway-provision.fifo"], by_name["leeway-provision-failures.fifo"]
+    redrive = json.loads(queue.attributes["RedrivePolicy"])
+    assert redrive["deadLetterTargetArn"] == failures.arn
+    assert int(queue.attributes["VisibilityTimeout"]) >= 6 * function.timeout
+    assert queue.attributes["FifoQueue"] == failures.attributes["FifoQueue"] == "true"
+    assert function.environment["LEEWAY_PROVISION_QUEUE"].endswith("/leeway-provision.fifo")
+    (mapping,) = [
+        r["Properties"]
+        for r in resources().values()
+        if r["Type"] == "AWS::Lambda::EventSourceMapping"
+    ]
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert "FilterCriteria" not in mapping
 
 
 @pytest.mark.parametrize("function", ["RetireNodeFunction", "AdmitNodeFunction"])
@@ -120,6 +144,8 @@ def test_functions_that_must_be_fast_stay_active_in_a_vpc(
         payload = json.loads(target["Input"])
         if name.startswith("ReceiveNotice"):
             assert parse_notice(payload).kind is NoticeKind.TEST_NOTIFICATION
+        elif name.startswith("ProvisionNodes"):
+            assert read_batch(payload, ()) == Batch((), ())
         else:
             assert target["Arn"].endswith(":live")
             assert parse_attempt_id(payload).instance == "i-00000000"

@@ -10,6 +10,11 @@ PARAMETERS = translate({}, {})["Parameters"]
 
 RIGHT = {
     "ClusterNames": ["", "demo", " prod ", "Blue_green-1", "a" * 100],
+    "NodeRoleArns": [
+        "",
+        "arn:aws:iam::123456789012:role/path/nodes_1",
+        " arn:aws-cn:iam::123456789012:role/n",
+    ],
     "EndpointUrl": ["", "http://172.17.0.1:4566", "https://vpce-1.example.com/"],
     "SubnetIds": ["", "subnet-0a1b2c3d", "subnet-0a1b2c3d4e5f60718,subnet-1"],
     "SecurityGroupIds": ["", "sg-0a1b2c3d", "sg-1,sg-2"],
@@ -18,6 +23,7 @@ RIGHT = {
 }
 WRONG = {
     "ClusterNames": ["arn:aws:eks:us-east-1:123456789012:cluster/demo", "-demo", "a b", "a" * 101],
+    "NodeRoleArns": ["nodes", "arn:aws:iam::123456789012:role/*", "arn:aws:iam::1:role/n", "*"],
     "EndpointUrl": ["localhost:4566", "https://host/path", "https://host?x=1"],
     "SubnetIds": ["sg-1", "subnet-1, subnet-2", ",".join(["subnet-1"] * 7)],
     "SecurityGroupIds": ["subnet-1", "sg-1,sg-2,sg-3"],

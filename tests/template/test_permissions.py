@@ -12,21 +12,30 @@ from tests.template.granted import (
     keys_of,
     resources,
     role_of,
+    roles_of_functions,
     statements,
 )
 from tests.template.reached import ROOT, actions_reached_by
 
+ROLES = roles_of_functions()
 FUNCTIONS = sorted(path.parent.name for path in (ROOT / "functions").glob("*/handler.py"))
 
 DURABLE = {"lambda:CheckpointDurableExecution", "lambda:GetDurableExecutionState"}
+BY_SQS = {"sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"}
 FOR_LAUNCHES = {"ec2:CreateFleet", "ec2:DescribeLaunchTemplateVersions"}
+LAUNCHES = {"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:CreateTags", "ec2:RunInstances"}
+BUYER = "ProvisionNodesRole"
 BY_THE_SERVICE = {
     *FOR_LAUNCHES,
     "iam:PassRole",
     *DURABLE,
+    *BY_SQS,
     "logs:CreateLogStream",
     "logs:PutLogEvents",
     "sqs:SendMessage",
+    # EC2 checks them of the caller of CreateFleet and CreateLaunchTemplate.
+    "ec2:CreateTags",
+    "ec2:RunInstances",
 }
 """Calls that Lambda and the durable SDK make for a function, and permissions that services check
 when they get a role or launch instances. No adapter contains them."""
@@ -57,7 +66,7 @@ def test_the_calls_that_lambda_makes_for_a_function_are_granted(
         if r["Type"] == "AWS::Lambda::EventInvokeConfig"
         and r["Properties"]["FunctionName"] == {"Ref": function_id(properties)}
     )
-    buyer = {"Fn::GetAtt": ["ProvisionNodesQueue", "Arn"]}
+    buyer = {"Fn::GetAtt": ["ProvisionQueue", "Arn"]}
     on_failure_queues = [s for s in statements(role_of(function)) if s["Resource"] != buyer]
     sends = any("sqs:SendMessage" in actions_of(s) for s in on_failure_queues)
     assert sends == passes_failures_on
@@ -84,13 +93,13 @@ def test_only_reading_actions_are_granted_on_all_resources() -> None:
     "action",
     sorted(
         action
-        for statement in statements()
+        for statement in statements(*ROLES - {BUYER})
         for action in actions_of(statement)
         if re.match("(autoscaling|ec2):(?!Describe|CreateFleet)", action)
     ),
 )
 def test_a_change_of_instances_or_groups_requires_the_tag_of_a_managed_cluster(action: str) -> None:
-    for statement in statements():
+    for statement in statements(*ROLES - {BUYER}):
         if action in actions_of(statement):
             tags = dict(statement["Condition"]["StringEquals"])
             owner = tags.pop("aws:ResourceTag/leeway.sh/owner", None)
@@ -106,13 +115,64 @@ def role_of_launches(action: str, statement: dict[str, Any]) -> bool:
     )
 
 
+def kinds_of(statement: dict[str, Any]) -> set[str]:
+    """Return the kinds of EC2 resources that a statement is about."""
+    named = statement["Resource"]
+    texts = [one["Fn::Sub"] for one in (named if isinstance(named, list) else [named])]
+    return {text.rpartition(":")[2].partition("/")[0] for text in texts}
+
+
+def test_only_the_buyer_launches_and_only_for_managed_clusters() -> None:
+    """EC2 checks all resources of a launch, and each launch has an instance and a template."""
+    tags = {"leeway.sh/owner": "leeway", "eks:eks-cluster-name": {"Ref": "ClusterNames"}}
+    free = set()
+    for statement in statements(BUYER):
+        if not actions_of(statement) & LAUNCHES:
+            continue
+        equal = statement.get("Condition", {}).get("StringEquals", {})
+        if not equal:
+            free |= kinds_of(statement)
+            continue
+        used = "Resource" if equal.keys() & {"aws:ResourceTag/leeway.sh/owner"} else "Request"
+        assert {f"aws:{used}Tag/{key}": value for key, value in tags.items()}.items() <= (
+            equal.items()
+        )
+    assert free == {"image", "security-group", "snapshot", "spot-instances-request", "subnet"}
+    launching = [s for s in statements(BUYER) if actions_of(s) == {"ec2:RunInstances"}]
+    (template,) = [s["Condition"]["ArnLike"]["ec2:LaunchTemplate"] for s in launching]
+    assert template["Fn::Sub"].endswith(":launch-template/*")
+    elsewhere = {a for s in statements(*ROLES - {BUYER}) for a in actions_of(s)}
+    assert elsewhere & LAUNCHES == {"ec2:CreateFleet"}
+
+
+def test_the_buyer_gives_nodes_only_the_roles_of_the_deployment() -> None:
+    (passing,) = [s for s in statements(BUYER) if "iam:PassRole" in actions_of(s)]
+    assert passing["Resource"] == {"Ref": "NodeRoleArns"}
+    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
+def test_without_node_roles_the_buyer_may_launch_nothing() -> None:
+    always, launching = resources()[BUYER]["Properties"]["Policies"]
+    assert launching["Fn::If"][0] == "HasNodeRoles"
+    assert launching["Fn::If"][2] == {"Ref": "AWS::NoValue"}
+    granted = {a for s in always["PolicyDocument"]["Statement"] for a in actions_of(s)}
+    assert not granted & {*LAUNCHES, "iam:PassRole"}
+
+
+def test_a_resource_is_tagged_only_as_it_is_created() -> None:
+    (tagging,) = [s for s in statements() if "ec2:CreateTags" in actions_of(s)]
+    created = tagging["Condition"]["StringEquals"]["ec2:CreateAction"]
+    assert created == ["CreateFleet", "CreateLaunchTemplate", "RunInstances"]
+
+
 def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
     for function in FUNCTIONS:
         granted = granted_to(role_of(function))
+        if role_of(function) == BUYER:
+            continue
         launches = "autoscaling:LaunchInstances" in granted
         assert granted & FOR_LAUNCHES == (FOR_LAUNCHES if launches else set())
-    everything = {action for statement in statements() for action in actions_of(statement)}
-    assert not everything & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
+        assert not granted & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
 
 
 def test_the_tag_of_eks_alone_decides_about_terminating_its_instances() -> None:
@@ -130,8 +190,11 @@ def test_the_tag_of_eks_alone_decides_about_terminating_its_instances() -> None:
     ]
 
 
-def test_no_function_can_tag_anything() -> None:
-    assert not [a for s in statements() for a in actions_of(s) if a.endswith("Tags")]
+def test_no_function_can_tag_what_exists() -> None:
+    others = statements(*ROLES - {BUYER})
+    assert not [a for s in others for a in actions_of(s) if a.endswith("Tags")]
+    tagging = {a for s in statements(BUYER) for a in actions_of(s) if a.endswith("Tags")}
+    assert tagging == {"ec2:CreateTags"}
 
 
 def test_the_role_of_schedules_is_usable_only_in_this_account_and_group() -> None:
@@ -189,8 +252,17 @@ PARTS = {
     ":ec2:${AWS::Region}:*:*",
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",
+    ":fleet/*",
+    ":image/*",
     ":instance/*",
     ":launch-template/*",
+    ":network-interface/*",
+    ":parameter/aws/service/*",
+    ":security-group/*",
+    ":snapshot/*",
+    ":spot-instances-request/*",
+    ":subnet/*",
+    ":volume/*",
     ":schedule/${NoticesToCome}/*",
 }
 """Suffixes of resources with a wildcard: indexes of the table, groups and instances (by tag),
@@ -224,6 +296,7 @@ CONNECTS = {
     "ReconcileRole",
     "RetireNodeRole",
     "WatchPodsRole",
+    BUYER,
 }
 """Roles of functions with access to clusters."""
 
@@ -264,11 +337,22 @@ def writing(key: str, *roles: str) -> list[dict[str, Any]]:
         ("KeepHeadroomRole", {"ENDPOINT#*", "HEADROOM#*", "MANIFESTS#*"}),
         ("RefreshCatalogRole", {"OFFERINGS#*"}),
         ("WatchPodsRole", {"ENDPOINT#*", "LEASE#*", "MANIFESTS#*"}),
+        (
+            BUYER,
+            {
+                "CAPACITY#*",
+                "ENDPOINT#*",
+                "INSTANCE#*",
+                "LAUNCH#*",
+                "MANIFESTS#*",
+                "OFFERINGS#*",
+                "POOLS#*",
+                "PROVISIONING#*",
+            },
+        ),
     ],
 )
-def test_a_function_with_one_kind_of_records_has_no_access_to_others(
-    role: str, keys: set[str]
-) -> None:
+def test_a_function_has_access_only_to_its_kinds_of_records(role: str, keys: set[str]) -> None:
     on_table = [s for s in statements(role) if "dynamodb:" in str(s["Action"])]
     assert {key for statement in on_table for key in keys_of(statement)} == keys
 
@@ -293,7 +377,8 @@ def test_every_function_has_its_own_role() -> None:
 def test_schedules_are_created_only_in_leeways_group_and_only_resend_notices() -> None:
     on_schedules = [s for s in statements() if any("scheduler:" in a for a in actions_of(s))]
     assert [str(s["Resource"]).count("schedule/${NoticesToCome}/*") for s in on_schedules] == [1]
-    (passing,) = [s for s in statements() if "iam:PassRole" in actions_of(s)]
+    others = statements(*ROLES - {BUYER})
+    (passing,) = [s for s in others if "iam:PassRole" in actions_of(s)]
     assert passing["Resource"] == {"Fn::GetAtt": ["NoticesToComeRole", "Arn"]}
     assert passing["Condition"] == {
         "StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}

@@ -38,6 +38,7 @@ NO_EVENT = {
     "admit-node",
     "instance-status-impaired",
     "keep-headroom",
+    "provision-nodes",
     "reconcile",
     "reconcile-instance",
     "refresh-catalog",

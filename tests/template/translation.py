@@ -14,6 +14,7 @@ CODE = {
     "AdmitNodeFunction": "CodeUri",
     "KeepHeadroomFunction": "CodeUri",
     "LeewayLayer": "ContentUri",
+    "ProvisionNodesFunction": "CodeUri",
     "ReconcileFunction": "CodeUri",
     "ReceiveNoticeFunction": "CodeUri",
     "RefreshCatalogFunction": "CodeUri",

@@ -1,6 +1,6 @@
 """EC2's instances, by boto3."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -128,14 +128,23 @@ class Ec2Instances:
 
     def launched_in(self, group: str, since: datetime) -> list[InstanceFacts]:
         """List the `pending` and `running` instances of a group launched since a time, which is at
-        most an hour ago.
+        most an hour ago."""
+        return self._launched_since(since, {f"tag:{GROUP_TAG}": [group]})
 
-        EC2 filters launch times by patterns and reports whole seconds: the call filters by the hour
-        of `since` and the next hour.
-        """
+    def launched_by_groups(self, cluster: str, since: datetime) -> list[InstanceFacts]:
+        """List the `pending` and `running` instances of a cluster that Auto Scaling groups launched
+        since a time, which is at most an hour ago."""
+        found = self._launched_since(since, {"tag-key": [GROUP_TAG]})
+        return [one for one in found if one.cluster == cluster]
+
+    def _launched_since(
+        self, since: datetime, wanted: Mapping[str, list[str]]
+    ) -> list[InstanceFacts]:
+        """EC2 filters launch times by patterns and reports whole seconds: the call filters by the
+        hour of `since` and the next hour."""
         since = since.replace(microsecond=0)
         filters = {
-            "tag:aws:autoscaling:groupName": [group],
+            **wanted,
             "instance-state-name": ["pending", "running"],
             "launch-time": [f"{since + n * timedelta(hours=1):%Y-%m-%dT%H}:*" for n in (0, 1)],
         }
@@ -149,6 +158,21 @@ class Ec2Instances:
             )
             found = [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
         return [facts for one in found if one["LaunchTime"] >= since and (facts := facts_of(one))]
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return the running instances of a group."""
+        filters = [
+            {"Name": f"tag:{GROUP_TAG}", "Values": [group]},
+            {"Name": "instance-state-name", "Values": ["running"]},
+        ]
+        with aws_errors():
+            pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
+            return frozenset(
+                one["InstanceId"]
+                for page in pages
+                for reserved in page["Reservations"]
+                for one in reserved["Instances"]
+            )
 
     def terminate(self, instance: str) -> None:
         """Call TerminateInstances; an instance that EC2 does not know is not an error."""

@@ -1,6 +1,7 @@
 """EC2's fleets of type instant, by boto3."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import batched
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -14,6 +15,9 @@ from leeway.launch.ports import FleetAnswer
 from leeway.launch.templates import VERSION, tag_list
 from leeway.ports.aws import CloudRefused
 from leeway.selection.labels import SPOT
+
+_IN_ONE_CALL = 200
+"""Values that one filter takes. Source: EC2 user guide, "Filter resources"."""
 
 
 class Ec2Fleets:
@@ -66,6 +70,25 @@ class Ec2Fleets:
                 for reserved in page["Reservations"]
                 for found in reserved["Instances"]
             ]
+
+    def alive(self, instances: Collection[str]) -> frozenset[str]:
+        """Return those of some instances that start or run. A filter, unlike InstanceIds, accepts
+        instances that EC2 has forgotten."""
+        found: set[str] = set()
+        for some in batched(sorted(instances), _IN_ONE_CALL, strict=False):
+            filters = [
+                {"Name": "instance-id", "Values": list(some)},
+                {"Name": "instance-state-name", "Values": ["pending", "running"]},
+            ]
+            with aws_errors():
+                pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
+                found |= {
+                    one["InstanceId"]
+                    for page in pages
+                    for reserved in page["Reservations"]
+                    for one in reserved["Instances"]
+                }
+        return frozenset(found)
 
 
 def _parameters(request: FleetRequest) -> dict[str, Any]:

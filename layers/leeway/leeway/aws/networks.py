@@ -21,12 +21,14 @@ class Ec2Networks:
         queries = [tag_filters(one.tags) for one in terms if one.tags]
         if ids:
             queries.append([{"Name": "subnet-id", "Values": ids}])
+        with aws_errors():
+            paginator = self._client().get_paginator("describe_subnets")
         found = {
             one["SubnetId"]: Subnet(
                 one["SubnetId"], one["AvailabilityZone"], one["AvailableIpAddressCount"]
             )
             for query in queries
-            for one in self._described("describe_subnets", "Subnets", query)
+            for one in _described(paginator, "Subnets", query)
         }
         return [found[name] for name in sorted(found)]
 
@@ -39,18 +41,20 @@ class Ec2Networks:
         ):
             if values:
                 queries.append([{"Name": name, "Values": values}])
+        with aws_errors():
+            paginator = self._client().get_paginator("describe_security_groups")
         return sorted(
             {
                 str(one["GroupId"])
                 for query in queries
-                for one in self._described("describe_security_groups", "SecurityGroups", query)
+                for one in _described(paginator, "SecurityGroups", query)
             }
         )
 
-    def _described(
-        self, call: str, content: str, filters: list[dict[str, Any]]
-    ) -> Iterator[dict[str, Any]]:
-        with aws_errors():
-            pages = self._client().get_paginator(call).paginate(Filters=filters)
-            found = [one for page in pages for one in page[content]]
-        yield from found
+
+def _described(
+    paginator: Any, content: str, filters: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    with aws_errors():
+        found = [one for page in paginator.paginate(Filters=filters) for one in page[content]]
+    yield from found

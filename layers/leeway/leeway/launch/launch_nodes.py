@@ -1,8 +1,9 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.admission.ports import Admissions
@@ -33,10 +34,11 @@ from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import USUAL, Effort, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
+from leeway.selection.reasons import NO_NODE_POOL
 from leeway.selection.requirements import Requirement, Requirements
 
 MOST_ROUNDS = 6
@@ -47,6 +49,9 @@ THROTTLED_PAUSE = 2.0
 
 AT_ONCE = 8
 """Fleets that one run requests at the same time, and offerings that it marks."""
+
+SHOWN_AFTER = timedelta(minutes=1)
+"""How long after a launch EC2 may not list its instances yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,8 @@ class LaunchOrder:
     """The pods to launch nodes for, and the state of their cluster.
 
     `nodes` are those that run, `joined` the instances that have a Node, `daemons` the pods of
-    DaemonSets.
+    DaemonSets. `unavailable` are offerings that this run does not request. `most` is the maximum
+    number of instances that it launches, None for no maximum. It begins no round after `until`.
     """
 
     cluster: str
@@ -81,6 +87,10 @@ class LaunchOrder:
     nodes: Sequence[ExistingNode] = ()
     joined: frozenset[str] = frozenset()
     daemons: Sequence[PodSpec] = ()
+    unavailable: frozenset[Unavailable] = frozenset()
+    most: int | None = None
+    until: datetime | None = None
+    effort: Effort = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,7 @@ class LaunchNodes:
             prepared = run.prepare(plan)
             if len(run.blocked) == blocked:
                 break
-        return LaunchPreview(plan, prepared, run.outcome(plan, waiting=()))
+        return LaunchPreview(plan, prepared, run.outcome(plan, run.capped_pods(plan, prepared)))
 
     def launch(self, order: LaunchOrder) -> LaunchOutcome:
         """Launch nodes, and start the admission of each.
@@ -143,18 +153,19 @@ class LaunchNodes:
         run.accept(results)
         self._admit(run)
         for _ in range(MOST_ROUNDS):
+            run.check_time()
             if run.stopped:
                 break
             blocked, plan = len(run.blocked), run.plan()
             prepared = run.prepare(plan)
             if not prepared and len(run.blocked) == blocked:
-                return run.outcome(plan)
+                return run.outcome(plan, _planned(plan))
             self._round(run, prepared)
             self._admit(run)
             if run.throttled:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         plan = run.plan()
-        return run.outcome(plan, [pod for node in plan.launches for pod in node.pods])
+        return run.outcome(plan, _planned(plan))
 
     def _paused(self, cluster: str) -> dict[str, Reason]:
         """Read which pools are paused, and why."""
@@ -165,6 +176,7 @@ class LaunchNodes:
         """Launch a round's groups side by side."""
         ready = self._with_templates(run, prepared)
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
+        run.added += sum(len(one.intent.instances) for one in results)
         run.accept(results)
         for one, result in zip(ready, results, strict=True):
             if any(cause_of(error.code) is Cause.TEMPLATE for error in result.errors):
@@ -213,6 +225,8 @@ class _Run:
     reasons: list[Reason] = field(default_factory=list)
     stopped: tuple[Reason, ...] = ()
     throttled: bool = False
+    capped: Reason | None = None
+    added: int = 0
 
     def __post_init__(self) -> None:
         self._settings = settings_of(self.order.manifests)
@@ -220,14 +234,42 @@ class _Run:
         with suppress(*API_ERRORS):  # without the marks, EC2 itself refuses
             region, now = self.order.catalog.region, self.deps.clock.now()
             self.unavailable |= self.deps.offerings.now(region, now)
+        self.unavailable |= self.order.unavailable
+        self._gone = self._ended_instances()
+
+    def _ended_instances(self) -> frozenset[str]:
+        """The launched instances without a Node that do not start or run any more: a Spot
+        interruption may end an instance before it joins, or delete its Node. While EC2 does not
+        answer, none."""
+        now = self.deps.clock.now()
+        awaited = {
+            instance.instance
+            for intent in self.intents
+            if now - intent.created_at > SHOWN_AFTER
+            for instance in intent.joining(now)
+        } - self.order.joined
+        if not awaited:
+            return frozenset()
+        try:
+            return frozenset(awaited) - self.deps.fleets.alive(awaited)
+        except API_ERRORS:
+            return frozenset()
+
+    def check_time(self) -> None:
+        """Stop if the run has no time for a further round."""
+        until = self.order.until
+        if until is not None and self.deps.clock.now() >= until:
+            self.stopped = (*self.stopped, reasons.RUN_OUT_OF_TIME())
 
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         now, catalog = self.deps.clock.now(), self.order.catalog
-        on_the_way = nodes_on_the_way(self.intents, self.order.joined, self._pools, catalog, now)
+        ended = self.order.joined | self._gone
+        on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
-        return pack(self.order.pods, supply, [*self.order.nodes, *on_the_way])
+        nodes = [*self.order.nodes, *on_the_way]
+        return pack(self.order.pods, supply, nodes, self.order.effort)
 
     @property
     def _pools(self) -> list[NodePool]:
@@ -254,13 +296,32 @@ class _Run:
         offers = Offers(self.order.catalog, tuple(self.unavailable))
         by_name = {one.pool: one for one in self._settings}
         found = []
-        for group in groups_of(plan):
+        for group in self._within_cap(groups_of(plan)):
             settings = by_name[group.pool.name]
             work = partial(self._prepared, group, settings, offers)
             prepared = self._unless_blocked(settings, work)
             if prepared is not None:
                 found.append(prepared)
         return tuple(found)
+
+    def _within_cap(self, groups: Sequence[LaunchGroup]) -> Iterator[LaunchGroup]:
+        """The groups, with as many nodes as may still be launched."""
+        most = self.order.most
+        if most is None:
+            yield from groups
+            return
+        left = max(0, most - self.added)
+        for group in groups:
+            if len(group.nodes) > left:
+                self.capped = reasons.LAUNCHES_CAPPED(cluster=self.order.cluster)
+            if left:
+                yield replace(group, nodes=group.nodes[:left])
+            left = max(0, left - len(group.nodes))
+
+    def capped_pods(self, plan: Plan, prepared: Sequence[PreparedLaunch]) -> list[str]:
+        """The planned pods whose nodes the maximum excludes."""
+        launched = {pod for one in prepared for pod in one.intent.pods}
+        return [pod for pod in _planned(plan) if pod not in launched] if self.capped else []
 
     def _prepared(
         self, group: LaunchGroup, settings: NodeSettings, offers: Offers
@@ -318,18 +379,30 @@ class _Run:
         """The outcome, with the last plan; `waiting` are planned pods whose nodes were not
         launched."""
         causes = [*self.stopped, *self.blocked.values()]
-        missing = {one.pod: one.reason.message for one in plan.unschedulable}
         last = causes or self.reasons[-1:]
-        missing |= dict.fromkeys(waiting, "its node was not launched")
+        missing = {one.pod: one.reason for one in plan.unschedulable}
+        if causes:  # a pool that is blocked is none for the plan
+            no_pool = NO_NODE_POOL().code
+            missing = {p: causes[0] if r.code == no_pool else r for p, r in missing.items()}
+        waits = self.capped or next(iter(last), reasons.NODE_NOT_LAUNCHED())
+        missing |= dict.fromkeys(waiting, waits)
         without = tuple(
-            PodWithoutNode(pod, reasons.POD_WITHOUT_NODE(pod=pod, why=_why(text, last)))
-            for pod, text in missing.items()
+            PodWithoutNode(
+                pod, reasons.POD_WITHOUT_NODE(pod=pod, why=_why(cause, last)), cause=cause
+            )
+            for pod, cause in missing.items()
         )
-        shown = (*self.reasons, *self.blocked.values(), *self.stopped)
+        shown = [*self.reasons, *self.blocked.values(), *self.stopped]
+        if self.capped is not None:
+            shown.append(self.capped)
         return LaunchOutcome(
             tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
         )
 
 
-def _why(text: str, causes: Iterable[Reason]) -> str:
-    return " ".join([f"{text.rstrip('.')}.", *dict.fromkeys(one.message for one in causes)])
+def _planned(plan: Plan) -> list[str]:
+    return [pod for node in plan.launches for pod in node.pods]
+
+
+def _why(cause: Reason, others: Iterable[Reason]) -> str:
+    return " ".join(dict.fromkeys([cause.message, *(one.message for one in others)]))

@@ -18,10 +18,12 @@ class LaunchedNode:
 
 @dataclass(frozen=True, slots=True)
 class PodWithoutNode:
-    """A pod that gets no node, and the reason."""
+    """A pod that gets no node, and the reason. `cause` is the reason without the name of the pod,
+    the same for every pod with this cause."""
 
     pod: str
     reason: Reason
+    cause: Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,10 @@ class Fleets(Protocol):
         """List the instances with the tag of an intent that start or run."""
         ...
 
+    def alive(self, instances: Collection[str]) -> frozenset[str]:
+        """Return those of some instances that start or run."""
+        ...
+
 
 class LaunchIntents(Protocol):
     """The table's launch intents."""

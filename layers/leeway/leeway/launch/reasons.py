@@ -167,3 +167,17 @@ POD_WITHOUT_NODE = ReasonCode(
     "Leeway can launch no node for pod {pod}: {why}",
     "a-pod-gets-no-node",
 )
+NODE_NOT_LAUNCHED = ReasonCode(
+    "NodeNotLaunched",
+    "EC2 did not launch the node of the pod: the next run tries again.",
+)
+RUN_OUT_OF_TIME = ReasonCode(
+    "RunOutOfTime",
+    "The run has no time for further launches: the next run goes on.",
+)
+LAUNCHES_CAPPED = ReasonCode(
+    "LaunchesCapped",
+    "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
+    "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
+    "launchescappedalarm",
+)

@@ -10,7 +10,14 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from leeway.manifests.base import Duration, IpAddress, Manifest, Metadata, Strict, up_to
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
-from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING, OnBlocked, Replacement, StatusCheck
+from leeway.policy.rules import (
+    MOST_LAUNCHES,
+    SAFETY_MARGIN,
+    SPOT_WARNING,
+    OnBlocked,
+    Replacement,
+    StatusCheck,
+)
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""
@@ -132,23 +139,31 @@ class Churn(Strict):
     """The period in which retirements are counted."""
 
 
+class Launches(Strict):
+    """The brake on launches of nodes for pods."""
+
+    at_most: Annotated[int, Field(ge=0, le=10_000)] = MOST_LAUNCHES
+    """Number of instances that Leeway launches in ten minutes at most; 0 launches none. At the
+    maximum, Leeway waits until the oldest launches are ten minutes old."""
+
+
 class Defaults(Strict):
     """The node class of pools whose node class has no manifest."""
 
     node_role: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_-]{1,64}$")] | None = (
         None
     )
-    """Name of the nodes' IAM role. Not used yet."""
+    """Name of the nodes' IAM role."""
     ami_family: Literal[
         "AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025"
     ] = "AL2023"
     """AMI family of the nodes."""
     subnet_selector_terms: SubnetTerms | None = None
-    """Subnets of the nodes: those that match at least one term. Not used yet."""
+    """Subnets of the nodes: those that match at least one term."""
     security_group_selector_terms: SecurityGroupTerms | None = None
-    """Security groups of the nodes: those that match at least one term. Not used yet."""
+    """Security groups of the nodes: those that match at least one term."""
     tags: Tags = Field(default_factory=dict)
-    """Tags of instances and volumes. Not used yet."""
+    """Tags of instances and volumes."""
     prefix_delegation: bool = False
     """Whether the VPC CNI assigns prefixes of 16 addresses to network interfaces, on all nodes:
     more pods fit on a node."""
@@ -200,6 +215,8 @@ class ClusterSpec(Strict):
     """The policy for each kind of notice."""
     provisioning: Provisioning = Provisioning()
     """How nodes are launched for pending pods."""
+    launches: Launches = Launches()
+    """The brake on launches of nodes for pods."""
     defaults: Defaults = Defaults()
     """The node class of pools whose node class has no manifest. `leeway types`, `leeway select` and
     `leeway userdata` use it."""

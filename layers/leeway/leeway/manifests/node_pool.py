@@ -166,8 +166,7 @@ class NodePoolSpec(Strict):
 
 
 class NodePool(Manifest):
-    """The nodes that may be launched. `leeway types` and `leeway select` use it; Leeway launches no
-    nodes for pending pods."""
+    """The nodes that may be launched. Leeway launches them for pods that have no place."""
 
     api_version: Literal["karpenter.sh/v1"]
     kind: Literal["NodePool"]

@@ -21,6 +21,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         retires_for=frozenset(OwnerKind(owner) for owner in spec.takes),
         groups_may_use_pools=spec.groups_may_use_pools,
         watches_pods=spec.provisioning.watch,
+        most_launches=spec.launches.at_most,
     )
 
 

@@ -136,6 +136,12 @@ UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long Leeway launches nothing from an offering that has no capacity or was interrupted."""
 
 
+MOST_LAUNCHES = 200
+"""Instances that Leeway launches in a cluster in ten minutes, if the manifest sets no maximum: a
+brake for faults such as a controller that doubles its pods. It is above what a scale-up of a
+thousand pods needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChurnCap:
     """How many voluntary retirements may begin in a cluster `within` a time: `percent` of its
@@ -157,6 +163,7 @@ class ClusterPolicy:
     - `groups_may_use_pools`: Leeway's pools launch for the pods of a group's node if EC2 has no
       capacity for the group.
     - `watches_pods`: pending pods are found by a watch, and not only once a minute.
+    - `most_launches`: how many instances Leeway launches in ten minutes at most.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -166,6 +173,7 @@ class ClusterPolicy:
     retires_for: frozenset[OwnerKind] = frozenset()
     groups_may_use_pools: bool = False
     watches_pods: bool = True
+    most_launches: int = MOST_LAUNCHES
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

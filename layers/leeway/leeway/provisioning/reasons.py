@@ -1,7 +1,60 @@
-"""Reason codes of provisioning."""
+"""Reason codes of provisioning: what a run of provision_nodes does, and why it does nothing."""
 
 from leeway.reasons import ReasonCode
 
+PROVISIONED = ReasonCode(
+    "Provisioned",
+    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
+    "{without} pods get no node.",
+)
+PROVISIONING_REHEARSED = ReasonCode(
+    "ProvisioningRehearsed",
+    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "manifest has spec.dryRun.",
+)
+CLUSTER_WITHOUT_POOLS = ReasonCode(
+    "ClusterWithoutPools",
+    "Cluster {cluster} has no NodePool that Leeway can read, so Leeway launches no node.",
+)
+PROVISIONING_FAILED = ReasonCode(
+    "ProvisioningFailed",
+    "Leeway could not provision cluster {cluster}: {error}.",
+    "provisioningproblemsalarm",
+)
+CATALOG_MISSING = ReasonCode(
+    "CatalogMissing",
+    "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
+    "provisioningproblemsalarm",
+)
+REQUEST_NOT_ANSWERED = ReasonCode(
+    "RequestNotAnswered",
+    "Leeway could not write the answer to the capacity request of {instance}: {error}.",
+    "provisioningproblemsalarm",
+)
+STATUS_NOT_WRITTEN = ReasonCode(
+    "StatusNotWritten",
+    "Leeway could not write the status of provisioning in cluster {cluster}: {error}.",
+    "provisioningproblemsalarm",
+)
+POD_EVENTS_NOT_WRITTEN = ReasonCode(
+    "PodEventsNotWritten",
+    "Leeway could not write {count} Events about pods in cluster {cluster}: {error}.",
+    "provisioningproblemsalarm",
+)
+MESSAGE_NOT_VALID = ReasonCode(
+    "MessageNotValid",
+    "Leeway dropped a message of the provisioning queue that is not valid: {problem}.",
+    "provisioningproblemsalarm",
+)
+MESSAGE_FOR_OTHER_CLUSTER = ReasonCode(
+    "MessageForOtherCluster",
+    "Leeway dropped a message for cluster {cluster}: add the cluster to the stack's ClusterNames.",
+    "provisioningproblemsalarm",
+)
+NO_TIME_FOR_CLUSTER = ReasonCode(
+    "NoTimeForCluster",
+    "The invocation has no time left for cluster {cluster}: SQS delivers the message again.",
+)
 OBJECT_NOT_READABLE = ReasonCode(
     "ObjectNotReadable",
     "Leeway can't read {kind} {name}: {problem}. It launches no node for this object. Other "

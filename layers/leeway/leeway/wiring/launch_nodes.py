@@ -22,24 +22,24 @@ from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
 
 def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
     """Build the use case on a table; `admit_node` starts the admissions."""
-    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
-    dynamodb = partial(client, "dynamodb")
     return LaunchNodes(
         LaunchDependencies(
             sources=NodeSources(
-                networks=Ec2Networks(ec2),
-                images=AwsImages(ec2, partial(client, "ssm")),
+                networks=Ec2Networks(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+                images=AwsImages(
+                    partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT), partial(client, "ssm")
+                ),
                 profiles=IamInstanceProfiles(partial(client, "iam")),
                 clusters=EksNodeClusters(partial(client, "eks")),
             ),
-            templates=Ec2LaunchTemplates(ec2),
-            fleets=Ec2Fleets(ec2),
-            intents=DynamoLaunchIntents(dynamodb, table),
-            offerings=DynamoUnavailableOfferings(dynamodb, table),
-            pools=DynamoPoolRecords(dynamodb, table),
-            admissions=DynamoRecords(dynamodb, table),
+            templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            intents=DynamoLaunchIntents(partial(client, "dynamodb"), table),
+            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), table),
+            pools=DynamoPoolRecords(partial(client, "dynamodb"), table),
+            admissions=DynamoRecords(partial(client, "dynamodb"), table),
             admit_node=admit_node,
-            instances=Ec2Instances(ec2),
+            instances=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             clock=clock(),
             new_id=lambda: uuid4().hex,
         )

@@ -1,0 +1,39 @@
+"""The stored catalog of a region, cached in a warm function."""
+
+from datetime import datetime, timedelta
+
+from leeway.catalog.ports import Surveys
+from leeway.clock import Clock
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.compressed import UnknownForm, opened
+
+FRESH_FOR = timedelta(minutes=10)
+"""How long a read is cached. refresh_catalog writes every six hours."""
+
+
+class StoredCatalog:
+    """The catalog of one region."""
+
+    def __init__(self, surveys: Surveys, region: str, clock: Clock) -> None:
+        self._surveys = surveys
+        self._region = region
+        self._clock = clock
+        self._known: Catalog | None = None
+        self._until: datetime | None = None
+
+    def read(self) -> Catalog | None:
+        """Return the catalog, at most ten minutes old; None if the table has none that this version
+        can read.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table cannot be read.
+        """
+        now = self._clock.now()
+        if self._known is None or self._until is None or now >= self._until:
+            packed = self._surveys.packed(self._region)
+            try:
+                self._known = None if packed is None else opened(packed)
+            except UnknownForm:
+                self._known = None
+            self._until = now + FRESH_FOR
+        return self._known

@@ -1,0 +1,98 @@
+"""The Protocols of provisioning. A method raises the errors of its service unless it says so."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from leeway.instances.facts import InstanceFacts
+from leeway.manifests.interpreting import Written
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.status import ProvisioningStatus
+from leeway.selection.offers.catalog import Catalog
+
+
+class ClusterManifests(Protocol):
+    """The stored manifests of clusters."""
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return a cluster's policy. Raises nothing."""
+        ...
+
+    def manifests(self, cluster: str, resources: Collection[str]) -> Sequence[Written]:
+        """Return a cluster's valid manifests of some kinds."""
+        ...
+
+
+class Catalogs(Protocol):
+    """The catalog of the region."""
+
+    def read(self) -> Catalog | None:
+        """Return the catalog; None if there is none."""
+        ...
+
+
+class GroupInstances(Protocol):
+    """Instances of Auto Scaling groups."""
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[InstanceFacts]:
+        """List the instances of a cluster that groups launched at or after `since` and that start
+        or run. `since` may be an hour ago at most."""
+        ...
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return the instances of a group that run."""
+        ...
+
+
+class ProvisioningRecords(Protocol):
+    """The table's records of provisioning."""
+
+    def status(self, cluster: str) -> ProvisioningStatus | None:
+        """Read the status of a cluster; None before its first run."""
+        ...
+
+    def write_status(self, status: ProvisioningStatus) -> None:
+        """Replace the status of a cluster."""
+        ...
+
+    def told(self, cluster: str) -> Mapping[bytes, datetime]:
+        """Read which Events were written, and when (see `provisioning.told_pods`)."""
+        ...
+
+    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
+        """Replace what `told` reads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """A Kubernetes Event about a pod. `name` is that of the Event: a second Event of the same name
+    is not written."""
+
+    name: str
+    namespace: str
+    pod: str
+    uid: str
+    reason: str
+    message: str
+
+
+class PodEvents(Protocol):
+    """Events about the pods of one cluster."""
+
+    def write(self, event: PodEvent) -> None:
+        """Write an Event. An Event of the same name, or a missing namespace, is no error.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+        """
+        ...
+
+
+class MessageVisibility(Protocol):
+    """When SQS delivers messages again that are not deleted."""
+
+    def hide(self, receipts: Sequence[str], seconds: int) -> None:
+        """Deliver these messages again after so many seconds, unless they are deleted before."""
+        ...

@@ -1,0 +1,364 @@
+"""The use case: one run of the one buyer of a cluster.
+
+A run reads the cluster, launches nodes for pods that have no place, and answers the capacity
+requests of retirements. It never waits until nodes join. SQS delivers the messages of a cluster to
+one run at a time, so that two runs never launch for the same pods. A run that dies leaves its
+launch intents, and the next run completes them (see `leeway.launch`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from leeway.capacity_requests.ports import CapacityRequests
+from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.clock import Clock
+from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
+from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
+from leeway.launch.node_settings import settings_of
+from leeway.launch.nodes_on_the_way import nodes_on_the_way
+from leeway.launch.outcome import LaunchOutcome
+from leeway.launch.ports import LaunchIntents
+from leeway.launch.reasons import LAUNCHES_CAPPED
+from leeway.manifests.base import Manifest
+from leeway.manifests.node_pool import NodePool
+from leeway.parallel import in_parallel
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.answers import answer_of, says_the_same
+from leeway.provisioning.cluster_state import ClusterState, ClusterStates
+from leeway.provisioning.demand import Demand, demand_of
+from leeway.provisioning.launch_cap import remaining_launches
+from leeway.provisioning.ports import (
+    Catalogs,
+    ClusterManifests,
+    GroupInstances,
+    PodEvents,
+    ProvisioningRecords,
+)
+from leeway.provisioning.reasons import (
+    CATALOG_MISSING,
+    CLUSTER_WITHOUT_POOLS,
+    POD_EVENTS_NOT_WRITTEN,
+    PROVISIONED,
+    PROVISIONING_FAILED,
+    PROVISIONING_REHEARSED,
+    REQUEST_NOT_ANSWERED,
+    STATUS_NOT_WRITTEN,
+)
+from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.starting_nodes import (
+    StartingNode,
+    starting_in_groups,
+    starting_nodes,
+)
+from leeway.provisioning.status import (
+    MOST_PROBLEMS,
+    ProvisioningStatus,
+    grouped,
+    launched_instances,
+    shortened,
+)
+from leeway.provisioning.told_pods import DueEvent, due_events, remembered
+from leeway.reasons import Reason, clause
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import ExistingNode
+
+KINDS = (
+    "awsnodetemplate.karpenter.k8s.aws",
+    "cluster.leeway.sh",
+    "ec2nodeclass.karpenter.k8s.aws",
+    "nodepool.karpenter.sh",
+    "provisioner.karpenter.sh",
+)
+
+EVENTS_AT_ONCE = 16
+FOR_THE_END = timedelta(seconds=15)
+"""The time that a run keeps after its last launch, for answers, Events and the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The ports of provisioning. `events_in` returns the Events of a cluster."""
+
+    manifests: ClusterManifests
+    catalog: Catalogs
+    states: ClusterStates
+    requests: CapacityRequests
+    launch_nodes: LaunchNodes
+    intents: LaunchIntents
+    groups: GroupInstances
+    records: ProvisioningRecords
+    events_in: Callable[[str], PodEvents]
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """A cluster as a run has read it."""
+
+    state: ClusterState
+    intents: Sequence[LaunchIntent]
+    starting: dict[str, StartingNode]
+    demand: Demand
+
+
+class NodeProvisioning:
+    """Runs of the buyer."""
+
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+
+    def run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
+        """Run once for a cluster, at most until this time. Never raises: the report says what
+        failed, and whether the run is to be repeated."""
+        begun = self._deps.clock.now()
+        try:
+            report = self._run(cluster, why, until)
+        except Exception as error:  # noqa: BLE001 (reported and repeated; other clusters go on)
+            failure = PROVISIONING_FAILED(cluster=cluster, error=clause(_described(error)))
+            report = self._failed(cluster, why, failure)
+        return replace(report, seconds=(self._deps.clock.now() - begun).total_seconds())
+
+    def _run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
+        now = self._deps.clock.now()
+        written = self._deps.manifests.manifests(cluster, KINDS)
+        policy = self._deps.manifests.policy_of(cluster)
+        manifests = [one.meant for one in written]
+        requests = [one for one in self._deps.requests.of_cluster(cluster) if one.is_open(now)]
+        if not any(isinstance(one, NodePool) for one in manifests):
+            reason = CLUSTER_WITHOUT_POOLS(cluster=cluster)
+            answer = CapacityAnswer(answered_at=now, without_node=(reason,))
+            failures = self._answer((one, answer) for one in requests)
+            return ProvisioningReport(cluster, why, reason, failures=failures)
+        catalog = self._deps.catalog.read()
+        if catalog is None:
+            return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
+        situation = self._read(cluster, manifests, requests, catalog)
+        outcome = self._launch(cluster, manifests, catalog, situation, policy, until)
+        failures = (
+            () if policy.dry_run else self._tell(cluster, requests, situation, outcome, until)
+        )
+        demanded = len(situation.demand.pods)
+        result = PROVISIONED(
+            cluster=cluster,
+            pods=demanded,
+            launched=len(outcome.launched),
+            without=len(outcome.without_node),
+        )
+        if policy.dry_run:
+            result = PROVISIONING_REHEARSED(cluster=cluster, pods=demanded)
+        report = ProvisioningReport(
+            cluster,
+            why,
+            result,
+            pods=demanded,
+            launched=outcome.launched,
+            without_node=outcome.without_node,
+            launch_problems=outcome.reasons,
+            failures=failures,
+            capped=any(one.code == LAUNCHES_CAPPED.name for one in outcome.reasons),
+        )
+        return self._with_status(report, policy.dry_run)
+
+    def _read(
+        self,
+        cluster: str,
+        manifests: Sequence[Manifest],
+        requests: Sequence[CapacityRequest],
+        catalog: Catalog,
+    ) -> _Situation:
+        """Read the cluster after the intents: an instance that joins in between has its Node."""
+        intents = self._deps.intents.of_cluster(cluster)
+        state = self._deps.states.read(cluster)
+        now = self._deps.clock.now()
+        pools = [one.template.pool for one in settings_of(manifests)]
+        promises = nodes_on_the_way(intents, (), pools, catalog, now)
+        starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
+        if not state.waiting and not requests:
+            return _Situation(state, intents, starting, demand_of(state, requests, starting))
+        in_groups, coming = self._in_groups(cluster, state, now)
+        starting |= in_groups
+        demand = demand_of(state, requests, starting, coming)
+        return _Situation(state, intents, starting, demand)
+
+    def _in_groups(
+        self, cluster: str, state: ClusterState, now: datetime
+    ) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+        """The nodes that Auto Scaling groups have launched, for example as successors of nodes
+        that retire: their pods must not get a second node."""
+        launched = self._deps.groups.launched_by_groups(cluster, now - JOIN_WITHIN)
+        absent = {one.owner.name for one in launched if one.instance not in state.joined}
+        members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
+        return starting_in_groups(state.nodes, state.joined, launched, members)
+
+    def _launch(
+        self,
+        cluster: str,
+        manifests: Sequence[Manifest],
+        catalog: Catalog,
+        situation: _Situation,
+        policy: ClusterPolicy,
+        until: datetime,
+    ) -> LaunchOutcome:
+        """Launch nodes, or only plan with spec.dryRun. Without pods and without launches to
+        complete, nothing is read from EC2."""
+        now, demand = self._deps.clock.now(), situation.demand
+        complete = all(one.is_answered and not one.to_admit for one in situation.intents)
+        if not demand.pods and complete:
+            return LaunchOutcome((), (), (), ())
+        order = LaunchOrder(
+            cluster=cluster,
+            manifests=manifests,
+            catalog=catalog,
+            pods=demand.pods,
+            nodes=demand.nodes,
+            joined=frozenset(situation.state.joined),
+            daemons=situation.state.daemons,
+            unavailable=demand.unavailable,
+            most=remaining_launches(situation.intents, policy.most_launches, now),
+            until=until - FOR_THE_END,
+        )
+        if policy.dry_run:
+            return self._deps.launch_nodes.preview(order).outcome
+        return self._deps.launch_nodes.launch(order)
+
+    def _tell(
+        self,
+        cluster: str,
+        requests: Iterable[CapacityRequest],
+        situation: _Situation,
+        outcome: LaunchOutcome,
+        until: datetime,
+    ) -> tuple[Reason, ...]:
+        """Answer the requests and write Events; return what could not be written."""
+        now = self._deps.clock.now()
+        starting = {name: one.instance for name, one in situation.starting.items()}
+        joined = {node.name for node in situation.state.nodes}
+        answers = (
+            (
+                one,
+                answer_of(situation.demand.moving[one.instance], outcome, joined, starting, now),
+            )
+            for one in requests
+        )
+        failures = self._answer(answers)
+        return (*failures, *self._write_events(cluster, situation.state, outcome, until))
+
+    def _answer(
+        self, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]]
+    ) -> tuple[Reason, ...]:
+        failures = []
+        for request, answer in answers:
+            try:
+                self._answer_one(request, answer)
+            except API_ERRORS as error:
+                failures.append(
+                    REQUEST_NOT_ANSWERED(instance=request.instance, error=clause(error))
+                )
+        return tuple(failures)
+
+    def _answer_one(self, request: CapacityRequest, answer: CapacityAnswer) -> None:
+        """Write an answer, unless the retirement has ended its request or requests anew."""
+        requests = self._deps.requests
+        current: CapacityRequest | None = request
+
+        def write() -> None:
+            nonlocal current
+            one, current = current, None
+            one = one or requests.of_instance(request.cluster, request.instance)
+            if one is None or one.attempt != request.attempt:
+                return
+            if one.is_open(self._deps.clock.now()) and not says_the_same(one, answer):
+                requests.write(one.answered(answer))
+
+        retry_conflicts(f"the capacity request of {request.instance}", write)
+
+    def _write_events(
+        self, cluster: str, state: ClusterState, outcome: LaunchOutcome, until: datetime
+    ) -> tuple[Reason, ...]:
+        """Write an Event about each pod without a node that has none, as long as there is time."""
+        if not outcome.without_node:
+            return ()
+        now = self._deps.clock.now()
+        try:
+            told = self._deps.records.told(cluster)
+            due = due_events(outcome.without_node, state.waiting, told, now)
+            if not due:
+                return ()
+            errors = in_parallel(
+                self._event_writer(self._deps.events_in(cluster), until), due, EVENTS_AT_ONCE
+            )
+            written = [one.key for one, error in zip(due, errors, strict=True) if error is None]
+            self._deps.records.write_told(cluster, remembered(told, written, now))
+        except API_ERRORS as error:
+            count = len(outcome.without_node)
+            return (POD_EVENTS_NOT_WRITTEN(count=count, cluster=cluster, error=clause(error)),)
+        failed = [error for error in errors if error]
+        if not failed:
+            return ()
+        first = clause(failed[0])
+        return (POD_EVENTS_NOT_WRITTEN(count=len(failed), cluster=cluster, error=first),)
+
+    def _event_writer(self, events: PodEvents, until: datetime) -> Callable[[DueEvent], str | None]:
+        """Return a function that writes an Event, and returns why it did not."""
+
+        def write(due: DueEvent) -> str | None:
+            if self._deps.clock.now() >= until:
+                return "the run has no time left"
+            try:
+                events.write(due.event)
+            except API_ERRORS as error:
+                return str(error) or type(error).__name__
+            return None
+
+        return write
+
+    def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
+        report = ProvisioningReport(cluster, why, failure, failures=(failure,), retry=True)
+        return self._with_status(report, dry_run=False)
+
+    def _with_status(self, report: ProvisioningReport, dry_run: bool) -> ProvisioningReport:
+        """Write the status of a run; a status that cannot be written is one more failure."""
+        records = self._deps.records
+        try:
+            before = records.status(report.cluster)
+            records.write_status(_status(report, before, dry_run, self._deps.clock.now()))
+        except API_ERRORS as error:
+            problem = STATUS_NOT_WRITTEN(cluster=report.cluster, error=clause(error))
+            return replace(report, failures=(*report.failures, problem))
+        return report
+
+
+def _status(
+    report: ProvisioningReport, before: ProvisioningStatus | None, dry_run: bool, now: datetime
+) -> ProvisioningStatus:
+    failure = report.failures[0] if report.retry else None
+    if failure is not None and before is not None:
+        update = {"failure": shortened(failure), "run_at": now, "why": report.why}
+        return before.model_copy(update=update)
+    groups, others = grouped(report.without_node)
+    launched = launched_instances(report.launched)
+    count, at = len(report.launched), now
+    if before is not None and not launched:
+        launched, count = before.launched, before.launched_count
+    launched_at = now if report.launched else before.launched_at if before else None
+    problems = [*report.launch_problems, *report.failures][:MOST_PROBLEMS]
+    return ProvisioningStatus(
+        cluster=report.cluster,
+        run_at=at,
+        why=report.why,
+        dry_run=dry_run,
+        pods=report.pods,
+        launched=launched,
+        launched_at=launched_at,
+        launched_count=count,
+        without_node=groups,
+        others=others,
+        problems=tuple(map(shortened, problems)),
+        failure=None if failure is None else shortened(failure),
+    )
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

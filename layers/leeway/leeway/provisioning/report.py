@@ -1,0 +1,30 @@
+"""The report of one run for a cluster: its log line, metrics and the function's answer."""
+
+from dataclasses import dataclass
+
+from leeway.launch.outcome import LaunchedNode, PodWithoutNode
+from leeway.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningReport:
+    """The report of a run.
+
+    - `result`: what the run did. `pods`: how many pods had no place.
+    - `launch_problems`: errors of launches that were worked around, or that left pods without node.
+    - `failures`: what the run could not do; the run is repeated if `retry` is set.
+    - `capped`: the maximum of launches in ten minutes left pods without a node.
+    - `seconds`: how long the run took.
+    """
+
+    cluster: str
+    why: str
+    result: Reason
+    pods: int = 0
+    launched: tuple[LaunchedNode, ...] = ()
+    without_node: tuple[PodWithoutNode, ...] = ()
+    launch_problems: tuple[Reason, ...] = ()
+    failures: tuple[Reason, ...] = ()
+    capped: bool = False
+    retry: bool = False
+    seconds: float = 0.0

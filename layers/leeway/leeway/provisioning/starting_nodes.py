@@ -1,0 +1,153 @@
+"""Nodes that have joined and are not Ready yet count as what was launched.
+
+A kubelet registers with taints, and without the devices and labels that come later. Pods that the
+node was launched for would find no place on such a Node, and a second node would be launched.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from leeway.instances.facts import InstanceFacts
+from leeway.launch.intent import LaunchIntent
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE, ZONE_ID
+from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import Taint
+from leeway.selection.resources import EBS_VOLUMES, Resources
+
+_STARTING = frozenset(
+    {
+        "ebs.csi.aws.com/agent-not-ready",
+        "karpenter.sh/unregistered",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    }
+)
+"""Keys of taints that a node has while it starts. Sources: Kubernetes, "Well-Known Labels,
+Annotations and Taints"; aws-ebs-csi-driver, "Node startup taint"."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingNode:
+    """A Node that starts, as it was promised, and its instance."""
+
+    instance: str
+    node: ExistingNode
+
+
+def starting_nodes(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    promises: Iterable[ExistingNode],
+    intents: Iterable[LaunchIntent],
+    now: datetime,
+) -> Mapping[str, StartingNode]:
+    """Return the nodes that start, by the name of the Node.
+
+    `joined` are the names of the Nodes of instances, and `promises` the nodes that were launched,
+    by the id of the instance. A node starts for 15 minutes at most after its launch.
+    """
+    startup = dict(_startup_taints(intents, now))
+    promised = {joined[one.name]: one for one in promises if one.name in joined.keys() & startup}
+    found = {}
+    for node in nodes:
+        promise = promised.get(node.name)
+        if promise is not None and _starts(node, promise, startup[promise.name]):
+            merged = _merged(node, promise, startup[promise.name])
+            found[node.name] = StartingNode(promise.name, merged)
+    return found
+
+
+def starting_in_groups(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    launched: Iterable[InstanceFacts],
+    members: Mapping[str, Collection[str]],
+) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+    """Return the Nodes that start of instances that groups launched, by name, and nodes for the
+    instances that have no Node, each by the id of its instance.
+
+    A node of the same group and type that is Ready shows what such a node offers: `members` are the
+    instances of each group. An instance without such a node does not count.
+    """
+    by_name = {node.name: node for node in nodes}
+    starting: dict[str, StartingNode] = {}
+    coming = []
+    for instance in launched:
+        own = by_name.get(joined.get(instance.instance, ""))
+        if own is not None:
+            if _transient(own):
+                taints = tuple(taint for taint in own.taints if taint.key not in _STARTING)
+                starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
+            continue
+        fellows = (by_name.get(joined.get(one, "")) for one in members.get(_group(instance), ()))
+        sample = next((one for one in fellows if one and _shows(one, instance)), None)
+        if sample is not None:
+            coming.append(_like(sample, instance))
+    return starting, tuple(coming)
+
+
+def _group(instance: InstanceFacts) -> str:
+    return instance.owner.name
+
+
+def _transient(node: ExistingNode) -> bool:
+    return any(taint.key in _STARTING for taint in node.taints)
+
+
+def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
+    cordoned = any(taint.key == "node.kubernetes.io/unschedulable" for taint in node.taints)
+    same = node.labels.get(INSTANCE_TYPE) == instance.instance_type
+    return same and not cordoned and not _transient(node)
+
+
+def _like(sample: ExistingNode, instance: InstanceFacts) -> ExistingNode:
+    own = {HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE}
+    labels = {key: value for key, value in sample.labels.items() if key not in own}
+    return replace(
+        sample,
+        name=instance.instance,
+        labels={**labels, ZONE: instance.zone},
+        pods=(),
+        terminating=Resources(),
+        daemons=Resources(),
+    )
+
+
+def _startup_taints(
+    intents: Iterable[LaunchIntent], now: datetime
+) -> Iterator[tuple[str, frozenset[str]]]:
+    for intent in intents:
+        for instance in intent.joining(now):
+            yield instance.instance, _STARTING | frozenset(intent.startup_taints)
+
+
+def _starts(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> bool:
+    tainted = any(taint.key in startup for taint in node.taints)
+    return tainted or NODEPOOL not in node.labels or bool(_missing_devices(node, promise))
+
+
+def _missing_devices(node: ExistingNode, promise: ExistingNode) -> dict[str, int]:
+    """The promised devices that the node does not offer yet, such as nvidia.com/gpu."""
+    return {
+        name: amount
+        for name, amount in promise.allocatable.items()
+        if "/" in name and name != EBS_VOLUMES and not node.allocatable.of(name)
+    }
+
+
+def _merged(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> ExistingNode:
+    kept: dict[Taint, None] = dict.fromkeys(
+        taint for taint in (*promise.taints, *node.taints) if taint.key not in startup
+    )
+    allocatable = {**node.allocatable, **_missing_devices(node, promise)}
+    return replace(
+        node,
+        labels={**promise.labels, **node.labels},
+        allocatable=Resources(allocatable) if node.allocatable else promise.allocatable,
+        capacity=node.capacity or promise.capacity,
+        taints=tuple(kept),
+        pool=promise.pool,
+    )

@@ -1,0 +1,82 @@
+"""Builds `provision_nodes`."""
+
+import os
+from functools import cache, partial
+
+from leeway.aws.capacity_requests import DynamoCapacityRequests
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.aws.provision_queue import SqsMessageVisibility
+from leeway.aws.provisioning_records import DynamoProvisioningRecords
+from leeway.aws.surveys import DynamoSurveys
+from leeway.catalog.stored import StoredCatalog
+from leeway.kubernetes.cluster_states import KubernetesClusterStates
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.pod_events import HttpPodEvents
+from leeway.provisioning.ports import PodEvents
+from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
+from leeway.provisioning.receive_messages import MessageReceiver
+from leeway.provisioning.telemetry import ProvisioningTelemetry
+from leeway.wiring.clients import (
+    LIST_READ_TIMEOUT,
+    client,
+    clock,
+    configuration,
+    logger,
+    metrics,
+    prepare,
+    session,
+    settings,
+)
+from leeway.wiring.clusters import connection_to
+from leeway.wiring.launch_nodes import launch_nodes
+from leeway.wiring.notices import admissions
+
+
+def _events_in(cluster: str) -> PodEvents:
+    return _events_on(connection_to(cluster))
+
+
+@cache
+def _events_on(connection: Connection) -> PodEvents:
+    return HttpPodEvents(connection)
+
+
+@cache
+def _provisioning() -> NodeProvisioning:
+    return NodeProvisioning(
+        Dependencies(
+            manifests=configuration(),
+            catalog=StoredCatalog(
+                DynamoSurveys(partial(client, "dynamodb"), settings().table),
+                str(session().region_name),
+                clock(),
+            ),
+            states=KubernetesClusterStates(connection_to, clock()),
+            requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
+            launch_nodes=launch_nodes(settings().table, admissions()),
+            intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+            groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
+            events_in=_events_in,
+            clock=clock(),
+        )
+    )
+
+
+@cache
+def provision_nodes() -> MessageReceiver:
+    """Build the receiver of messages with the use case."""
+    return MessageReceiver(
+        _provisioning(),
+        SqsMessageVisibility(partial(client, "sqs"), os.environ.get("LEEWAY_PROVISION_QUEUE", "")),
+        frozenset(settings().clusters),
+        ProvisioningTelemetry(logger(), metrics()),
+        clock(),
+    )
+
+
+prepare(
+    ["dynamodb", "ec2", "sqs", "lambda", "ssm", "eks"],
+    [],
+)

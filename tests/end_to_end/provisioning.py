@@ -1,0 +1,91 @@
+"""A cluster without any node whose pools launch nodes, and runs of provision_nodes on it."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import boto3
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.surveys import DynamoSurveys
+from leeway.selection.offers.compressed import compressed
+from lightkube import Client
+from lightkube.resources.core_v1 import Node, Pod
+
+from cli.selection.catalogs import sandbox_survey
+from sandbox.provisioning import client
+from sandbox.sandbox import Sandbox
+from tests.aws.stored import manifest
+
+CLUSTER = "provisioned"
+ROLE = "prod-nodes"
+PARAMETERS = {"NodeRoleArns": f"arn:aws:iam::123456789012:role/{ROLE}"}
+FUNCTION = "leeway-provision-nodes"
+
+
+def prepare(sandbox: Sandbox) -> None:
+    """Create a network that node classes select, a node role, and the catalog."""
+    ec2, iam = client("ec2", sandbox.aws_url), client("iam", sandbox.aws_url)
+    found = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])
+    subnets = found["Subnets"]
+    group = ec2.create_security_group(
+        GroupName="nodes", Description="nodes", VpcId=subnets[0]["VpcId"]
+    )
+    tagged = [*(one["SubnetId"] for one in subnets), group["GroupId"]]
+    ec2.create_tags(Resources=tagged, Tags=[{"Key": "discovery", "Value": "prod"}])
+    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
+    iam.create_instance_profile(InstanceProfileName=ROLE)
+    iam.add_role_to_instance_profile(InstanceProfileName=ROLE, RoleName=ROLE)
+    dynamodb = client("dynamodb", sandbox.aws_url)
+    DynamoSurveys(lambda: dynamodb, table_of(sandbox)).write(
+        "us-east-1", compressed(sandbox_survey())
+    )
+
+
+def store(sandbox: Sandbox, *documents: dict[str, Any]) -> None:
+    """Store manifests of the cluster."""
+    dynamodb = client("dynamodb", sandbox.aws_url)
+    writing = DynamoManifestWriting(lambda: dynamodb, table_of(sandbox))
+    for document in documents:
+        group = document["apiVersion"].partition("/")[0]
+        resource = f"{document['kind'].lower()}.{group}"
+        name = document["metadata"]["name"]
+        body = json.dumps(document)
+        writing.write(CLUSTER, manifest(name, resource=resource, body=body), replaces=0)
+
+
+def table_of(sandbox: Sandbox) -> str:
+    """Return the name of the table."""
+    return sandbox.environment()["LEEWAY_TABLE"]
+
+
+def message(cluster: str = CLUSTER, why: str = "test") -> dict[str, Any]:
+    """Return a message as Lambda delivers it."""
+    body = json.dumps({"cluster": cluster, "why": why})
+    return {"messageId": uuid4().hex, "receiptHandle": "unknown", "body": body}
+
+
+def run(sandbox: Sandbox, *messages: dict[str, Any]) -> list[str]:
+    """Invoke provision_nodes with messages, one by default; return the ids of those that SQS would
+    deliver again."""
+    functions = boto3.session.Session("sandbox", "sandbox").client(
+        "lambda", endpoint_url=sandbox.lambda_url, region_name="us-east-1"
+    )
+    event = {"Records": list(messages or (message(),))}
+    answer = functions.invoke(FunctionName=FUNCTION, Payload=json.dumps(event).encode())
+    payload = json.loads(answer["Payload"].read())
+    assert "FunctionError" not in answer, payload
+    return [one["itemIdentifier"] for one in payload["batchItemFailures"]]
+
+
+def bound(kube: Client) -> dict[str, str]:
+    """Return the nodes of the pods that run, by the name of the pod."""
+    return {
+        str(pod.metadata.name): str(pod.spec.nodeName)
+        for pod in kube.list(Pod, namespace="default")
+        if pod.metadata and pod.spec and pod.status and pod.status.phase == "Running"
+    }
+
+
+def nodes(kube: Client) -> list[Node]:
+    """Return the Nodes."""
+    return list(kube.list(Node))

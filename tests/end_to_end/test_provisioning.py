@@ -1,0 +1,117 @@
+"""provision_nodes deployed: pods that have no place get nodes, each once."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import Event, Pod
+
+from sandbox.provisioning import client, create_workloads
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.environment import until
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    PARAMETERS,
+    bound,
+    message,
+    nodes,
+    prepare,
+    run,
+    store,
+    table_of,
+)
+from tests.end_to_end.rights import check_calls_are_granted, granted, used
+from tests.launch.pools import node_class, pool
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A cluster without nodes, with a pool."""
+    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
+    state = tmp_path_factory.mktemp("provisioned")
+    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
+    with Sandbox.start(
+        scenario, state_dir=state, parameters=PARAMETERS, options=options
+    ) as running:
+        prepare(running)
+        store(running, pool(only={"cpu": ["2", "4", "8"]}), node_class())
+        yield running
+        check_calls_are_granted(running)
+
+
+@pytest.fixture
+def kube(sandbox: Sandbox) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as opened:
+        yield opened
+
+
+def instances(sandbox: Sandbox) -> list[str]:
+    """The instances that start or run."""
+    ec2 = client("ec2", sandbox.aws_url)
+    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    pages = ec2.describe_instances(Filters=filters)["Reservations"]
+    return [one["InstanceId"] for page in pages for one in page["Instances"]]
+
+
+def test_a_cluster_without_nodes_gets_them_for_pending_pods_and_none_twice(
+    sandbox: Sandbox, kube: Client
+) -> None:
+    create_workloads([deployment("web", 12, 5)], sandbox.write_kubeconfig())
+    until(lambda: len(list(kube.list(Pod, namespace="default"))) == 12)
+    assert run(sandbox, message(why="12 pods are pending"), message()) == []
+    bought = instances(sandbox)
+    assert bought
+    # The nodes join now: a message for the same pods, late or repeated, launches nothing.
+    for _ in range(4):
+        assert run(sandbox) == []
+    assert until(lambda: len(bound(kube)) == 12)
+    assert run(sandbox) == []
+    assert instances(sandbox) == bought
+    assert len(nodes(kube)) == len(bought)
+    assert used(sandbox, "ProvisionNodesRole") <= granted("leeway-provision")
+
+
+def test_a_pod_that_fits_nowhere_has_one_event_and_a_status(sandbox: Sandbox, kube: Client) -> None:
+    impossible: Any = deployment("huge", 3, 5)
+    impossible["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "900"
+    create_workloads([impossible], sandbox.write_kubeconfig())
+
+    def told() -> list[Event]:
+        events = kube.list(Event, namespace="default")
+        ours = (one for one in events if one.reportingComponent == "leeway")
+        return [one for one in ours if one.involvedObject.kind == "Pod"]
+
+    def three_told() -> bool:
+        assert run(sandbox) == []
+        return len(told()) == 3
+
+    assert until(three_told)
+    assert run(sandbox) == []
+    found = told()
+    assert {one.reason for one in found} == {"RequestTooLarge"}
+    assert {one.count for one in found} == {1}
+    assert len(found) == 3
+    key = {"pk": {"S": f"PROVISIONING#{CLUSTER}"}, "sk": {"S": "STATUS"}}
+    dynamodb = client("dynamodb", sandbox.aws_url)
+    status = json.loads(
+        dynamodb.get_item(TableName=table_of(sandbox), Key=key)["Item"]["record"]["S"]
+    )
+    (group,) = status["without_node"]
+    assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)
+
+
+def test_messages_for_other_clusters_are_dropped(sandbox: Sandbox) -> None:
+    broken = message() | {"body": "not JSON"}
+    assert run(sandbox, message(cluster="somebody-elses"), broken) == []
+
+
+def test_an_api_server_that_does_not_answer_keeps_the_message(sandbox: Sandbox) -> None:
+    sandbox.faults("kubernetes", [{"verb": "list", "resource": "pods", "status": 503}])
+    kept = message()
+    assert run(sandbox, kept) == [kept["messageId"]]
+    sandbox.faults("kubernetes", [])
+    assert run(sandbox, kept) == []

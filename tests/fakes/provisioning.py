@@ -1,0 +1,113 @@
+"""The ports of provisioning in memory."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from leeway.instances.facts import InstanceFacts
+from leeway.manifests.interpreting import Written
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.ports import PodEvent
+from leeway.provisioning.status import ProvisioningStatus
+from leeway.selection.offers.catalog import Catalog
+
+
+@dataclass
+class ClusterStatesInMemory:
+    """The ClusterStates Protocol: one state, or an API server that does not answer."""
+
+    state: ClusterState
+    down: bool = False
+    reads: int = 0
+
+    def read(self, cluster: str) -> ClusterState:
+        self.reads += 1
+        if self.down:
+            raise ClusterUnavailable("no answer")
+        return self.state
+
+
+@dataclass
+class ManifestsInMemory:
+    """The ClusterManifests Protocol."""
+
+    written: Sequence[Written] = ()
+    policy: ClusterPolicy = field(default_factory=ClusterPolicy)
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        return self.policy
+
+    def manifests(self, cluster: str, resources: Collection[str]) -> Sequence[Written]:
+        return [one for one in self.written if one.kind.resource in resources]
+
+
+@dataclass
+class OneCatalog:
+    """The Catalogs Protocol."""
+
+    catalog: Catalog | None
+
+    def read(self) -> Catalog | None:
+        return self.catalog
+
+
+@dataclass
+class ProvisioningRecordsInMemory:
+    """The ProvisioningRecords Protocol."""
+
+    statuses: dict[str, ProvisioningStatus] = field(default_factory=dict)
+    keys: dict[str, Mapping[bytes, datetime]] = field(default_factory=dict)
+
+    def status(self, cluster: str) -> ProvisioningStatus | None:
+        return self.statuses.get(cluster)
+
+    def write_status(self, status: ProvisioningStatus) -> None:
+        self.statuses[status.cluster] = status
+
+    def told(self, cluster: str) -> Mapping[bytes, datetime]:
+        return self.keys.get(cluster, {})
+
+    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
+        # The table keeps whole seconds.
+        self.keys[cluster] = {key: at.replace(microsecond=0) for key, at in told.items()}
+
+
+@dataclass
+class PodEventsInMemory:
+    """The PodEvents Protocol; `calls` counts also those for Events that exist."""
+
+    existing: dict[tuple[str, str], PodEvent] = field(default_factory=dict)
+    calls: int = 0
+    down: bool = False
+
+    def write(self, event: PodEvent) -> None:
+        self.calls += 1
+        if self.down:
+            raise ClusterUnavailable("no answer")
+        self.existing.setdefault((event.namespace, event.name), event)
+
+
+@dataclass
+class VisibilityInMemory:
+    """The MessageVisibility Protocol: when each message is delivered again, in seconds."""
+
+    hidden: dict[str, int] = field(default_factory=dict)
+
+    def hide(self, receipts: Sequence[str], seconds: int) -> None:
+        self.hidden |= dict.fromkeys(receipts, seconds)
+
+
+@dataclass
+class GroupInstancesInMemory:
+    """The GroupInstances Protocol."""
+
+    launched: list[InstanceFacts] = field(default_factory=list)
+    running: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> list[InstanceFacts]:
+        return [one for one in self.launched if one.cluster == cluster]
+
+    def members(self, group: str) -> frozenset[str]:
+        return self.running.get(group, frozenset())

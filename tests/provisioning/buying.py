@@ -1,0 +1,157 @@
+"""A cluster in memory whose pods need nodes, and the use case on it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import yaml
+from leeway.capacity_requests.request import CapacityRequest
+from leeway.manifests.reading import read_manifests
+from leeway.provisioning.cluster_state import ClusterState, WaitingPod
+from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
+from leeway.provisioning.report import ProvisioningReport
+from leeway.selection.labels import JOINED, NODEPOOL, ZONE
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.pools import Taint
+from leeway.selection.resources import Resources
+
+from tests.fakes.capacity_requests import CapacityRequestsInMemory
+from tests.fakes.provisioning import (
+    ClusterStatesInMemory,
+    GroupInstancesInMemory,
+    ManifestsInMemory,
+    OneCatalog,
+    PodEventsInMemory,
+    ProvisioningRecordsInMemory,
+)
+from tests.launch.launching import NOW, World
+from tests.launch.pools import node_class, pods, pool
+
+ONE_POD_EACH = {"cpu": ["96"]}
+"""A node of these types has room for one pod of `big_pods`."""
+
+NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+RETIRING = "i-0aaaaaaaaaaaaaaaa"
+
+
+def big_pods(count: int, name: str = "web") -> list[Pod]:
+    """Pods that need a node each."""
+    return pods(count, cpu=90_000, name=name)
+
+
+def waiting(some: Sequence[Pod]) -> list[WaitingPod]:
+    """Pods without a node."""
+    return [WaitingPod(pod, f"uid-{pod.name}", NOW) for pod in some]
+
+
+def node(name: str, *bound: Pod, cpu: int = 96_000, **more: Any) -> ExistingNode:
+    """A Ready node of the pool `web`."""
+    amounts = Resources({"cpu": cpu, "memory": 2**38, "pods": 110})
+    fields: dict[str, Any] = {
+        "labels": {NODEPOOL: "web", ZONE: "us-east-1a", **JOINED},
+        "allocatable": amounts,
+        "capacity": amounts,
+        "pods": tuple(pod.spec for pod in bound),
+        "pool": "web",
+    }
+    return ExistingNode(name=name, **(fields | more))
+
+
+class Buying(World):
+    """A cluster with the pool `web`, and the ports of provisioning."""
+
+    def __init__(self, catalog: Catalog, *documents: Mapping[str, Any]) -> None:
+        super().__init__()
+        given = documents or (pool(only=ONE_POD_EACH), node_class())
+        reading = read_manifests(yaml.safe_dump_all(map(dict, given)), "test.yaml")
+        assert not reading.problems, reading.problems
+        self.manifests = ManifestsInMemory(reading.written)
+        self.states = ClusterStatesInMemory(ClusterState(NOW))
+        self.requests = CapacityRequestsInMemory()
+        self.records = ProvisioningRecordsInMemory()
+        self.groups = GroupInstancesInMemory()
+        self.events = PodEventsInMemory()
+        self.catalog = OneCatalog(catalog)
+
+    def dependencies(self) -> Dependencies:
+        """The ports of a run."""
+        return Dependencies(
+            manifests=self.manifests,
+            catalog=self.catalog,
+            states=self.states,
+            requests=self.requests,
+            launch_nodes=self.launch_nodes,
+            intents=self.intents,
+            groups=self.groups,
+            records=self.records,
+            events_in=lambda _: self.events,
+            clock=self,
+        )
+
+    def wait_for_nodes(self, *some: Pod) -> None:
+        """Have these pods wait."""
+        self.states.state = replace(self.states.state, waiting=waiting(some))
+
+    def run(self, why: str = "pods are pending", seconds: float = 58) -> ProvisioningReport:
+        """Run once."""
+        until = self.time + timedelta(seconds=seconds)
+        return NodeProvisioning(self.dependencies()).run("prod", why, until)
+
+    def join(self, ready: bool = True, labelled: bool = True) -> None:
+        """Have all launched instances join, as kubelets register."""
+        state = self.states.state
+        known = {one.name for one in state.nodes}
+        found = [
+            node(
+                f"ip-{name}",
+                labels={NODEPOOL: "web", **JOINED} if labelled else {},
+                pool="web" if labelled else "",
+                taints=() if ready else (NOT_READY,),
+            )
+            for name in self.fleets.running
+            if name not in self.fleets.ended
+        ]
+        joined = {name: f"ip-{name}" for name in self.fleets.running}
+        kept = [one for one in state.nodes if one.name not in {f.name for f in found}]
+        assert known or found
+        self.states.state = replace(state, nodes=(*kept, *found), joined={**state.joined, **joined})
+
+    def retire(self, *moving: Pod, name: str = "ip-retiring") -> CapacityRequest:
+        """Have a node with these pods retire."""
+        state = self.states.state
+        self.states.state = replace(
+            state,
+            nodes=(*state.nodes, node(name, *moving)),
+            joined={**state.joined, RETIRING: name},
+            movable={**state.movable, name: moving},
+        )
+        request = CapacityRequest(
+            cluster="prod",
+            instance=RETIRING,
+            node=name,
+            instance_type="m5.24xlarge",
+            zone="us-east-1a",
+            capacity_type="spot",
+            attempt=1,
+            requested_at=self.time,
+            ends_at=self.time + timedelta(minutes=10),
+        )
+        self.requests.write(request)
+        return request
+
+
+def event(*bodies: Any) -> dict[str, Any]:
+    """A batch as Lambda delivers it; the ids are m0, m1, …"""
+    return {
+        "Records": [
+            {
+                "messageId": f"m{number}",
+                "receiptHandle": f"r{number}",
+                "body": body if isinstance(body, str) else json.dumps(body),
+            }
+            for number, body in enumerate(bodies)
+        ]
+    }

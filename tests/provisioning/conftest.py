@@ -1,0 +1,5 @@
+"""The sandbox's catalog, read once."""
+
+from tests.launch.conftest import catalog
+
+__all__ = ["catalog"]

@@ -1,0 +1,401 @@
+"""Runs of the buyer: every pod that can have a node gets one, and none is launched twice."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.launch.images import ImageVariant
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.told_pods import KEPT_FOR
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import Pod
+
+from tests.fakes.fleets import Shortage
+from tests.launch.pools import node_class, pods, pool
+from tests.provisioning.buying import (
+    NOT_READY,
+    ONE_POD_EACH,
+    RETIRING,
+    Buying,
+    big_pods,
+    node,
+)
+
+
+@pytest.fixture
+def buying(catalog: Catalog) -> Buying:
+    return Buying(catalog)
+
+
+def test_pods_without_a_place_get_a_node_each(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    report = buying.run()
+    assert report.result.code == "Provisioned"
+    assert len(buying.fleets.running) == len(report.launched) == 3
+    assert not report.without_node
+    assert not report.retry
+    assert sorted(buying.admitted()) == sorted(buying.fleets.running)
+
+
+def test_a_repeated_or_late_message_launches_nothing(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    buying.run()
+    for _ in range(3):
+        buying.time += timedelta(minutes=2)
+        assert not buying.run().launched
+    buying.wait_for_nodes()
+    buying.run("late")
+    assert len(buying.fleets.running) == 3
+
+
+@pytest.mark.parametrize(("ready", "labelled"), [(False, True), (False, False), (True, False)])
+def test_nodes_that_have_joined_and_are_not_ready_keep_their_pods(
+    buying: Buying, ready: bool, labelled: bool
+) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    buying.run()
+    buying.join(ready, labelled)
+    buying.time += timedelta(minutes=14)
+    assert not buying.run().launched
+    assert len(buying.fleets.running) == 3
+
+
+def test_a_node_that_is_not_ready_after_fifteen_minutes_counts_as_it_is(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    buying.run()
+    buying.join(ready=False)
+    buying.time += timedelta(minutes=15)
+    assert len(buying.run().launched) == 1
+
+
+def test_a_gpu_node_keeps_its_pod_until_its_device_plugin_answers(catalog: Catalog) -> None:
+    buying = Buying(catalog, pool(categories=["g"]), node_class())
+    buying.offer_images(ImageVariant("x86_64", "nvidia"))
+    (web,) = pods(1, cpu=1000)
+    gpus = {**web.spec.requests, "nvidia.com/gpu": 1}
+    pod = Pod(web.name, replace(web.spec, requests=type(web.spec.requests)(gpus)))
+    buying.wait_for_nodes(pod)
+    assert len(buying.run().launched) == 1
+    buying.join()
+    assert not buying.run().launched
+    assert len(buying.fleets.running) == 1
+
+
+def test_a_launched_instance_that_has_ended_does_not_hold_its_pods(buying: Buying) -> None:
+    """A Spot interruption can end an instance before it joins, or a minute after."""
+    buying.wait_for_nodes(*big_pods(2))
+    buying.run()
+    buying.time += timedelta(minutes=3)
+    buying.fleets.ended.add(next(iter(buying.fleets.running)))
+    assert len(buying.run().launched) == 1
+    assert not buying.run().launched
+
+
+def test_pods_that_fit_on_nodes_that_exist_are_left_to_the_scheduler(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(2))
+    state = buying.states.state
+    buying.states.state = replace(state, nodes=(node("a"), node("b")))
+    report = buying.run()
+    assert not report.launched
+    assert not report.without_node
+    assert not buying.events.calls
+
+
+def test_limits_hold_with_instances_that_have_not_joined(catalog: Catalog) -> None:
+    buying = Buying(catalog, pool(only=ONE_POD_EACH, limits={"nodes": 2}), node_class())
+    buying.wait_for_nodes(*big_pods(4))
+    assert len(buying.run().launched) == 2
+    assert {one.cause.code for one in buying.run().without_node} == {"PoolLimitReached"}
+    buying.join(ready=False, labelled=False)
+    buying.run()
+    assert len(buying.fleets.running) == 2
+
+
+def test_the_maximum_in_ten_minutes_stops_launches_and_lets_them_go_on(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(most_launches=2)
+    buying.wait_for_nodes(*big_pods(5))
+    report = buying.run()
+    assert len(report.launched) == 2
+    assert report.capped
+    assert {one.cause.code for one in report.without_node} == {"LaunchesCapped"}
+    assert len(report.without_node) == 3
+    assert not report.retry
+    assert not buying.run().launched
+    assert {one.reason for one in buying.events.existing.values()} == {"LaunchesCapped"}
+    buying.time += timedelta(minutes=10)
+    buying.join()
+    assert len(buying.run().launched) == 2
+
+
+def test_at_most_zero_launches_nothing(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(most_launches=0)
+    buying.wait_for_nodes(*big_pods(1))
+    assert buying.run().capped
+    assert not buying.fleets.running
+
+
+def test_a_paused_cluster_gets_nodes_for_its_pods(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(paused=True)
+    buying.wait_for_nodes(*big_pods(1))
+    assert len(buying.run().launched) == 1
+
+
+def test_a_dry_run_reports_and_changes_nothing(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(dry_run=True)
+    buying.wait_for_nodes(*big_pods(2), *pods(1, cpu=900_000, name="huge"))
+    request = buying.retire()
+    report = buying.run()
+    assert report.result.code == "ProvisioningRehearsed"
+    assert [one.pod for one in report.without_node] == ["shop/huge-0"]
+    assert not buying.fleets.running
+    assert not buying.intents.stored
+    assert not buying.events.calls
+    assert buying.requests.stored["prod", RETIRING] == request
+    assert buying.records.statuses["prod"].dry_run
+
+
+def test_without_pools_nothing_is_read_and_requests_are_answered(catalog: Catalog) -> None:
+    buying = Buying(catalog, node_class())
+    buying.retire(*big_pods(1))
+    assert buying.run().result.code == "ClusterWithoutPools"
+    assert not buying.states.reads
+    answer = buying.requests.stored["prod", RETIRING].answer
+    assert answer is not None
+    assert [one.code for one in answer.without_node] == ["ClusterWithoutPools"]
+
+
+def test_without_a_catalog_the_run_is_repeated(buying: Buying) -> None:
+    buying.catalog.catalog = None
+    report = buying.run()
+    assert (report.result.code, report.retry) == ("CatalogMissing", True)
+
+
+def test_an_api_server_that_does_not_answer_launches_nothing(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    buying.run()
+    buying.states.down = True
+    report = buying.run()
+    assert (report.result.code, report.retry) == ("ProvisioningFailed", True)
+    assert len(buying.fleets.running) == 1
+    status = buying.records.statuses["prod"]
+    assert status.failure is not None
+    assert len(status.launched) == 1, "the status keeps what the last good run said"
+
+
+def test_an_idle_run_does_not_read_ec2(buying: Buying) -> None:
+    buying.networks.known.clear()  # a run that reads them says that no subnet is found
+    report = buying.run()
+    assert report.result.code == "Provisioned"
+    assert not report.launch_problems
+
+
+def test_two_thousand_pods_that_fit_nowhere_have_one_event_each(buying: Buying) -> None:
+    huge = pods(2000, cpu=900_000, name="huge")
+    buying.wait_for_nodes(*huge)
+    for _ in range(3):
+        report = buying.run()
+        buying.time += timedelta(minutes=1)
+    assert len(report.without_node) == 2000
+    assert buying.events.calls == len(buying.events.existing) == 2000
+    told = buying.events.existing.values()
+    assert {one.reason for one in told} == {"RequestTooLarge"}
+    assert {one.uid for one in told} == {f"uid-{pod.name}" for pod in huge}
+    (group,) = buying.records.statuses["prod"].without_node
+    assert (group.count, len(group.some)) == (2000, 5)
+
+
+def test_an_event_is_written_again_when_the_api_server_has_dropped_it(buying: Buying) -> None:
+    buying.wait_for_nodes(*pods(1, cpu=900_000))
+    buying.run()
+    buying.events.existing.clear()
+    buying.time += KEPT_FOR + timedelta(minutes=1)
+    buying.run()
+    assert len(buying.events.existing) == 1
+
+
+def test_events_that_could_not_be_written_are_written_by_a_later_run(buying: Buying) -> None:
+    buying.wait_for_nodes(*pods(2, cpu=900_000))
+    buying.events.down = True
+    report = buying.run()
+    assert [one.code for one in report.failures] == ["PodEventsNotWritten"]
+    assert not report.retry
+    buying.events.down = False
+    assert not buying.run().failures
+    assert len(buying.events.existing) == 2
+
+
+def test_a_failing_launch_is_told_in_the_events_and_in_the_status(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    buying.fleets.refused = "UnauthorizedOperation"
+    report = buying.run()
+    assert {one.cause.code for one in report.without_node} == {"LaunchForbidden"}
+    status = buying.records.statuses["prod"]
+    assert [one.code for one in status.problems] == ["LaunchForbidden"]
+    assert {one.reason for one in buying.events.existing.values()} == {"LaunchForbidden"}
+
+
+def test_a_shortage_is_told_and_another_offering_is_used(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    buying.fleets.shortages = [Shortage(capacity_type="spot")]
+    report = buying.run()
+    assert [one.instance.capacity_type for one in report.launched] == ["on-demand"]
+    assert "CapacityUnavailable" in {one.code for one in report.launch_problems}
+
+
+def test_a_run_without_time_launches_nothing_and_says_so(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    report = buying.run(seconds=10)
+    assert not report.launched
+    assert {one.cause.code for one in report.without_node} == {"RunOutOfTime"}
+
+
+def test_a_retiring_nodes_pods_get_a_node_before_they_are_evicted(buying: Buying) -> None:
+    moving = big_pods(1, "moving")
+    buying.retire(*moving)
+    report = buying.run()
+    (launched,) = report.launched
+    answer = buying.requests.stored["prod", RETIRING].answer
+    assert answer is not None
+    assert answer.launched == (launched.instance.instance,)
+    assert (answer.existing, answer.without_node) == (0, ())
+    offering = (launched.instance.instance_type, launched.instance.zone)
+    assert offering != ("m5.24xlarge", "us-east-1a")
+
+
+def test_a_retiring_node_takes_no_pods_even_if_they_tolerate_every_taint(buying: Buying) -> None:
+    buying.retire()
+    buying.wait_for_nodes(*big_pods(1))
+    assert len(buying.run().launched) == 1
+
+
+def test_the_offering_of_a_retiring_node_is_not_launched(catalog: Catalog) -> None:
+    only = pool(only={"family": ["m5"], "size": ["24xlarge"]}, capacity=["spot"])
+    requirement = {
+        "key": "topology.kubernetes.io/zone",
+        "operator": "In",
+        "values": ["us-east-1a"],
+    }
+    only["spec"]["template"]["spec"]["requirements"].append(requirement)
+    buying = Buying(catalog, only, node_class())
+    buying.retire(*big_pods(1, "moving"))
+    assert not buying.run().launched
+    answer = buying.requests.stored["prod", RETIRING].answer
+    assert answer is not None
+    assert [one.code for one in answer.without_node] == ["PodWithoutNode"]
+    assert not buying.events.calls, "the pod still runs"
+
+
+def test_a_repeated_run_for_a_retirement_launches_nothing_and_keeps_its_answer(
+    buying: Buying,
+) -> None:
+    buying.retire(*big_pods(1, "moving"))
+    buying.run()
+    first = buying.requests.stored["prod", RETIRING]
+    buying.join(ready=False)
+    for _ in range(2):
+        buying.time += timedelta(minutes=1)
+        assert not buying.run().launched
+    assert buying.requests.stored["prod", RETIRING] == first
+
+
+def test_a_retirement_whose_pods_have_moved_needs_nothing(buying: Buying) -> None:
+    buying.retire()
+    assert not buying.run().launched
+    answer = buying.requests.stored["prod", RETIRING].answer
+    assert answer is not None
+    assert (answer.launched, answer.existing, answer.without_node) == ((), 0, ())
+
+
+def test_a_pod_that_was_evicted_and_created_again_counts_once(buying: Buying) -> None:
+    """A StatefulSet's new pod has the name of the old one."""
+    (moving,) = big_pods(1, "database")
+    buying.retire(moving)
+    buying.wait_for_nodes(moving)
+    assert len(buying.run().launched) == 1
+
+
+def test_pods_that_fit_on_other_nodes_are_counted_in_the_answer(buying: Buying) -> None:
+    state = buying.states.state
+    buying.states.state = replace(state, nodes=(node("a"),))
+    buying.retire(*big_pods(1, "moving"))
+    assert not buying.run().launched
+    answer = buying.requests.stored["prod", RETIRING].answer
+    assert answer is not None
+    assert (answer.launched, answer.existing) == ((), 1)
+
+
+def test_the_request_of_a_node_that_was_replaced_under_its_name_moves_nothing(
+    buying: Buying,
+) -> None:
+    buying.retire(*big_pods(1, "moving"))
+    state = buying.states.state
+    buying.states.state = replace(state, joined={"i-another": "ip-retiring"})
+    assert not buying.run().launched
+
+
+def test_a_request_that_has_ended_or_is_written_meanwhile_is_not_answered(
+    buying: Buying,
+) -> None:
+    request = buying.retire(*big_pods(1, "moving"))
+    buying.requests.stored["prod", RETIRING] = request.ended(buying.time)
+    assert not buying.run().launched
+    assert buying.requests.stored["prod", RETIRING].answer is None
+
+
+def of_group(instance: str, kind: str = "m5.24xlarge") -> InstanceFacts:
+    """An instance that the group `web` has just launched."""
+    return InstanceFacts(
+        instance=instance,
+        cluster="prod",
+        private_dns_name="",
+        zone="us-east-1b",
+        instance_type=kind,
+        capacity_type="spot",
+        owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "web"),
+    )
+
+
+def with_group(buying: Buying, *launched: InstanceFacts) -> None:
+    """A group with one Ready node, which is full, and instances that it has just launched."""
+    labels = {"node.kubernetes.io/instance-type": "m5.24xlarge", "kubernetes.io/hostname": "a"}
+    full = node("a", *big_pods(1), labels=labels, pool="")
+    state = buying.states.state
+    buying.states.state = replace(state, nodes=(full,), joined={"i-old": "a"})
+    buying.groups.launched = [*launched]
+    buying.groups.running = {"web": frozenset({"i-old"})}
+
+
+def test_instances_that_a_group_launches_take_pods_before_they_join(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    with_group(buying, of_group("i-new"), of_group("i-other", "c5.large"))
+    assert len(buying.run().launched) == 2, "a type without a node in the group does not count"
+
+
+def test_a_node_of_a_group_that_has_just_joined_keeps_its_pod(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    with_group(buying, of_group("i-new"))
+    state = buying.states.state
+    fresh = node("b", taints=(NOT_READY,), pool="", labels={})
+    buying.states.state = replace(
+        state, nodes=(*state.nodes, fresh), joined={**state.joined, "i-new": "b"}
+    )
+    assert not buying.run().launched
+
+
+def test_the_successor_of_a_group_is_the_answer_to_a_retirement(buying: Buying) -> None:
+    with_group(buying, of_group("i-new"))
+    buying.retire(*big_pods(1, "moving"))
+    assert not buying.run().launched
+    answer = buying.requests.stored["prod", RETIRING].answer
+    assert answer is not None
+    assert answer.launched == ("i-new",)
+
+
+def test_a_node_of_a_group_that_has_been_not_ready_for_long_takes_no_pods(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    state = buying.states.state
+    stranger = node("a", taints=(NOT_READY,))
+    buying.states.state = replace(state, nodes=(stranger,), joined={"i-of-a-group": "a"})
+    assert len(buying.run().launched) == 1
