@@ -30,6 +30,7 @@ from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import Control
 from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.killer import Killer
 from sandbox.aws.moto_calls import Moto
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
@@ -70,6 +71,7 @@ class Front:
         self._throttle = Throttle()
         self.control = Control(cloud, bus, nodes, self._throttle)
         self._moto = Moto()
+        self._killer = Killer(cloud, bus, gate.pass_on())
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
@@ -96,11 +98,14 @@ class Front:
         self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
-        fault = self._cloud.faults.take(call.service, call.action)
+        fault = self._cloud.faults.take_call(call.service, call.action, call.access_key)
         if fault:
             await asyncio.sleep(self._cloud.faults.delay(fault))
-            if fault.drop:
-                await self._serve(call, environ)
+            if fault.drop or fault.kill:
+                if fault.drop or fault.when == "after":
+                    await self._serve(call, environ)
+                if fault.kill:
+                    await self._killer.kill(call)
                 return LOST, {}, b""
             if fault.error:
                 if fault.when == "after":
