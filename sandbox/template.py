@@ -147,6 +147,11 @@ class DeployedTemplate:
     event_sources: tuple[EventSourceResource, ...] = ()
 
 
+def declared_parameters(path: Path) -> frozenset[str]:
+    """Return the names of the parameters of a template."""
+    return frozenset(yaml_parse(path.read_text()).get("Parameters", {}))
+
+
 def read_template(
     path: Path,
     parameters: Mapping[str, Any],

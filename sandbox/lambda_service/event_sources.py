@@ -140,7 +140,10 @@ class _Poller:
             failed = _failed(outcome, messages, partial=self.source.partial_failures)
             self._record(messages, outcome, failed)
             for message in messages:
-                await self._settle(url, message, failed=message["MessageId"] in failed)
+                if message["MessageId"] not in failed:
+                    await self._settle(url, message)
+                elif outcome.ending != "ok":
+                    await self._shorten(url, message)
         finally:
             self.running -= 1
             slots.release()
@@ -154,19 +157,23 @@ class _Poller:
         records = [_record(message, self.source.queue) for message in messages]
         return await pool.run(Invocation(self.target, json.dumps({"Records": records}).encode()))
 
-    async def _settle(self, url: str, message: Message, *, failed: bool) -> None:
-        """Delete a handled message. A failed one comes again after the visibility timeout of the
-        queue, or earlier if the sandbox has a shorter time for it."""
-        receipt = str(message["ReceiptHandle"])
+    async def _settle(self, url: str, message: Message) -> None:
+        """Delete a handled message, unless a fault repeats it."""
         copies = self.faults.copies_of(self.target.function.name)
+        if int(message["Attributes"]["ApproximateReceiveCount"]) < copies:
+            await self._change(self.control.hide(url, _receipt(message), 0))
+        else:
+            await self._change(self.sqs.delete(url, _receipt(message)))
+
+    async def _shorten(self, url: str, message: Message) -> None:
+        """Let a message come again earlier than at AWS: there, the visibility timeout of the queue
+        must end. The visibility of a message that the function reports is the function's choice."""
+        if self.redelivery < self.visibility_timeout:
+            await self._change(self.control.hide(url, _receipt(message), self.redelivery))
+
+    async def _change(self, call: Coroutine[Any, Any, None]) -> None:
         try:
-            if failed:
-                if self.redelivery < self.visibility_timeout:
-                    await self.control.hide(url, receipt, self.redelivery)
-            elif int(message["Attributes"]["ApproximateReceiveCount"]) < copies:
-                await self.control.hide(url, receipt, 0)
-            else:
-                await self.sqs.delete(url, receipt)
+            await call
         except SqsError as error:
             # The message comes again, as it does when a poller of AWS cannot delete it.
             _log.warning("%s cannot settle a message: %s", self.source.name, error)
@@ -187,6 +194,10 @@ class _Poller:
                 for message in messages
             ],
         )
+
+
+def _receipt(message: Message) -> str:
+    return str(message["ReceiptHandle"])
 
 
 def _record(message: Message, queue: str) -> dict[str, Any]:

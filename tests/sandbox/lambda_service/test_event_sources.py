@@ -60,6 +60,11 @@ class Consumed:
             created = self.sqs.create_queue(QueueName=self._queue(name), Attributes=given)
             self.urls[name] = created["QueueUrl"]
 
+    def hide_for(self, seconds: int) -> None:
+        """Set the visibility timeout of the queue."""
+        attributes = {"VisibilityTimeout": str(seconds)}
+        self.sqs.set_queue_attributes(QueueUrl=self.urls["queue"], Attributes=attributes)
+
     def consume(self, **options: Any) -> None:
         """Register the function and its mapping."""
         source = {
@@ -191,6 +196,8 @@ def test_no_more_invocations_run_than_the_mapping_allows(consumed: Consumed) -> 
 def test_a_message_that_was_not_handled_comes_again_before_the_next_one(
     consumed: Consumed, way: str
 ) -> None:
+    if way == "fails":
+        consumed.hide_for(2)
     consumed.consume()
     failing: dict[str, Any] = {way: 1}
     consumed.send("a1", **failing)
@@ -204,6 +211,7 @@ def test_a_message_that_was_not_handled_comes_again_before_the_next_one(
 def test_only_the_failed_messages_of_a_batch_come_again(consumed: Consumed) -> None:
     for name, group, fails in (("a1", "a", 1), ("b1", "b", 0)):
         consumed.send(name, group=group, fails=fails)
+    consumed.hide_for(2)
     consumed.consume(batchSize=10)
 
     assert consumed.ended(3) == [">a1", "a1", ">b1", "b1", ">a1", "a1"]
@@ -217,6 +225,17 @@ def test_without_partial_failures_an_answer_does_not_fail_a_message(consumed: Co
     consumed.ended(1)
     consumed.empty()
     assert consumed.steps() == [">a1", "a1"]
+
+
+def test_the_visibility_of_a_failed_message_is_the_choice_of_the_function(
+    consumed: Consumed,
+) -> None:
+    consumed.consume()
+    consumed.send("a1", fails=1, hides=3)
+    consumed.ended(2)
+
+    begun = [entry["at"] for entry in consumed.entries() if "begin" in entry]
+    assert 2.5 < begun[1] - begun[0] < 6
 
 
 def test_a_message_that_never_succeeds_goes_to_the_dead_letter_queue(consumed: Consumed) -> None:

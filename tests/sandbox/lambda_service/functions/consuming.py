@@ -29,8 +29,17 @@ def handler(event: Any, context: Any) -> Any:
             raise RuntimeError(task["name"])
         if receives <= task.get("fails", 0):
             failed.append({"itemIdentifier": record["messageId"]})
+            if "hides" in task:
+                _hide(record, task["hides"])
         _write(log, {"at": time.time(), "end": task["name"]})
     return {"batchItemFailures": failed}
+
+
+def _hide(record: dict[str, Any], seconds: int) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=record["eventSourceARN"].rpartition(":")[2])["QueueUrl"]
+    receipt = record["receiptHandle"]
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=seconds)
 
 
 def _write(log: Path, entry: dict[str, Any]) -> None:
