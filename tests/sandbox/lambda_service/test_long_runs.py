@@ -11,6 +11,13 @@ def _shorten(service: Any, seconds: float) -> None:
     service.control("PUT", "faults", {"faults": [fault]})
 
 
+def _ended(service: Any, request: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = eventually(
+        lambda: service.journal("invocation", request_id=request)
+    )
+    return found
+
+
 def test_a_function_may_run_for_fifteen_minutes(service: Any) -> None:
     service.send("watching", {})
     began = eventually(lambda: service.control("GET", "status")["functions"]["watching"]["running"])
@@ -53,8 +60,6 @@ def test_another_run_starts_beside_one_that_lasts(service: Any) -> None:
     second = service.send("watching", {})["ResponseMetadata"]["RequestId"]
 
     for request in (first, second):
-        (ended,) = eventually(
-            lambda wanted=request: service.journal("invocation", request_id=wanted)
-        )
+        (ended,) = _ended(service, request)
         assert ended["outcome"] == "ok"
         assert ended["milliseconds"] < 4500
