@@ -7,16 +7,14 @@ from typing import Any
 import boto3
 
 from sandbox.access_entries import SECRET, USER_ACCESS_KEY
-from sandbox.scenario import Group, Manifest, Scenario
+from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Group, Manifest, Scenario
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 IMAGE = "ami-12c6146b"  # one of those that moto brings
 HOOK = "leeway-drain"
 HOOK_TIMEOUT = 300  # seconds between heartbeats
-NODE_ROLE = "leeway-sandbox-nodes"  # the role of launched nodes, and its instance profile
 NODE_ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/{NODE_ROLE}"
-DISCOVERY_TAG = "karpenter.sh/discovery"
 LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
 
 

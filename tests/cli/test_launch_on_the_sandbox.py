@@ -14,9 +14,9 @@ from lightkube.resources.core_v1 import Node
 
 from cli import main
 from cli.selection.catalogs import sandbox_survey
-from sandbox.provisioning import DISCOVERY_TAG, NODE_ROLE, client
+from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
+from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario
 from tests.cli.conftest import drop_clients
 from tests.launch.pools import node_class as any_node_class
 from tests.launch.pools import pool
