@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from sandbox.reasons import (
     DURABLE_FUNCTION_UNQUALIFIED,
+    EVENT_SOURCE_REFUSED,
     FUNCTIONS_REFUSED,
     INVOKE_PERMISSION_MISSING,
     SCHEDULE_REFUSED,
@@ -18,7 +19,9 @@ from sandbox.reasons import (
 )
 from sandbox.template import (
     DeployedTemplate,
+    EventSourceResource,
     FunctionResource,
+    QueueResource,
     RuleResource,
     ScheduleResource,
     TableResource,
@@ -44,13 +47,15 @@ def deploy(
     `headers` are those of a call of the Lambda service's control API.
 
     Raises:
-        DeploymentError: the target of a rule or a schedule can never be invoked, or the sandbox
-            refuses a schedule or a function.
+        DeploymentError: the target of a rule or a schedule can never be invoked, Lambda would
+            refuse an event source mapping, or the sandbox refuses a schedule or a function.
     """
     for rule in template.rules:
         _check_targets(template, rule)
     for schedule in template.schedules:
         _check_qualified(template, schedule.logical_id, schedule.definition["Target"]["Arn"])
+    for source in template.event_sources:
+        _check_event_source(template, source)
     session = boto3.session.Session(_DEPLOYER, _DEPLOYER)
     region = template.functions[0].arn.split(":")[3]
 
@@ -60,11 +65,13 @@ def deploy(
     dynamodb, sqs, events = client("dynamodb"), client("sqs"), client("events")
     for table in template.tables:
         _create_table(dynamodb, table)
-    for queue in template.queues:
+    # A queue needs its dead-letter queue.
+    for queue in sorted(template.queues, key=lambda queue: "RedrivePolicy" in queue.attributes):
         sqs.create_queue(QueueName=queue.name, Attributes=dict(queue.attributes))
     known = set(session.get_available_services())
     definitions = [_definition(function, known) for function in template.functions]
-    _register(lambda_endpoint, definitions, headers)
+    sources = [_event_source(source) for source in template.event_sources]
+    _register(lambda_endpoint, {"functions": definitions, "eventSources": sources}, headers)
     # Rules come last, so that no event is delivered before the functions are registered.
     for rule in template.rules:
         _create_rule(events, rule)
@@ -99,6 +106,34 @@ def _check_qualified(template: DeployedTemplate, source: str, arn: str) -> None:
             raise DeploymentError(
                 DURABLE_FUNCTION_UNQUALIFIED, source=source, function=function.logical_id
             )
+
+
+def _check_event_source(template: DeployedTemplate, source: EventSourceResource) -> None:
+    """Refuse what CreateEventSourceMapping refuses: "Using Lambda with Amazon SQS"."""
+    functions = {function.arn: function for function in template.functions}
+    queues = {queue.arn: queue for queue in template.queues}
+    function = functions.get(":".join(source.function.split(":")[:7]))
+    queue = queues.get(source.queue)
+    problem = None
+    if function is None or queue is None:
+        problem = f"the template has no {source.queue if function else source.function}"
+    elif function.execution_timeout:
+        problem = "the sandbox does not support queues of durable functions"
+    elif (hidden := _visibility_timeout(queue)) < function.timeout:
+        problem = (
+            f"Queue visibility timeout: {hidden} seconds is less than Function timeout: "
+            f"{function.timeout} seconds"
+        )
+    elif source.window and queue.attributes.get("FifoQueue") == "true":
+        problem = "Batching window is not supported for FIFO queues"
+    elif source.window:
+        problem = "the sandbox does not support batching windows"
+    if problem:
+        raise DeploymentError(EVENT_SOURCE_REFUSED, mapping=source.logical_id, problem=problem)
+
+
+def _visibility_timeout(queue: QueueResource) -> int:
+    return int(queue.attributes.get("VisibilityTimeout", 30))
 
 
 def _create_table(dynamodb: Any, table: TableResource) -> None:
@@ -161,8 +196,20 @@ def _definition(function: FunctionResource, known_services: set[str]) -> dict[st
     return definition
 
 
-def _register(endpoint: str, functions: list[dict[str, Any]], headers: Mapping[str, str]) -> None:
-    url, body = f"{endpoint}/_sandbox/functions", {"functions": functions}
+def _event_source(source: EventSourceResource) -> dict[str, Any]:
+    """Return the mapping as the control API of the Lambda service expects it."""
+    return {
+        "name": source.logical_id,
+        "function": source.function,
+        "queue": source.queue,
+        "batchSize": source.batch_size,
+        "partialFailures": source.partial_failures,
+        "concurrency": source.concurrency,
+    }
+
+
+def _register(endpoint: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    url = f"{endpoint}/_sandbox/functions"
     answer = urllib3.request(
         "PUT", url, json=body, headers=headers, timeout=_REGISTRATION_SECONDS, retries=False
     )

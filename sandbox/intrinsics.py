@@ -133,7 +133,10 @@ class Resolver:
         """Return the name of a resource, or one made of the stack's name and the logical id."""
         properties = self._resources[logical_id].get("Properties", {})
         given = next((properties[key] for key in _NAMES if key in properties), None)
-        return str(self.value(given, logical_id)) if given else f"{self._stack}-{logical_id}"
+        if given:
+            return str(self.value(given, logical_id))
+        fifo = self.value(properties.get("FifoQueue", False), logical_id)
+        return f"{self._stack}-{logical_id}" + (".fifo" if fifo else "")
 
     def attribute(self, name: str, attribute: str, where: str) -> Any:
         """Return the value of ``Fn::GetAtt``."""

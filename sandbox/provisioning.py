@@ -1,18 +1,20 @@
 """Creates a scenario through the APIs of EC2, Auto Scaling and Kubernetes."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import boto3
 
 from sandbox.access_entries import SECRET, USER_ACCESS_KEY
-from sandbox.scenario import Group, Manifest, Scenario
+from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Group, Manifest, Scenario
 
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 IMAGE = "ami-12c6146b"  # one of those that moto brings
 HOOK = "leeway-drain"
 HOOK_TIMEOUT = 300  # seconds between heartbeats
+NODE_ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/{NODE_ROLE}"
 LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
 
 
@@ -41,11 +43,32 @@ def client(service: str, aws_url: str) -> Any:
 
 
 def provision_aws(scenario: Scenario, aws_url: str) -> tuple[str, ...]:
-    """Create the groups and the foreign instances; return the ids of the foreign instances."""
+    """Create what nodes are launched with, the groups and the foreign instances.
+
+    Returns the ids of the foreign instances.
+    """
     ec2, autoscaling = client("ec2", aws_url), client("autoscaling", aws_url)
+    _prepare_launches(scenario.cluster, ec2, client("iam", aws_url))
     for group in scenario.groups:
         _create_group(scenario.cluster, group, ec2, autoscaling)
     return tuple(_launch_foreign_instance(cluster, ec2) for cluster in scenario.foreign_clusters)
+
+
+def _prepare_launches(cluster: str, ec2: Any, iam: Any) -> None:
+    """Create what launched nodes need: their role, and subnets and a security group with the tag
+    by which node classes find them. The SSM parameters of AMIs exist."""
+    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}}
+    document = {"Version": "2012-10-17", "Statement": [{**trust, "Action": "sts:AssumeRole"}]}
+    iam.create_role(RoleName=NODE_ROLE, AssumeRolePolicyDocument=json.dumps(document))
+    iam.create_instance_profile(InstanceProfileName=NODE_ROLE)
+    iam.add_role_to_instance_profile(InstanceProfileName=NODE_ROLE, RoleName=NODE_ROLE)
+    default = [{"Name": "default-for-az", "Values": ["true"]}]
+    subnets = ec2.describe_subnets(Filters=default)["Subnets"]
+    group = ec2.create_security_group(
+        GroupName=f"{cluster}-nodes", Description="Nodes", VpcId=subnets[0]["VpcId"]
+    )
+    found = [*(subnet["SubnetId"] for subnet in subnets), group["GroupId"]]
+    ec2.create_tags(Resources=found, Tags=[{"Key": DISCOVERY_TAG, "Value": cluster}])
 
 
 def _create_group(cluster: str, group: Group, ec2: Any, autoscaling: Any) -> None:

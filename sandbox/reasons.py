@@ -250,6 +250,16 @@ DURABLE_FUNCTION_UNQUALIFIED = ReasonCode(
     "{source}: the durable function {function} needs an alias or a version.",
     "Name an alias in the target.",
 )
+EVENT_SOURCE_NOT_SUPPORTED = ReasonCode(
+    "EventSourceNotSupported",
+    "{mapping}: the sandbox supports enabled event sources of SQS queues, not {source!r}.",
+    "Use an SQS queue, or add the source to sandbox/lambda_service/event_sources.py.",
+)
+EVENT_SOURCE_REFUSED = ReasonCode(
+    "EventSourceRefused",
+    "{mapping}: Lambda refuses the event source mapping: {problem}.",
+    "Correct the queue, the function or the event in the template.",
+)
 SCHEDULE_REFUSED = ReasonCode(
     "ScheduleRefused",
     "{schedule}: EventBridge Scheduler refuses the schedule: {problem}",

@@ -17,6 +17,7 @@ from sandbox.access import AddressError, bearer, check_address, read_token
 from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.provisioning import (
+    NODE_ROLE_ARN,
     client,
     create_workloads,
     credentials,
@@ -189,14 +190,16 @@ class Sandbox:
         return found
 
     def deploy(self, template: Path, parameters: Mapping[str, str], build: Path | None) -> None:
-        """Deploy the template as CloudFormation does, for this cluster."""
+        """Deploy the template as CloudFormation does, for this cluster and its node role."""
         from sandbox.deployment import DeploymentError, deploy
         from sandbox.intrinsics import TemplateError
-        from sandbox.template import read_template
+        from sandbox.template import declared_parameters, read_template
 
-        given = {"ClusterNames": self.endpoints.cluster, **parameters}
+        defaults = {"ClusterNames": self.endpoints.cluster, "NodeRoleArns": NODE_ROLE_ARN}
+        declared = declared_parameters(template)
+        given = {name: value for name, value in defaults.items() if name in declared}
         try:
-            self.deployed = read_template(template, given, build=build)
+            self.deployed = read_template(template, {**given, **parameters}, build=build)
             deploy(self.deployed, self.aws_url, self.lambda_url, dict(self._http.headers))
             self._control("kubernetes", "PUT", "access", access_entries(self.deployed))
         except (DeploymentError, TemplateError) as error:

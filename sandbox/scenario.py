@@ -13,6 +13,12 @@ Manifest = Mapping[str, Any]
 
 ENDS_AFTER = "sandbox.leeway.sh/ends-after"
 STARTS_AFTER = "sandbox.leeway.sh/starts-after"
+DEMO = "demo"
+NODE_ROLE = "leeway-sandbox-nodes"
+"""The role of launched nodes, and its instance profile."""
+DISCOVERY_TAG = "karpenter.sh/discovery"
+"""The tag of subnets and security groups; its value is the name of the cluster."""
+POOL_LABEL = "karpenter.sh/nodepool"
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 
 
@@ -29,14 +35,34 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """A pool of Leeway: its manifests, and the workloads that need nodes of it.
+
+    The sandbox creates none of them: its user does, when the cluster runs. `nodes` is the number of
+    nodes that the workloads need.
+    """
+
+    name: str
+    nodes: int
+    manifests: tuple[Manifest, ...]
+    workloads: tuple[Manifest, ...]
+
+    @property
+    def pods(self) -> int:
+        """The number of pods of the workloads."""
+        return sum(pods_of(manifest, self.nodes) for manifest in self.workloads)
+
+
+@dataclass(frozen=True)
 class Scenario:
-    """A cluster with groups and workloads, and one instance for each foreign cluster."""
+    """A cluster with groups, pools and workloads, and one instance for each foreign cluster."""
 
     cluster: str
     groups: tuple[Group, ...]
     workloads: tuple[Manifest, ...] = ()
     foreign_clusters: tuple[str, ...] = ()
     seed: int = 0
+    pools: tuple[Pool, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -62,20 +88,74 @@ def pods_of(manifest: Manifest, nodes: int) -> int:
             return 0
 
 
-def demo_scenario(seed: int = 0, nodes: int = 20) -> Scenario:
-    """Return the cluster of the demo: two Spot groups and about seven pods a node."""
-    hooked = math.ceil(nodes / 2)
+def demo_scenario(seed: int = 0, nodes: int = 20, of_pools: int = 0) -> Scenario:
+    """Return the cluster of the demo: two Spot groups and about seven pods a node.
+
+    Of the nodes, `of_pools` are nodes of a pool, with three pods each.
+    """
+    in_groups = nodes - of_pools
+    hooked = math.ceil(in_groups / 2)
     groups = [
         Group("spot-hooked", hooked, terminate_hook=True),
-        Group("spot-plain", nodes - hooked),
+        Group("spot-plain", in_groups - hooked),
     ]
     return Scenario(
-        cluster="demo",
+        cluster=DEMO,
+        pools=(_demo_pool(of_pools),) if of_pools else (),
         groups=tuple(group for group in groups if group.size),
-        workloads=tuple(_demo_workloads(random.Random(seed), nodes)),
+        workloads=tuple(_demo_workloads(random.Random(seed), in_groups)),
         foreign_clusters=("somebody-elses",),
         seed=seed,
     )
+
+
+def _demo_pool(nodes: int) -> Pool:
+    """Return a pool of machines with four processors, each of which holds three pods."""
+    orders = pod_spec(cpu="1", memory="1Gi", grace=10, ends_after=1.0, starts_after=1.0)
+    taint = {"key": "team", "value": "orders", "effect": "NoSchedule"}
+    orders["spec"] |= {
+        "nodeSelector": {POOL_LABEL: "flexible"},
+        "tolerations": [{"operator": "Equal", **taint}],
+    }
+    terms = [{"tags": {DISCOVERY_TAG: DEMO}}]
+    node_class = {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {
+            "role": NODE_ROLE,
+            "subnetSelectorTerms": terms,
+            "securityGroupSelectorTerms": terms,
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        },
+    }
+    requirements = {
+        "karpenter.sh/capacity-type": ["spot", "on-demand"],
+        "kubernetes.io/arch": ["amd64"],
+        "karpenter.k8s.aws/instance-category": ["m"],
+        "karpenter.k8s.aws/instance-cpu": ["4"],
+    }
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    template = {
+        "nodeClassRef": reference,
+        "taints": [taint],
+        "requirements": [
+            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
+        ],
+    }
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "flexible"},
+        "spec": {"template": {"spec": template}},
+    }
+    workloads = (
+        namespace("orders"),
+        # Without a spread, three pods fit on a node.
+        deployment("orders", "orders", nodes * 3, orders, spread=False),
+        budget("orders", "orders", maxUnavailable="50%"),
+    )
+    return Pool("flexible", nodes, (node_class, pool), workloads)
 
 
 def smoke_scenario(nodes: int = 3) -> Scenario:
@@ -180,9 +260,11 @@ def namespace(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def deployment(space: str, name: str, replicas: int, template: Mapping[str, Any]) -> Manifest:
-    """Return a Deployment whose pods prefer to spread over nodes."""
-    spread = {
+def deployment(
+    space: str, name: str, replicas: int, template: Mapping[str, Any], *, spread: bool = True
+) -> Manifest:
+    """Return a Deployment, whose pods prefer to spread over nodes unless `spread` is False."""
+    constraint = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
@@ -190,7 +272,8 @@ def deployment(space: str, name: str, replicas: int, template: Mapping[str, Any]
     }
     body = _controller("Deployment", space, name, template)
     body["spec"]["replicas"] = replicas
-    body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [spread]
+    if spread:
+        body["spec"]["template"]["spec"]["topologySpreadConstraints"] = [constraint]
     return body
 
 

@@ -15,7 +15,12 @@ from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
 from sandbox.intrinsics import Resolver, TemplateError
-from sandbox.reasons import CODE_FOLDER_MISSING, LAYER_NOT_IN_TEMPLATE, TEMPLATE_REFUSED
+from sandbox.reasons import (
+    CODE_FOLDER_MISSING,
+    EVENT_SOURCE_NOT_SUPPORTED,
+    LAYER_NOT_IN_TEMPLATE,
+    TEMPLATE_REFUSED,
+)
 
 _LOCAL_CODE = {
     "AWS::Serverless::Function": "CodeUri",
@@ -96,6 +101,23 @@ class QueueResource:
 
 
 @dataclass(frozen=True)
+class EventSourceResource:
+    """An event source mapping of an SQS queue.
+
+    ``function`` is an ARN, with the alias if there is one; ``concurrency`` is the maximum of
+    invocations at a time. ``window`` is in seconds.
+    """
+
+    logical_id: str
+    function: str
+    queue: str
+    batch_size: int
+    window: int
+    partial_failures: bool
+    concurrency: int | None
+
+
+@dataclass(frozen=True)
 class Permission:
     """A permission to invoke a function (a qualified ARN); ``source`` may be a pattern."""
 
@@ -122,6 +144,12 @@ class DeployedTemplate:
     """Role (logical id) → the Kubernetes group of its access entry in every cluster."""
     schedules: tuple[ScheduleResource, ...] = ()
     schedule_groups: tuple[str, ...] = ()
+    event_sources: tuple[EventSourceResource, ...] = ()
+
+
+def declared_parameters(path: Path) -> frozenset[str]:
+    """Return the names of the parameters of a template."""
+    return frozenset(yaml_parse(path.read_text()).get("Parameters", {}))
 
 
 def read_template(
@@ -209,6 +237,9 @@ class _Reader:
                 self._resolver.name(n) for n in self._all("AWS::Scheduler::ScheduleGroup")
             ),
             access_entries=dict(access_entries),
+            event_sources=tuple(
+                self._event_source(n) for n in self._all("AWS::Lambda::EventSourceMapping")
+            ),
         )
 
     def _all(self, kind: str) -> list[str]:
@@ -323,15 +354,36 @@ class _Reader:
             attributes={key: _attribute(value) for key, value in given.items()},
         )
 
+    def _event_source(self, logical_id: str) -> EventSourceResource:
+        properties = self._resolver.properties(logical_id)
+        source = str(properties.get("EventSourceArn", ""))
+        if ":sqs:" not in source or not properties.get("Enabled", True):
+            raise TemplateError(EVENT_SOURCE_NOT_SUPPORTED, mapping=logical_id, source=source)
+        concurrency = properties.get("ScalingConfig", {}).get("MaximumConcurrency")
+        return EventSourceResource(
+            logical_id=logical_id,
+            function=self._function_arn(str(properties["FunctionName"])),
+            queue=source,
+            batch_size=int(properties.get("BatchSize", 10)),
+            window=int(properties.get("MaximumBatchingWindowInSeconds", 0)),
+            partial_failures="ReportBatchItemFailures"
+            in properties.get("FunctionResponseTypes", ()),
+            concurrency=int(concurrency) if concurrency else None,
+        )
+
     def _permission(self, logical_id: str) -> Permission:
         properties = self._resolver.properties(logical_id)
-        function = str(properties["FunctionName"])
-        if not function.startswith("arn:"):
-            name, _, qualifier = function.partition(":")
-            arns = [self._arn(f) for f in self._all("AWS::Lambda::Function")]
-            base = next((arn for arn in arns if arn.endswith(f":function:{name}")), name)
-            function = f"{base}:{qualifier}" if qualifier else base
+        function = self._function_arn(str(properties["FunctionName"]))
         return Permission(properties["Principal"], function, properties.get("SourceArn"))
+
+    def _function_arn(self, given: str) -> str:
+        """Return the ARN of a function's name, with the qualifier if it has one."""
+        if given.startswith("arn:"):
+            return given
+        name, _, qualifier = given.partition(":")
+        arns = [self._arn(f) for f in self._all("AWS::Lambda::Function")]
+        base = next((arn for arn in arns if arn.endswith(f":function:{name}")), name)
+        return f"{base}:{qualifier}" if qualifier else base
 
 
 def _listed(value: Any) -> list[Any]:

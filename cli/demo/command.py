@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
 FEWEST_NODES, MOST_NODES = 3, 200
+NODES_FOR_ONE_OF_A_POOL = 5  # of so many nodes, Leeway launches one for a pool
 
 
 def demo(
@@ -80,19 +81,24 @@ def _check(nodes: int, interruptions: int, report: Path) -> None:
 
 
 def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
-    from cli.demo.storm import follow_storm, send_warnings
+    from cli.demo.pools import launching, start_pools
+    from cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
     from cli.report.run import Run
     from sandbox.scenario import demo_scenario
 
     began, started = datetime.now(UTC), time.monotonic()
-    scenario = demo_scenario(seed, nodes)
+    scenario = demo_scenario(seed, nodes, of_pools=nodes // NODES_FOR_ONE_OF_A_POOL)
     with _sandbox(scenario) as (sandbox, progress):
+        start_pools(sandbox, scenario, progress.show_start)
         plan = _plan(sandbox, scenario, interruptions)
         progress.storm(plan)
-        send_warnings(sandbox, plan)
-        storm = follow_storm(sandbox, plan, progress.show_storm)
+        sandbox.faults("aws", [SPOT_SHORTAGE])
+        with launching(sandbox, scenario):
+            send_warnings(sandbox, plan)
+            storm = follow_storm(sandbox, plan, progress.show_storm)
     duration = time.monotonic() - started
-    return storm, Run(seed, scenario.nodes, scenario.pods, interruptions, began, duration)
+    pods = scenario.pods + sum(pool.pods for pool in scenario.pools)
+    return storm, Run(seed, nodes, pods, interruptions, began, duration)
 
 
 @contextmanager

@@ -45,4 +45,10 @@ class Progress(ProgressBars):
             f"{moved}/{len(pods)} pods moved, {nodes}/{len(report.nodes)} nodes empty,"
             f" {left:.0f} s left"
         )
+        if report.launches:
+            fallbacks = sum(launch.fallback for launch in report.launches)
+            short = f", {fallbacks} on-demand because Spot is short" if fallbacks else ""
+            now += f"; Leeway launched {len(report.launches)}{short}"
+        elif report.shortages:
+            now += "; capacity is short"
         self._bars.update(self._task, completed=moved, total=max(len(pods), 1), now=now)

@@ -12,6 +12,7 @@ from typing import Any
 
 from cli.report.from_journal import report_from_journal
 from cli.report.model import Outcome, StormPlan, StormReport, Target, Workload
+from cli.report.pool_launches import pools_of
 from sandbox.children import ROOT
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Manifest, Scenario
@@ -20,23 +21,41 @@ WARNING = 120.0  # seconds between the time in a warning and the reclaim, as in 
 REPEAT_AFTER = 1.5  # seconds between a notice and its duplicate
 REPEATED = 0.4  # the share of targets whose notice is delivered twice
 SETTLE_TIMEOUT = 15.0  # seconds after the last reclaim within which the storm must be over
+SPOT_SHORTAGE = {
+    "service": "ec2",
+    "action": "Launch",
+    "capacity_type": "spot",
+    "error": "InsufficientInstanceCapacity",
+    "message": "There is no Spot capacity available that matches your request.",
+}
+"""The fault of the storm: fleets find no Spot capacity. Groups still launch Spot instances."""
 EVENT = ROOT / "events" / "spot-interruption.json"
 
 
 @dataclass(frozen=True)
 class CandidateNode:
-    """A node that can be interrupted, and the owners of its pods."""
+    """A node that can be interrupted, and the owners of its pods.
+
+    A group or one of Leeway's pools launched it: the other name is empty.
+    """
 
     node: str
     instance: str
     group: str
     owners: frozenset[str]
+    pool: str = ""
+
+    @property
+    def launched_by(self) -> tuple[str, str]:
+        """The group and the pool."""
+        return self.group, self.pool
 
 
 def workloads_of(scenario: Scenario) -> dict[str, Workload]:
     """Read the workloads of the demo cluster's manifests, by owner."""
     found = {}
-    for manifest in scenario.workloads:
+    of_pools = [manifest for pool in scenario.pools for manifest in pool.workloads]
+    for manifest in (*scenario.workloads, *of_pools):
         spec = _pod_spec(manifest)
         if spec is None:
             continue
@@ -59,8 +78,9 @@ def _pod_spec(manifest: Manifest) -> Mapping[str, Any] | None:
     return template.get("spec")
 
 
-def candidate_nodes(entries: Iterable[Mapping[str, Any]]) -> list[CandidateNode]:
-    """Read the nodes and the owners of their pods from the journals."""
+def candidate_nodes(entries: Sequence[Mapping[str, Any]]) -> list[CandidateNode]:
+    """Read the nodes of groups and pools, and the owners of their pods, from the journals."""
+    pool = pools_of(entries)
     joined: dict[str, str] = {}
     group: dict[str, str] = {}
     pods: dict[str, tuple[str, str]] = {}
@@ -81,16 +101,23 @@ def candidate_nodes(entries: Iterable[Mapping[str, Any]]) -> list[CandidateNode]
     for node, owner in pods.values():
         owners[node].add(owner)
     return [
-        CandidateNode(node, instance, group[instance], frozenset(owners[node]))
+        CandidateNode(
+            node,
+            instance,
+            group.get(instance, ""),
+            frozenset(owners[node]),
+            pool.get(instance, ""),
+        )
         for node, instance in sorted(joined.items())
-        if instance in group
+        if instance in group or instance in pool
     ]
 
 
 def choose_targets(
     candidates: Sequence[CandidateNode], count: int, workloads: Mapping[str, Workload], seed: int
 ) -> tuple[Target, ...]:
-    """Choose the nodes to interrupt: nodes with rare workloads first, from the groups in turn.
+    """Choose the nodes to interrupt: nodes with rare workloads first, from the groups and pools in
+    turn.
 
     A workload has more weight if fewer nodes run it, so that the storm reaches every kind of
     workload before it reaches one twice. Some targets get their notice twice.
@@ -99,13 +126,13 @@ def choose_targets(
     left = rng.sample(list(candidates), len(candidates))
     spread = _node_counts(candidates, workloads)
     seen: set[str] = set()
-    interrupted: dict[str, int] = defaultdict(int)
+    interrupted: dict[tuple[str, str], int] = defaultdict(int)
     chosen: list[CandidateNode] = []
     while left and len(chosen) < count:
         best = max(
             left,
             key=lambda place: (
-                -interrupted[place.group],
+                -interrupted[place.launched_by],
                 _weight(place.owners - seen, spread),
                 len(place.owners),
             ),
@@ -113,10 +140,16 @@ def choose_targets(
         left.remove(best)
         chosen.append(best)
         seen |= best.owners
-        interrupted[best.group] += 1
+        interrupted[best.launched_by] += 1
     twice = set(rng.sample(range(len(chosen)), math.ceil(len(chosen) * REPEATED)))
     return tuple(
-        Target(place.instance, place.node, place.group, copies=2 if at in twice else 1)
+        Target(
+            place.instance,
+            place.node,
+            place.group,
+            copies=2 if at in twice else 1,
+            pool=place.pool,
+        )
         for at, place in enumerate(chosen)
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 from cli.report.evaluation import evaluate_node, evaluate_pod, evaluate_storm, evaluate_unmanaged
 from cli.report.model import (
     Attempt,
+    Launch,
     LeewayEvent,
     NodeReport,
     NodeTrace,
@@ -23,6 +24,7 @@ from cli.report.model import (
     UnmanagedReport,
     Workload,
 )
+from cli.report.pool_launches import launches, shortages
 
 Entry = Mapping[str, Any]
 
@@ -64,6 +66,7 @@ class _Index:
     cordons: dict[str, list[float]] = field(default_factory=dict)
     pods: dict[str, _Pod] = field(default_factory=dict)
     leeway_events: dict[str, list[LeewayEvent]] = field(default_factory=dict)
+    fleets: list[Entry] = field(default_factory=list)
     last: float = 0.0
 
 
@@ -78,7 +81,10 @@ def report_from_journal(entries: Iterable[Entry], plan: StormPlan) -> StormRepor
     wanted = [target.instance for target in plan.targets] + list(plan.unmanaged)
     delivered = [notice.at for instance in wanted for notice in index.notices.get(instance, ())]
     began_at = min(delivered, default=index.last)
+    fleets = [fleet for fleet in index.fleets if fleet["at"] >= began_at]
+    launched = launches(fleets, index.joined, index.ready)
     replacements = _match_replacements(index, plan.targets, began_at)
+    replacements |= _match_launches(index, plan.targets, launched)
     nodes = tuple(
         _node_report(index, plan, target, replacements.get(target.instance))
         for target in plan.targets
@@ -95,6 +101,8 @@ def report_from_journal(entries: Iterable[Entry], plan: StormPlan) -> StormRepor
             evicted_on={pod.node for pod in index.pods.values() if pod.attempts and pod.node},
             launched=_launched_by_group(index, began_at),
         ),
+        launches=launched,
+        shortages=shortages(fleets),
     )
 
 
@@ -116,6 +124,8 @@ def _index_aws(index: _Index, entry: Entry) -> None:
             index.notices.setdefault(entry["instance"], []).append(notice)
         case "instance-state":
             index.states.setdefault(entry["instance"], []).append(entry)
+        case "fleet":
+            index.fleets.append(entry)
         case "reclaimed":
             index.reclaimed[entry["instance"]] = entry["at"]
         case "put-events" if str(entry["source"]).startswith("leeway"):
@@ -210,7 +220,7 @@ def _match_replacements(
         fresh[group] = sorted(instances, key=lambda instance: index.states[instance][0]["at"])
     matched: dict[str, Replacement] = {}
     for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
-        if not fresh[target.group]:
+        if not target.group or not fresh[target.group]:
             continue
         instance = fresh[target.group].pop(0)
         node, joined_at = index.joined.get(instance, (None, None))
@@ -220,6 +230,33 @@ def _match_replacements(
             node=node,
             joined_at=joined_at,
             ready_at=index.ready.get(node) if node else None,
+        )
+    return matched
+
+
+def _match_launches(
+    index: _Index, targets: Iterable[Target], launched: Sequence[Launch]
+) -> dict[str, Replacement]:
+    """Match each target of a pool, in the order of notices, with the next launch of the pool.
+
+    One larger node may replace several: targets beyond the launches get the last one.
+    """
+    fresh: dict[str, list[Launch]] = defaultdict(list)
+    for one in launched:
+        fresh[one.pool].append(one)
+    matched: dict[str, Replacement] = {}
+    for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
+        waiting = fresh[target.pool] if target.pool else []
+        if not waiting:
+            continue
+        new = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        _, joined_at = index.joined.get(new.instance, (None, None))
+        matched[target.instance] = Replacement(
+            instance=new.instance,
+            launched_at=new.at,
+            node=new.node,
+            joined_at=joined_at,
+            ready_at=new.ready_at,
         )
     return matched
 

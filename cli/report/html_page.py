@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 from cli.html_templates import environment
 from cli.report.model import Outcome, StormReport
 from cli.report.run import Run
-from cli.report.summary import missing_for, summarize, to_cordon, to_ready
+from cli.report.summary import (
+    missing_for,
+    owner_of,
+    shortage_text,
+    summarize,
+    to_cordon,
+    to_ready,
+)
 from cli.report.timeline import lay_out, short
 
 if TYPE_CHECKING:
@@ -41,6 +48,8 @@ def render_page(report: StormReport, run: Run) -> str:
             to_cordon=to_cordon,
             to_ready=to_ready,
             missing_for=missing_for,
+            owner_of=owner_of,
+            shortage_text=shortage_text,
         )
     )
 

@@ -3,7 +3,15 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.report.model import NodeReport, Notice, PodReport, StormReport, UnmanagedReport
+from cli.report.model import (
+    Launch,
+    NodeReport,
+    Notice,
+    PodReport,
+    Shortage,
+    StormReport,
+    UnmanagedReport,
+)
 from cli.report.run import Run
 from cli.report.summary import drained_in_time, missing_for, summarize, to_cordon, to_ready
 
@@ -41,6 +49,8 @@ def as_data(report: StormReport, run: Run) -> dict[str, Any]:
             "leastSecondsToSpare": _rounded(count.to_spare),
         },
         "nodes": [_node(node) for node in report.nodes],
+        "launches": [_launch(launch) for launch in report.launches],
+        "shortages": [_shortage(shortage) for shortage in report.shortages],
         "unmanagedInstances": [_unmanaged(unmanaged) for unmanaged in report.unmanaged],
     }
 
@@ -50,7 +60,8 @@ def _node(node: NodeReport) -> dict[str, Any]:
     return {
         "node": trace.target.node,
         "instance": trace.target.instance,
-        "group": trace.target.group,
+        "group": trace.target.group or None,
+        "pool": trace.target.pool or None,
         "notices": [_notice(notice) for notice in trace.notices],
         "cordonedAt": [_moment(cordon) for cordon in trace.cordons],
         "cordonedAfterSeconds": _rounded(to_cordon(node)),
@@ -111,6 +122,31 @@ def _pod(pod: PodReport) -> dict[str, Any]:
             "node": successor.node,
             "runningAt": _moment(successor.running_at),
         },
+    }
+
+
+def _launch(launch: Launch) -> dict[str, Any]:
+    return {
+        "at": _moment(launch.at),
+        "instance": launch.instance,
+        "pool": launch.pool,
+        "instanceType": launch.instance_type,
+        "zone": launch.zone,
+        "capacityType": launch.capacity_type,
+        "fallback": launch.fallback,
+        "node": launch.node,
+        "readyAt": _moment(launch.ready_at),
+    }
+
+
+def _shortage(shortage: Shortage) -> dict[str, Any]:
+    return {
+        "at": _moment(shortage.at),
+        "pool": shortage.pool,
+        "code": shortage.code,
+        "capacityType": shortage.capacity_type,
+        "instanceTypes": list(shortage.instance_types),
+        "zones": list(shortage.zones),
     }
 
 

@@ -24,12 +24,21 @@ class Workload:
 
 @dataclass(frozen=True)
 class Target:
-    """An instance that EC2 interrupts. `copies` is how often its warning is delivered."""
+    """An instance that EC2 interrupts. `copies` is how often its warning is delivered.
+
+    A group or a pool launched it: the other name is empty. The nodes of a pool are Leeway's own.
+    """
 
     instance: str
     node: str
     group: str
     copies: int = 1
+    pool: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The name of the group or pool."""
+        return self.group or self.pool
 
 
 @dataclass(frozen=True)
@@ -123,13 +132,43 @@ class Notice:
 
 @dataclass(frozen=True)
 class Replacement:
-    """The instance that the group launched as the replacement of an interrupted one."""
+    """The instance that the group or pool launched as the replacement of an interrupted one."""
 
     instance: str
     launched_at: float
     node: str | None = None
     joined_at: float | None = None
     ready_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An instance that Leeway launched for a pool during the storm.
+
+    `fallback`: it is on-demand, because the pool found too little Spot capacity before.
+    """
+
+    at: float
+    instance: str
+    pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    fallback: bool = False
+    node: str | None = None
+    ready_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Offerings that EC2 refused to launch for a pool during the storm, with one error code."""
+
+    at: float
+    pool: str
+    code: str
+    capacity_type: str
+    instance_types: tuple[str, ...]
+    zones: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -223,6 +262,8 @@ class StormReport:
     nodes: tuple[NodeReport, ...]
     unmanaged: tuple[UnmanagedReport, ...]
     faults: tuple[str, ...]
+    launches: tuple[Launch, ...] = ()
+    shortages: tuple[Shortage, ...] = ()
 
     @property
     def all_faults(self) -> tuple[str, ...]:

@@ -1,10 +1,19 @@
 """Counts and durations of a storm."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from cli.report.model import NodeReport, Outcome, PodTrace, StormReport
+from cli.report.model import (
+    Launch,
+    NodeReport,
+    Outcome,
+    PodTrace,
+    Shortage,
+    StormReport,
+    Target,
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,40 @@ def missing_for(pod: PodTrace) -> float | None:
     if pod.successor is None or pod.successor.running_at is None or pod.ended_at is None:
         return None
     return max(0.0, pod.successor.running_at - pod.ended_at)
+
+
+def owner_of(target: Target) -> str:
+    """Return who owns a node: a group, or Leeway's pool."""
+    return target.group or f"Leeway, pool {target.pool}"
+
+
+def launch_lines(report: StormReport) -> list[str]:
+    """Return sentences about capacity that was short, and about what Leeway launched."""
+    return [shortage_text(one) for one in report.shortages] + launch_texts(report.launches)
+
+
+def shortage_text(shortage: Shortage) -> str:
+    """Return a shortage in one sentence."""
+    kinds, zones = len(shortage.instance_types), len(shortage.zones)
+    market = "Spot" if shortage.capacity_type == "spot" else "On-demand"
+    types = shortage.instance_types[0] if kinds == 1 else f"{kinds} instance types"
+    places = shortage.zones[0] if zones == 1 else f"{zones} zones"
+    return (
+        f"{market} capacity was short for pool {shortage.pool}: {types} in {places}"
+        f" ({shortage.code})."
+    )
+
+
+def launch_texts(launches: Iterable[Launch]) -> list[str]:
+    """Return what Leeway launched, one sentence for each pool, capacity type and instance type."""
+    found = Counter(
+        (one.pool, one.capacity_type, one.instance_type, one.fallback) for one in launches
+    )
+    return [
+        f"Leeway launched {number} {capacity_type} {instance_type} for pool {pool}"
+        + (", instead of Spot." if fallback else ".")
+        for (pool, capacity_type, instance_type, fallback), number in found.items()
+    ]
 
 
 def _spread(values: Iterable[float | None]) -> Spread | None:

@@ -8,7 +8,14 @@ from rich.table import Table
 from cli.report.html_page import headline
 from cli.report.model import NodeReport, Outcome, StormReport
 from cli.report.run import Run
-from cli.report.summary import drained_in_time, summarize, to_cordon, to_ready
+from cli.report.summary import (
+    drained_in_time,
+    launch_lines,
+    owner_of,
+    summarize,
+    to_cordon,
+    to_ready,
+)
 from cli.report.timeline import short
 
 
@@ -24,6 +31,8 @@ def print_report(report: StormReport, run: Run, console: Console) -> None:
         " EC2 reclaims the instances. All times below start at the notice.[/]\n"
     )
     console.print(_table(report))
+    for line in launch_lines(report):
+        console.print(line, highlight=False)
     for unmanaged in report.unmanaged:
         if not unmanaged.faults:
             console.print(f"[dim]{unmanaged.instance} of another cluster: not changed.[/]")
@@ -42,7 +51,7 @@ def _table(report: StormReport) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
     table.add_column("")
     table.add_column("Node", no_wrap=True)
-    table.add_column("Group", no_wrap=True)
+    table.add_column("Owner", no_wrap=True)
     for name in ("Notices", "Cordoned", "Moved", "Drained", "Spare", "Replaced"):
         table.add_column(name, justify="right", no_wrap=True)
     for node in report.nodes:
@@ -61,7 +70,7 @@ def _row(node: NodeReport) -> list[str]:
     return [
         "[green]✓[/]" if fine else "[red]✗[/]",
         short(trace.target.node),
-        trace.target.group,
+        owner_of(trace.target),
         str(len(trace.notices)),
         _seconds(to_cordon(node)),
         f"{moved}/{len(node.moving)}",

@@ -160,7 +160,9 @@ def _lane(axis: _Axis, node: NodeReport, y: float) -> Lane:
         for place, pod in enumerate(node.pods)
     )
     end = trace.instance_gone_at if trace.instance_gone_at is not None else axis.last
-    how = "EC2 reclaims the instance" if trace.reclaimed_by_ec2 else "the group ends the instance"
+    owner = "the group" if trace.target.group else "Leeway"
+    how = "EC2 reclaims" if trace.reclaimed_by_ec2 else f"{owner} ends"
+    how = f"{how} the instance"
     marks = [
         Mark(axis.x(notice.at), "notice", f"notice {place + 1}, {axis.after(notice.at)}")
         for place, notice in enumerate(trace.notices)
@@ -175,7 +177,7 @@ def _lane(axis: _Axis, node: NodeReport, y: float) -> Lane:
         y=y,
         height=NODE_ROW + len(rows) * POD_ROW,
         name=name,
-        about=f"{trace.target.group} · {trace.target.instance}",
+        about=f"{trace.target.owner} · {trace.target.instance}",
         replacement=short(replacement.node or replacement.instance) if replacement else "",
         segments=(*_node_segments(axis, node, end), *_replacement_segments(axis, node)),
         marks=tuple(marks),

@@ -30,6 +30,9 @@ capacity:TYPE:ZONE:lost=RATE         launches of groups and fleets find no insta
 capacity:TYPE:ZONE:MARKET:lost=RATE  the same for one market: spot or on-demand
 throttle                             EC2 and Auto Scaling limit rates as AWS does
 lambda:FUNCTION:kill=STEP            is killed before it records the checkpoint of this number
+lambda:FUNCTION:timeout=SECONDS      its timeout is shorter
+queues:copies=N                      functions get every message of a queue N times
+queues:late=SECONDS                  functions get the messages of queues this much later
 events:copies=N                      every event is delivered N times
 events:late=SECONDS                  every event is delivered this much later
 events:shuffled=SECONDS              each event is delivered up to this much later, out of order
@@ -156,6 +159,9 @@ _FORMS: Mapping[str, tuple[str, _Build, float | None]] = {
         lambda at, n: {"function": at[1], "kill": "before", "step": max(int(n), 1)},
         None,
     ),
+    "lambda:*:timeout": ("lambda", lambda at, n: {"function": at[1], "timeout": max(n, 0.1)}, 900),
+    "queues:copies": ("lambda", lambda _, n: {"copies": max(int(n), 1)}, None),
+    "queues:late": ("lambda", lambda _, n: {"latency": n}, None),
     "events:copies": ("aws", lambda _, n: _delivery(copies=max(int(n), 1)), None),
     "events:late": ("aws", lambda _, n: _delivery(latency=n), None),
     "events:shuffled": ("aws", lambda _, n: _delivery(jitter=n), None),

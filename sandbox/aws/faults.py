@@ -1,4 +1,4 @@
-"""Injected faults: errors, latency, duplicates and losses."""
+"""Injected faults: errors, latency, duplicates, losses, and kills of callers."""
 
 import random
 import threading
@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from sandbox.access_entries import access_key
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
@@ -20,7 +22,8 @@ class Fault(BaseModel):
     `autoscaling`/`Launch` is a launch of a group or of LaunchInstances, `ec2`/`Launch` is a launch
     of a fleet in one of its pools: `instance_type`, `zone` and `capacity_type` (`spot` or
     `on-demand`) select the launches. For an API call, `drop` closes the connection after the action
-    is done.
+    is done; `kill` kills the function that calls, before or after the action; `function` selects
+    the calls of one function; `skip` is the number of calls that pass first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -41,6 +44,9 @@ class Fault(BaseModel):
     jitter: float = Field(default=0, ge=0)  # seconds, added at random to the latency
     copies: int = Field(default=1, ge=1)
     drop: bool = False
+    kill: bool = False
+    function: str | None = None
+    skip: int = Field(default=0, ge=0)
 
     def matches(self, service: str, action: str, detail_type: str) -> bool:
         """Whether the fault applies to this call or delivery."""
@@ -70,8 +76,17 @@ class Faults:
             return [fault.model_dump() for fault in self._current]
 
     def take(self, service: str, action: str, detail_type: str = "") -> Fault | None:
-        """Return the fault that applies to a call or delivery, and decrement its count."""
+        """Return the fault that applies to a delivery, and decrement its count."""
         return self._take(lambda fault: fault.matches(service, action, detail_type))
+
+    def take_call(self, service: str, action: str, caller: str) -> Fault | None:
+        """Return the fault that applies to a call with this access key, and decrement its count."""
+        return self._take(
+            lambda fault: (
+                fault.matches(service, action, "")
+                and (fault.function is None or access_key(fault.function) == caller)
+            )
+        )
 
     def take_launch(
         self, service: str, instance_type: str, zone: str, capacity_type: str
@@ -95,6 +110,9 @@ class Faults:
                 if not matches(fault):
                     continue
                 if fault.count == 0 or self._dice.random() >= fault.rate:
+                    continue
+                if fault.skip:
+                    fault.skip -= 1
                     continue
                 if fault.count is not None:
                     fault.count -= 1

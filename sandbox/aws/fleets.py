@@ -138,6 +138,21 @@ def _created(call: Fleets, cloud: Cloud) -> dict[str, Any]:
         fleet=fleet_id,
         instances=[name for one in instances for name in one["InstanceIds"]],
         errors=[error["ErrorCode"] for error in errors],
+        tags=dict(tags.get("instance", {})),
+        launched=[
+            {"instance": name, **_place(made.market, pool)}
+            for one, (made, pool) in zip(
+                instances,
+                ((made, pool) for made in plans for pool, _ in made.launches),
+                strict=True,
+            )
+            for name in one["InstanceIds"]
+        ],
+        refused=[
+            {"code": refused.code, **_place(made.market, refused.pool)}
+            for made in plans
+            for refused in made.errors
+        ],
     )
     return {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
 
@@ -265,6 +280,11 @@ class _Request:
 def _subnet_of(data: Mapping[str, Any]) -> str | None:
     interfaces = data.get("NetworkInterfaces") or ()
     return next((one["SubnetId"] for one in interfaces if one.get("SubnetId")), None)
+
+
+def _place(market: Market, pool: Pool) -> dict[str, str]:
+    """The offering of a pool, for the journal."""
+    return {"instance_type": pool.instance_type, "zone": pool.zone, "capacity_type": market}
 
 
 def _launched(pool: Pool, market: Market, instances: list[Instance]) -> dict[str, Any]:

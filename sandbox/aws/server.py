@@ -21,6 +21,7 @@ from sandbox.aws import (
     instances,
     launch_templates,
     prices,
+    queues,
     reservations,
     schedules,
     subnets,
@@ -29,6 +30,7 @@ from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.control import Control
 from sandbox.aws.eventbridge import EventBus
+from sandbox.aws.killer import Killer
 from sandbox.aws.moto_calls import Moto
 from sandbox.aws.nodes import NodeLink
 from sandbox.aws.throttling import Throttle
@@ -46,7 +48,7 @@ KEPT_ALIVE = 3600  # seconds that an idle connection stays open
 class Front:
     """Handles every request first.
 
-    One thread answers all requests except long polls. moto's models allow one caller at a time, and
+    One thread answers all requests. moto's models allow one caller at a time, and
     another thread for each call takes more than half of the time of a call.
     """
 
@@ -54,6 +56,8 @@ class Front:
         self._cloud, self._gate = cloud, gate
         bus = EventBus(cloud, schedule_speed)
         schedules.install(bus)
+        self._queue_changes = queues.Changes()
+        queues.install(self._queue_changes)
         instances.install(cloud, bus)
         reservations.install()
         images.install()
@@ -67,6 +71,7 @@ class Front:
         self._throttle = Throttle()
         self.control = Control(cloud, bus, nodes, self._throttle)
         self._moto = Moto()
+        self._killer = Killer(cloud, bus, gate.pass_on())
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answer one HTTP request."""
@@ -93,11 +98,14 @@ class Front:
         self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
-        fault = self._cloud.faults.take(call.service, call.action)
+        fault = self._cloud.faults.take_call(call.service, call.action, call.access_key)
         if fault:
             await asyncio.sleep(self._cloud.faults.delay(fault))
-            if fault.drop:
-                await self._serve(call, environ)
+            if fault.drop or fault.kill:
+                if fault.drop or fault.when == "after":
+                    await self._serve(call, environ)
+                if fault.kill:
+                    await self._killer.kill(call)
                 return LOST, {}, b""
             if fault.error:
                 if fault.when == "after":
@@ -107,13 +115,23 @@ class Front:
 
     async def _serve(self, call: Call, environ: Environ) -> Answer:
         try:
-            if call.action == "ReceiveMessage":  # a long poll must not block other requests
-                return await asyncio.to_thread(self._moto.answer, call, environ)
+            if call.action == "ReceiveMessage":
+                return await self._receive(call, environ)
             return self._forward(call, environ)
         except NotImplementedError as gap:
             log.warning("The sandbox does not support %s: %s", call, gap)
             message = f"The sandbox does not support {call}."
             return refusal(call, environ, "NotImplemented", message, HTTPStatus.NOT_IMPLEMENTED)
+
+    async def _receive(self, call: Call, environ: Environ) -> Answer:
+        """Answer a receipt of messages; others are answered while it waits."""
+        body = environ["wsgi.input"].getvalue()
+
+        def answer() -> Answer:
+            return self._forward(call, {**environ, "wsgi.input": io.BytesIO(body)})
+
+        poll = queues.LongPoll.of(call, environ["PATH_INFO"], body)
+        return await queues.receive(poll, self._queue_changes, answer) if poll else answer()
 
     def _forward(self, call: Call | None, environ: Environ) -> Answer:
         with self._cloud.lock:

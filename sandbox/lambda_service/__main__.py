@@ -15,6 +15,7 @@ from sandbox import access
 from sandbox.journal import Journal
 from sandbox.lambda_service.control import Control
 from sandbox.lambda_service.definitions import Functions
+from sandbox.lambda_service.event_sources import EventSources
 from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions, WorkerInvoker
 from sandbox.lambda_service.faults import Faults
@@ -31,6 +32,7 @@ _MAX_BODY_BYTES = 8 * 2**20
 # The runtime client sends the stack trace of an error in a header of up to 1 MiB.
 _MAX_HEADER_BYTES = 2 * 2**20
 _BLOCKING_CALLS = 32
+_REDELIVERY = 2  # seconds
 
 
 def _arguments() -> argparse.Namespace:
@@ -48,6 +50,13 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--retry-delay", type=float, default=1.0, help="seconds before the first retry"
+    )
+    parser.add_argument(
+        "--redelivery",
+        type=int,
+        default=_REDELIVERY,
+        help="seconds until a failed message of a queue comes again, if its visibility timeout "
+        "is longer",
     )
     parser.add_argument("--keep", type=int, default=2000, help="number of ended executions to keep")
     return parser.parse_args()
@@ -86,10 +95,18 @@ async def _serve(arguments: argparse.Namespace) -> None:
         kept=arguments.keep,
     )
     events = Events(pools, journal, aws_endpoint=arguments.aws, retry_delay=arguments.retry_delay)
+    event_sources = EventSources(
+        functions,
+        pools,
+        faults,
+        journal,
+        aws_endpoint=arguments.aws,
+        redelivery=arguments.redelivery,
+    )
     checks = [_check_caller(access.Gate.of(arguments)), answer_errors]
     application = web.Application(middlewares=checks, client_max_size=_MAX_BODY_BYTES)
     application.add_routes(RuntimeApi(pools).routes())
-    service = Service(functions, pools, executions, events, faults, journal)
+    service = Service(functions, pools, executions, events, event_sources, faults, journal)
     application.add_routes(LambdaApi(service, StartQuota(arguments.starts)).routes())
     application.add_routes(Control(service).routes())
     runner = web.AppRunner(
@@ -106,6 +123,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     url = f"http://127.0.0.1:{port}"
     report_ready(port=port, url=url)
     await wait_for_stop()
+    await event_sources.close()
     executions.close()
     await events.close()
     pools.close()

@@ -4,21 +4,28 @@ from typing import Any
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from sandbox.control import JSON, PREFIX, ControlApi, Query
-from sandbox.lambda_service.definitions import FunctionDefinition
+from sandbox.lambda_service.definitions import EventSource, FunctionDefinition
 from sandbox.lambda_service.faults import Fault
 from sandbox.lambda_service.service import Service
 
 
 class _FunctionsBody(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
     functions: list[FunctionDefinition]
+    event_sources: list[EventSource] = []
 
 
 class _FaultsBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
     faults: list[Fault]
+
+
+class _KillBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+    access_key: str
 
 
 class Control(ControlApi):
@@ -29,6 +36,7 @@ class Control(ControlApi):
             service.journal,
             {
                 "PUT functions": self._put_functions,
+                "POST kill": self._kill,
                 "PUT faults": self._put_faults,
                 "GET faults": self._get_faults,
                 "GET status": self._get_status,
@@ -46,10 +54,15 @@ class Control(ControlApi):
         return web.Response(status=status, body=result, content_type=JSON)
 
     async def _put_functions(self, body: Any, _query: Query) -> Any:
-        functions = _FunctionsBody.model_validate(body).functions
-        self._service.functions.replace(functions)
-        await self._service.pools.replace(functions)
-        return {"functions": [function.model_dump(by_alias=True) for function in functions]}
+        given = _FunctionsBody.model_validate(body)
+        self._service.functions.replace(given.functions)
+        await self._service.pools.replace(given.functions)
+        await self._service.event_sources.replace(given.event_sources)
+        return given.model_dump(by_alias=True)
+
+    def _kill(self, body: Any, _query: Query) -> Any:
+        caller = _KillBody.model_validate(body).access_key
+        return {"functions": self._service.pools.kill(caller)}
 
     def _put_faults(self, body: Any, query: Query) -> Any:
         self._service.faults.replace(_FaultsBody.model_validate(body).faults)
@@ -64,5 +77,6 @@ class Control(ControlApi):
         return {
             "functions": self._service.pools.status(),
             "events": len(self._service.events),
+            "eventSources": self._service.event_sources.status(),
             "executions": self._service.executions.counts(),
         }

@@ -60,6 +60,25 @@ class FunctionDefinition(BaseModel):
         return self.environment.get("AWS_ACCESS_KEY_ID") or access_key(self.name)
 
 
+class EventSource(BaseModel):
+    """An event source mapping: a queue whose messages a function gets.
+
+    ``function`` is an ARN, with or without a qualifier; ``concurrency`` is the maximum of
+    invocations at a time.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    name: str
+    function: str
+    queue: str = Field(pattern=r"^arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[a-zA-Z0-9_.-]+$")
+    batch_size: int = Field(default=10, ge=1, le=10)
+    partial_failures: bool = False
+    concurrency: int | None = Field(default=None, ge=2, le=1000)
+
+
 @dataclass(frozen=True)
 class Target:
     """A function with the qualifier of the caller."""

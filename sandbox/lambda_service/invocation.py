@@ -33,7 +33,10 @@ class Outcome:
 
 @dataclass(eq=False)
 class Invocation:
-    """One run of a handler; ``execution`` is the name of its durable execution."""
+    """One run of a handler; ``execution`` is the name of its durable execution.
+
+    ``timeout`` is in seconds, from the start.
+    """
 
     target: Target
     payload: bytes
@@ -44,15 +47,16 @@ class Invocation:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     started: float = 0.0
+    timeout: float = 0.0
 
-    def begin(self) -> None:
-        """Set the start time: a worker has the invocation."""
-        self.started = time.time()
+    def begin(self, timeout: float) -> None:
+        """Set the start time and the timeout: a worker has the invocation."""
+        self.started, self.timeout = time.time(), timeout
 
     @property
     def deadline(self) -> float:
-        """The end of the function's timeout, in epoch seconds."""
-        return self.started + self.target.function.timeout
+        """The end of the timeout, in epoch seconds."""
+        return self.started + self.timeout
 
     def end(self, outcome: Outcome) -> None:
         """Set the outcome, unless it is set."""

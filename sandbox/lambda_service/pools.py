@@ -16,7 +16,7 @@ class Pools:
     def __init__(
         self, *, concurrency: int, aws_endpoint: str | None, journal: Journal, faults: Faults
     ) -> None:
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._aws_endpoint = aws_endpoint
         self._journal = journal
         self._faults = faults
@@ -60,6 +60,11 @@ class Pools:
                 await pool.start()
         await asyncio.gather(*(pool.ready for pool in self._pools.values()))
 
+    def kill(self, caller: str) -> list[str]:
+        """Kill the running workers of the functions with this access key; return their names."""
+        found = [pool for pool in self._pools.values() if pool.function.access_key == caller]
+        return [pool.function.name for pool in found if pool.kill_running()]
+
     def set_clocks(self) -> None:
         """Set the clocks of all workers by the faults."""
         for pool in self._pools.values():
@@ -75,7 +80,7 @@ class Pools:
             function,
             host=self._host,
             environment=self._environment(function),
-            concurrency=self._concurrency,
+            concurrency=self.concurrency,
             journal=self._journal,
             faults=self._faults,
         )

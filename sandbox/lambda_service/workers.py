@@ -218,9 +218,16 @@ class WorkerPool:
         worker.initialised = time.time()
         if self._waiting:
             invocation = self._waiting.popleft()
-            invocation.begin()
+            invocation.begin(self.function.timeout)
             worker.invocation = invocation
             self._settle(worker, Outcome("error", payload))
+
+    def kill_running(self) -> bool:
+        """Kill every worker that has an invocation; return whether there was one."""
+        running = [worker for worker in self._workers.values() if worker.invocation]
+        for worker in running:
+            worker.kill("killed")
+        return bool(running)
 
     def _assign(self) -> None:
         while self._waiting and self._idle:
@@ -235,9 +242,9 @@ class WorkerPool:
 
     def _give(self, worker: Worker, invocation: Invocation) -> None:
         loop = asyncio.get_running_loop()
-        invocation.begin()
+        invocation.begin(self._faults.timeout_of(self.function.name, self.function.timeout))
         worker.invocation = worker.log.invocation = invocation
-        worker.timer = loop.call_later(self.function.timeout, worker.kill, "timeout")
+        worker.timer = loop.call_later(invocation.timeout, worker.kill, "timeout")
         if self._faults.take("before", self.function.name, invocation.execution, None):
             worker.kill("killed")
             return
@@ -306,7 +313,7 @@ class WorkerPool:
         worker.log.close()
         if worker.invocation is None and worker.initialised is None and self._waiting:
             worker.invocation = self._waiting.popleft()
-            worker.invocation.begin()
+            worker.invocation.begin(self.function.timeout)
         if worker.invocation is not None:
             self._settle(worker, _exit_outcome(worker, code))
         self._assign()
@@ -339,8 +346,7 @@ def _exit_outcome(worker: Worker | None, code: int) -> Outcome:
     invocation = worker.invocation if worker else None
     prefix = f"RequestId: {invocation.request_id} Error: " if invocation else ""
     if worker and invocation and worker.ending == "timeout":
-        timeout = invocation.target.function.timeout
-        message = f"{prefix}Task timed out after {timeout:.2f} seconds"
+        message = f"{prefix}Task timed out after {invocation.timeout:.2f} seconds"
         return Outcome.failed("timeout", "Sandbox.Timedout", message)
     if code < 0:
         how = f"signal: {signal.Signals(-code).name.removeprefix('SIG').lower()}"

@@ -24,3 +24,23 @@ def test_a_small_storm_has_no_faults_and_is_reported(
     assert [event["result"] for event in node["leewayEvents"]] == ["drained"]
     assert len(node["notices"]) == 2
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_node_of_leeways_own_is_replaced_on_demand_while_spot_is_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    size = ["--nodes", "6", "--interruptions", "3"]
+
+    code = main.run(["demo", *size, "--report", str(page), "-o", "json"])
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["faults"] == []
+    assert code == 0
+    owners = sorted(node["group"] or node["pool"] for node in report["nodes"])
+    assert owners == ["flexible", "spot-hooked", "spot-plain"]
+    assert {one["capacityType"] for one in report["shortages"]} == {"spot"}
+    assert [one["capacityType"] for one in report["launches"]] == ["on-demand"]
+    assert report["launches"][0]["fallback"]
+    assert report["launches"][0]["readyAt"]
+    assert "instead of Spot" in page.read_text()

@@ -74,6 +74,13 @@ UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
             {"verb": "create", "resource": "pods/eviction", "hold": 5},
         ),
         (
+            "lambda:*watch-pods:timeout=20",
+            "lambda",
+            {"function": "*watch-pods", "timeout": 20},
+        ),
+        ("queues:copies=2", "lambda", {"copies": 2}),
+        ("queues:late=3", "lambda", {"latency": 3}),
+        (
             "lambda:*retire-node:kill=3",
             "lambda",
             {"function": "*retire-node", "kill": "before", "step": 3},

@@ -19,31 +19,28 @@ from cli import main
 from cli.selection.catalogs import sandbox_survey
 from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
+from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import until
 from tests.end_to_end.rights import check_calls_are_granted
-from tests.launch.pools import node_class, pool
+from tests.launch.pools import node_class as any_node_class
+from tests.launch.pools import pool
 
 CLUSTER = "launches"
 
 
+def node_class(**spec: Any) -> dict[str, Any]:
+    """The node class of the sandbox's network and node role."""
+    terms = [{"tags": {DISCOVERY_TAG: CLUSTER}}]
+    found = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms, "role": NODE_ROLE}
+    return any_node_class(**found, **spec)
+
+
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A cluster without nodes, in a network that node classes select, with a catalog."""
+    """A cluster without nodes, with a catalog."""
     scenario = Scenario(cluster=CLUSTER, groups=())
     with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
-        ec2, iam = client("ec2", running.aws_url), client("iam", running.aws_url)
-        found = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])
-        subnets = found["Subnets"]
-        group = ec2.create_security_group(
-            GroupName="nodes", Description="nodes", VpcId=subnets[0]["VpcId"]
-        )
-        tagged = [*(one["SubnetId"] for one in subnets), group["GroupId"]]
-        ec2.create_tags(Resources=tagged, Tags=[{"Key": "discovery", "Value": "prod"}])
-        iam.create_role(RoleName="prod-nodes", AssumeRolePolicyDocument="{}")
-        iam.create_instance_profile(InstanceProfileName="prod-nodes")
-        iam.add_role_to_instance_profile(InstanceProfileName="prod-nodes", RoleName="prod-nodes")
         table = running.environment()["LEEWAY_TABLE"]
         dynamodb = client("dynamodb", running.aws_url)
         DynamoSurveys(lambda: dynamodb, table).write("us-east-1", compressed(sandbox_survey()))

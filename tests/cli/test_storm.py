@@ -51,6 +51,37 @@ def test_candidate_nodes_are_read_from_the_journals() -> None:
     assert node == CandidateNode(NODE, "i-1", "g", frozenset({WEB.owner, BY_HAND.owner}))
 
 
+def test_nodes_of_pools_are_candidates() -> None:
+    journal = Journal().add(
+        -60,
+        "fleet",
+        tags={"leeway.sh/nodepool": "web"},
+        launched=[{"instance": "i-1"}],
+        refused=[],
+    )
+    journal.add(-50, "instance-state", instance="i-1", state="running", group=None)
+    journal.node(NODE, "i-1", -49, -48).runs("shop/web-1", WEB)
+
+    (node,) = candidate_nodes(journal.entries)
+    assert (node.group, node.pool) == ("", "web")
+
+
+def test_nodes_are_chosen_from_groups_and_pools_in_turn() -> None:
+    of_a_pool = [CandidateNode(f"own-{at}", f"i-own-{at}", "", EVERYWHERE, "web") for at in (1, 2)]
+    chosen = choose_targets([*candidates(), *of_a_pool], 3, WORKLOADS, seed=3)
+
+    assert sorted(target.owner for target in chosen) == ["hooked", "plain", "web"]
+
+
+def test_a_demo_with_pools_has_their_workloads() -> None:
+    scenario = demo_scenario(nodes=10, of_pools=2)
+    (pool,) = scenario.pools
+
+    assert scenario.nodes + pool.nodes == 10
+    assert pool.pods == 6
+    assert "Deployment/orders/orders" in workloads_of(scenario)
+
+
 def test_the_workloads_of_the_demo_are_read_by_owner() -> None:
     assert WORKLOADS["Deployment/media/transcode"].grace == 300
     assert WORKLOADS["Deployment/kube-system/coredns"].critical

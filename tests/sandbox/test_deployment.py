@@ -12,7 +12,8 @@ from moto.server import ThreadedMotoServer
 from sandbox.deployment import DeploymentError, deploy
 from sandbox.template import read_template
 from tests.sandbox import control_token
-from tests.sandbox.lambda_service.conftest import KEYS, Service, running_service
+from tests.sandbox.aws.started import started
+from tests.sandbox.lambda_service.conftest import KEYS, Service, eventually, running_service
 
 TEMPLATE = """
 Transform: AWS::Serverless-2016-10-31
@@ -85,6 +86,50 @@ SCHEDULE = """
       FlexibleTimeWindow: {Mode: "OFF"}
       Target: {Arn: !GetAtt Worker.Arn, RoleArn: "arn:aws:iam::123456789012:role/any"}
 """
+CONSUMER = """
+  Consumer:
+    Type: AWS::Serverless::Function
+    Properties:
+      Runtime: python3.13
+      Handler: handler.handler
+      CodeUri: consumer
+      Timeout: 20
+      AutoPublishAlias: live
+      Environment: {Variables: {TABLE: !Ref Table, QUEUE: !Ref Wakes}}
+      Policies:
+        - Statement: [{Effect: Allow, Action: dynamodb:PutItem, Resource: !GetAtt Table.Arn}]
+      Events:
+        Wake:
+          Type: SQS
+          Properties:
+            Queue: !GetAtt Wakes.Arn
+            BatchSize: 1
+            FunctionResponseTypes: [ReportBatchItemFailures]
+            ScalingConfig: {MaximumConcurrency: 5}
+  Wakes:
+    Type: AWS::SQS::Queue
+    Properties:
+      FifoQueue: true
+      VisibilityTimeout: 120
+      RedrivePolicy: {deadLetterTargetArn: !GetAtt DeadWakes.Arn, maxReceiveCount: 3}
+  DeadWakes:
+    Type: AWS::SQS::Queue
+    Properties: {FifoQueue: true}
+"""
+CONSUME = """
+import os
+import boto3
+
+def handler(event, context):
+    if "send" in event:
+        boto3.client("sqs").send_message(
+            QueueUrl=os.environ["QUEUE"], MessageBody=event["send"], MessageGroupId="one",
+            MessageDeduplicationId="1")
+        return None
+    table = boto3.resource("dynamodb").Table(os.environ["TABLE"])
+    for record in event["Records"]:
+        table.put_item(Item={"pk": record["body"]})
+"""
 LAYER = "ANSWER = 42\n"
 HANDLER = """
 import os
@@ -100,10 +145,11 @@ def handler(event, context):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for folder in ("layer", "receiver"):
+    for folder in ("layer", "receiver", "consumer"):
         (tmp_path / folder).mkdir()
     (tmp_path / "layer" / "common.py").write_text(LAYER)
     (tmp_path / "receiver" / "handler.py").write_text(HANDLER)
+    (tmp_path / "consumer" / "handler.py").write_text(CONSUME)
     (tmp_path / "template.yaml").write_text(TEMPLATE)
     return tmp_path
 
@@ -145,6 +191,64 @@ def test_a_template_is_deployed_into_the_sandbox(project: Path, aws: str, servic
     assert tick["Target"]["Arn"] == target["Arn"]
     for client in clients.values():
         client.close()
+
+
+def test_a_function_gets_the_messages_of_its_queue(project: Path) -> None:
+    path = project / "template.yaml"
+    path.write_text(TEMPLATE + CONSUMER)
+    with started() as (_, aws), running_service("--aws", aws) as service:
+        deploy(read_template(path, {}), aws, service.url, control_token.HEADERS)
+        dynamodb = boto3.client("dynamodb", endpoint_url=aws, **KEYS)
+        service.invoke("leeway-Consumer", {"send": "hello"})
+
+        def written() -> Any:
+            return dynamodb.get_item(TableName="leeway-Table", Key={"pk": {"S": "hello"}}).get(
+                "Item"
+            )
+
+        eventually(written)
+        (batch,) = eventually(lambda: service.journal("queue-batch"))
+        dynamodb.close()
+    assert batch["queue"] == "leeway-Wakes.fifo"
+    assert batch["messages"][0]["group"] == "one"
+    assert batch["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "VisibilityTimeout: 120",
+            "VisibilityTimeout: 19",
+            "ConsumerWake: Lambda refuses .* timeout: 19 seconds is less than .* 20 seconds",
+        ),
+        (
+            "BatchSize: 1",
+            "MaximumBatchingWindowInSeconds: 1",
+            "Batching window is not supported for FIFO queues",
+        ),
+        (
+            "Queue: !GetAtt Wakes.Arn",
+            'Queue: "arn:aws:sqs:us-east-1:123456789012:elsewhere"',
+            "the template has no arn:aws:sqs:us-east-1:123456789012:elsewhere",
+        ),
+        (
+            "Timeout: 20",
+            "DurableConfig: {ExecutionTimeout: 60, RetentionPeriodInDays: 1}",
+            "the sandbox does not support queues of durable functions",
+        ),
+    ],
+)
+def test_a_mapping_that_lambda_refuses_is_refused(
+    project: Path, before: str, after: str, message: str
+) -> None:
+    path = project / "template.yaml"
+    assert before in CONSUMER
+    path.write_text(TEMPLATE + CONSUMER.replace(before, after, 1))
+    nowhere = "http://127.0.0.1:9"
+
+    with pytest.raises(DeploymentError, match=message):
+        deploy(read_template(path, {}), nowhere, nowhere, {})
 
 
 @pytest.mark.parametrize(

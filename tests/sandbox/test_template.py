@@ -174,6 +174,45 @@ def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None
     }
 
 
+def test_a_fifo_queue_without_a_name_gets_one_of_a_fifo_queue(project: Path) -> None:
+    path = project / "template.yaml"
+    text = path.read_text().replace("{MessageRetentionPeriod: 60", "{FifoQueue: true")
+    path.write_text(text)
+    (queue,) = _read(project).queues
+
+    assert queue.name == "leeway-Queue.fifo"
+    assert queue.arn.endswith(":leeway-Queue.fifo")
+    assert queue.attributes["FifoQueue"] == "true"
+
+
+EVENT = """
+        Wake:
+          Type: SQS
+          Properties: {Queue: !GetAtt Queue.Arn}
+"""
+
+
+def test_an_sqs_event_is_an_event_source_of_the_alias(project: Path) -> None:
+    path = project / "template.yaml"
+    path.write_text(path.read_text().replace("  Worker:\n", EVENT[1:] + "  Worker:\n", 1))
+    (source,) = _read(project).event_sources
+
+    assert source.function == f"{ARN}leeway-Receiver:live"
+    assert source.queue == "arn:aws:sqs:us-east-1:123456789012:leeway-Queue"
+    assert (source.batch_size, source.partial_failures, source.concurrency) == (10, False, None)
+
+
+def test_an_event_source_that_is_no_queue_is_refused(project: Path) -> None:
+    path = project / "template.yaml"
+    event = EVENT[1:].replace("Type: SQS", "Type: DynamoDB").replace("Queue:", "Stream:")
+    event = event.replace("}", ", StartingPosition: LATEST}")
+    event = event.replace("!GetAtt Queue.Arn", "!GetAtt Table.Arn")
+    path.write_text(path.read_text().replace("  Worker:\n", event + "  Worker:\n", 1))
+
+    with pytest.raises(TemplateError, match="ReceiverWake: the sandbox supports enabled event"):
+        _read(project)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

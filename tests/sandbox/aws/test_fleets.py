@@ -329,6 +329,21 @@ def test_repeating_a_call_with_its_token_returns_a_lost_answer(aws: Sandbox) -> 
     assert launched(answer) == before["instances"]
 
 
+def test_the_journal_has_the_offerings_of_a_fleet(aws: Sandbox) -> None:
+    shortage = {"service": "ec2", "action": "Launch", "instance_type": "m5.large"}
+    _faults(aws, {**shortage, "error": "InsufficientInstanceCapacity"})
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "team", "Value": "a"}]}]
+    wanted = request(template(aws), overrides(aws, "m5.large", "m5.xlarge"), TagSpecifications=tags)
+    (instance,) = launched(aws.client("ec2").create_fleet(**wanted))
+    entry = aws.journal("fleet")[-1]
+    (made,) = entry["launched"]
+    assert (made["instance"], made["instance_type"]) == (instance, "m5.xlarge")
+    assert made["capacity_type"] == entry["refused"][0]["capacity_type"]
+    assert {one["instance_type"] for one in entry["refused"]} == {"m5.large"}
+    assert {one["code"] for one in entry["refused"]} == {"InsufficientInstanceCapacity"}
+    assert entry["tags"] == {"team": "a"}
+
+
 def test_a_client_that_retries_after_a_lost_answer_launches_once(aws: Sandbox) -> None:
     _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 2})
     retrying = boto3.client(

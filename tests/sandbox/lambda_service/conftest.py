@@ -54,6 +54,7 @@ DEFINITIONS = [
     definition("failing-recorded", "plain.failing", onFailure=QUEUE_ARN + "failing-recorded"),
     definition("failing-dropped", "plain.failing", retries=0),
     definition("slow", "plain.slow", timeout=1),
+    definition("watching", "plain.watching", timeout=900, retries=0),
     definition("patient", "plain.slow", timeout=60),
     definition("leaving", "plain.leaving", retries=0),
     definition("marking", "plain.marking"),

@@ -1,0 +1,86 @@
+"""Roles launch, tag and end only what carries the tag of a managed cluster."""
+
+from typing import Any
+
+import pytest
+from leeway.launch.tags import cluster_tags
+
+from tests.template.ec2_checks import (
+    FLEET,
+    INSTANCE,
+    TEMPLATE,
+    Launch,
+    Tags,
+    create_tags,
+    create_template,
+    pass_role,
+    terminate,
+)
+from tests.template.policies import ACCOUNT, Request, allows, role_names, statements_of
+
+CLUSTERS = "prod,stage"
+OURS, THEIRS = cluster_tags("prod"), cluster_tags("elsewhere")
+NODE_ROLE = f"arn:aws:iam::{ACCOUNT}:role/prod-nodes"
+ADMIN = f"arn:aws:iam::{ACCOUNT}:role/admin"
+
+
+def statements(role: str) -> list[dict[str, Any]]:
+    """The statements of a role in a stack for two clusters."""
+    return statements_of(role, ClusterNames=CLUSTERS)
+
+
+def launch(tags: Tags, template: Tags | None, role: str = NODE_ROLE, **more: Any) -> list[Request]:
+    """A launch that gives everything that it creates the same tags."""
+    kinds = ("fleet", "instance", "volume", "network-interface")
+    return Launch(dict.fromkeys(kinds, tags), template, role, **more).checks()
+
+
+FORBIDDEN = {
+    "a launch for another cluster": launch(THEIRS, THEIRS),
+    "a launch for another cluster with a template of ours": launch(THEIRS, OURS),
+    "a launch with a template of another cluster": launch(OURS, THEIRS),
+    "a launch with a template that has no tags": launch(OURS, {}),
+    "a launch without tags": launch({}, OURS),
+    "a launch without a template": launch(OURS, None, through_fleet=False),
+    "a launch with another role": launch(OURS, OURS, ADMIN),
+    "the node role for another service": [pass_role(NODE_ROLE, "lambda.amazonaws.com")],
+    "another role for EC2": [pass_role(ADMIN)],
+    "a template for another cluster": create_template(THEIRS),
+    "a template without tags": create_template({}),
+    "our tags on an instance of another cluster": create_tags(INSTANCE, OURS, THEIRS),
+    "our tags on an instance without tags": create_tags(INSTANCE, OURS, {}),
+    "our tags on a template without tags": create_tags(TEMPLATE, OURS, {}),
+    "new tags on our own instance": create_tags(INSTANCE, {"x": "y"}, OURS),
+    "tags of another cluster at creation": create_tags(INSTANCE, THEIRS, {}, by="RunInstances"),
+    "our tags on something that another action creates": create_tags(
+        FLEET, OURS, {}, by="CreateVpc"
+    ),
+    "the end of an instance without tags": terminate({}),
+    "the end of an instance of another cluster": terminate({"eks:cluster-name": "elsewhere"}),
+    "the end of an instance that EKS assigns to another cluster": terminate(
+        {"aws:eks:cluster-name": "elsewhere", "eks:cluster-name": "prod", **OURS}
+    ),
+}
+
+
+@pytest.mark.parametrize("role", role_names())
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_role_is_allowed(role: str, what: str) -> None:
+    assert not allows(statements(role), *FORBIDDEN[what])
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"aws:eks:cluster-name": "stage"},
+        {"aws:eks:cluster-name": "prod", "eks:cluster-name": "elsewhere"},
+        {"eks:cluster-name": "prod"},
+    ],
+)
+def test_a_retirement_may_end_an_instance_of_its_clusters(tags: Tags) -> None:
+    assert allows(statements("RetireNodeRole"), *terminate(tags))
+
+
+def test_only_roles_of_retirements_may_end_instances() -> None:
+    ends = terminate({"aws:eks:cluster-name": "prod"})
+    assert [role for role in role_names() if allows(statements(role), *ends)] == ["RetireNodeRole"]
