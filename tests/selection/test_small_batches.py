@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import always, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool
 from leeway.selection.solver.arrays import Problem
@@ -54,7 +54,7 @@ def problems(draw: st.DrawFn) -> Problem:
 @settings(max_examples=300, deadline=None)
 @given(problems(), st.integers(0, 12))
 def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: int) -> None:
-    nodes = ruin_and_recreate(problem, rounds, bound=0.0)
+    nodes = ruin_and_recreate(problem, rounds, 0.0, always)
     assert np.array_equal(sum(node.times * node.pods for node in nodes), problem.counts)
     assert all(valid(problem, node.pods, node.offering) for node in nodes)
 
@@ -62,7 +62,7 @@ def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: i
 @settings(max_examples=200, deadline=None)
 @given(problems())
 def test_the_quick_bound_is_below_every_plan(problem: Problem) -> None:
-    nodes = ruin_and_recreate(problem, 12, bound=0.0)
+    nodes = ruin_and_recreate(problem, 12, 0.0, always)
     assert least(problem) <= price(problem, nodes) + 1e-6
 
 

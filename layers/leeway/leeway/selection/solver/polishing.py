@@ -33,7 +33,7 @@ def polish(
         if not generate(part, able, master, current, current)[1]:
             break
     again = list(_spread(problem, some, master.whole(), counts))
-    if _price(problem, again) < _price(problem, worst) - 1e-9:
+    if again and _price(problem, again) < _price(problem, worst) - 1e-9:
         return [*kept, *again]
     return list(patterns)
 
