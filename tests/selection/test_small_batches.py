@@ -1,11 +1,14 @@
 """Small batches are packed one by one: every pod has a node, at a price near the bound."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.selection.packing.planning import always, pack
 from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.solver.arrays import Problem
 from leeway.selection.solver.covering import cover, least
@@ -14,7 +17,7 @@ from leeway.selection.solver.ruin_and_recreate import ruin_and_recreate
 from leeway.selection.solver.solving import price
 
 from bench.plan_checker import violations
-from bench.workloads import diverse_pods, synthetic_catalog
+from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
 
 INF = np.inf
 
@@ -81,6 +84,31 @@ def test_the_same_pods_have_the_same_plan(count: int) -> None:
     assert [(one.cheapest, one.pods) for one in first.launches] == [
         (one.cheapest, one.pods) for one in again.launches
     ]
+
+
+@pytest.mark.parametrize("pods_of", [generic_pods, diverse_pods])
+def test_a_plan_without_time_for_improvements_is_complete(
+    pods_of: Callable[[int], list[Pod]],
+) -> None:
+    supply = Supply([NodePool("default")], synthetic_catalog())
+    pods = pods_of(300)
+    quick = pack(pods, supply, proceed=lambda: False)
+    assert not quick.unschedulable
+    assert not violations(quick, pods, supply.pools)
+    assert pack(pods, supply).price <= quick.price
+
+
+def test_improvements_end_when_the_caller_has_no_more_time() -> None:
+    supply = Supply([NodePool("default")], synthetic_catalog())
+    answers = iter([True] * 5 + [False] * 100)
+    asked = []
+
+    def proceed() -> bool:
+        asked.append(next(answers))
+        return asked[-1]
+
+    pack(diverse_pods(100), supply, proceed=proceed)
+    assert asked.count(False) == 1
 
 
 def test_capacity_above_the_total_requests_does_not_lower_the_bound() -> None:

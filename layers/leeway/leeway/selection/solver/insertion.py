@@ -218,7 +218,7 @@ class Inserter:
 
     def _common_choices(self, choices: Ints, other: int) -> Ints:
         """The intersections of sets of offerings with another one; -1 if they are empty."""
-        found = self._common[choices, other]
+        found: Ints = self._common[choices, other]
         if len(found) and found.min() == _UNKNOWN:
             for choice in np.unique(choices[found == _UNKNOWN]).tolist():
                 both = self._choices[choice] & self._choices[other]
@@ -256,7 +256,7 @@ class Inserter:
         while filling.left.any():
             if limit and nodes.price * total > limit * placed:
                 return False
-            tried = []
+            tried: list[tuple[float, float, list[tuple[int, int]]]] = []
             while len(tried) < TRIES:
                 at = int(gains.argmax())
                 places, value = filling.node(at)
