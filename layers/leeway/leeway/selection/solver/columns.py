@@ -29,9 +29,8 @@ DIVES = 40
 ROUND_UP_FROM = 0.7
 """The fraction of a node from which it is rounded up."""
 
-MAX_BRANCHES, MAX_WHOLE = 50, 50
-"""Limits of the search for integer numbers of patterns: branches, and patterns besides those of the
-program's solution, those with the lowest reduced costs. A search in all patterns takes seconds."""
+MAX_BRANCHES = 200
+"""Limit of the search for integer numbers of patterns."""
 
 MIN_VALUE_SHARE = 0.85
 """The share of a pattern's value that must remain for it to be used."""
@@ -92,18 +91,17 @@ class Master:
             len(counts), rows, counts, np.full(len(counts), np.inf)
         )
 
-    def whole(self) -> list[tuple[int, Floats]]:
+    def whole(self, most: int) -> list[tuple[int, Floats]]:
         """Return patterns in integer numbers that hold all pods, as cheap as a limited search
-        finds; none if it finds none."""
+        finds; none if it finds none. It uses about as many patterns as `most`: those with the
+        lowest reduced costs."""
         self._solver.run()
         solution = self._solver.getSolution()
         ranked = np.argsort(np.asarray(solution.col_dual), kind="stable")
-        left_out = ranked[MAX_WHOLE:].astype(np.int32)
+        left_out = ranked[most:].astype(np.int32)
         left_out = np.sort(left_out[np.asarray(solution.col_value)[left_out] <= 1e-9])
         zeros = np.zeros(len(left_out))
-        self._solver.changeColsBounds(  # type: ignore[attr-defined]
-            len(left_out), left_out, zeros, zeros
-        )
+        self._solver.changeColsBounds(len(left_out), left_out, zeros, zeros)
         columns = np.arange(len(self.patterns), dtype=np.int32)
         kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, kinds)

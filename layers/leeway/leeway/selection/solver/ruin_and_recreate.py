@@ -97,23 +97,23 @@ def _nodes(inserter: Inserter, patterns: Sequence[Pattern]) -> Nodes:
 
 
 def _start(inserter: Inserter, problem: Problem, proceed: Proceed) -> Nodes:
-    """The cheapest of several first plans: pods in the order of their size, then with the pods
-    first whose number on one node is limited, then nodes by their value for their price. The last
-    one is left out if anti-affinity requires most of the nodes."""
+    """The cheaper one of two first plans: pods in the order of their size; then, if anti-affinity
+    requires most of the nodes, with the pods first whose number on one node is limited, and
+    otherwise nodes by their value for their price."""
     pods = problem.counts
     best = inserter.no_nodes()
     inserter.insert(best, pods, inserter.worth)
-    if inserter.apart.any() and proceed():
-        nodes = inserter.no_nodes()
+    if not proceed():
+        return best
+    nodes = inserter.no_nodes()
+    if required_nodes(problem) >= MANY_REQUIRED * best.count:
         ratings = inserter.worth + inserter.worth.max() * inserter.apart
         inserter.insert(nodes, pods, ratings)
-        best = min(best, nodes, key=lambda each: each.price)
-    if required_nodes(problem) < MANY_REQUIRED * best.count and proceed():
-        nodes = inserter.no_nodes()
+    else:
         factors = np.ones(len(inserter.offerings))
-        if inserter.insert_on_new_nodes(nodes, pods, inserter.worth, factors, best.price):
-            best = min(best, nodes, key=lambda each: each.price)
-    return best
+        if not inserter.insert_on_new_nodes(nodes, pods, inserter.worth, factors, best.price):
+            return best
+    return min(best, nodes, key=lambda each: each.price)
 
 
 def _counted(pods: Sequence[int], groups: int) -> Floats:

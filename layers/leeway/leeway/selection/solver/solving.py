@@ -38,6 +38,10 @@ PER_SIZE = 3
 PODS_FOR_PATTERNS = 8
 """A small batch is packed by patterns first if its groups have this number of pods on average."""
 
+MAX_WHOLE = 50
+"""About how many patterns the search for integer numbers uses in a small batch. With hundreds, the
+root of the search takes seconds."""
+
 PODS_FOR_POLISHING = 8
 """The maximum number of pods per node for the search for integer numbers of patterns, in a batch
 that is improved in rounds afterwards. With more, the search takes longer than the rounds."""
@@ -93,7 +97,7 @@ def solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
         known, covering, offerings = _by_patterns(problem, proceed)
         bound = covering.bound
         if pods <= PODS_FOR_POLISHING * sum(pattern.times for pattern in known) and proceed():
-            known = polish(problem, known, offerings, covering.values)
+            known = polish(problem, known, offerings, covering.values, MAX_WHOLE)
     else:
         bound = least(problem)
         rounds = round(rounds * min(1, PODS_OF_ALL_ROUNDS / pods))
