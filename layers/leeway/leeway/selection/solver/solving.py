@@ -46,6 +46,9 @@ PODS_FOR_POLISHING = 8
 """The maximum number of pods per node for the search for integer numbers of patterns, in a batch
 that is improved in rounds afterwards. With more, the search takes longer than the rounds."""
 
+ROUNDS_FOR_A_POD = 4
+"""The maximum number of rounds for each pod: a few pods have few plans."""
+
 PODS_OF_ALL_ROUNDS = 250
 """With more pods of many groups, a batch has proportionally fewer rounds of improvement: a round
 takes longer, and changes a smaller part of the plan."""
@@ -101,6 +104,7 @@ def solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
     else:
         bound = least(problem)
         rounds = round(rounds * min(1, PODS_OF_ALL_ROUNDS / pods))
+    rounds = min(rounds, ROUNDS_FOR_A_POD * round(pods))
     return Solution(tuple(ruin_and_recreate(problem, rounds, bound, proceed, known)), bound)
 
 
