@@ -1,23 +1,29 @@
-"""Measures packing: pods per second, peak memory, and the price of the plan against the bound."""
+"""Measures packing: pods per second, peak memory, and the price of the plan against the bound; the
+price after a budget of time; and the time with nodes that exist."""
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod
+from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
 from bench.covering_bound import covering_bound
 from bench.plan_checker import violations
-from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
+from bench.workloads import (
+    diverse_pods,
+    existing_nodes,
+    generic_pods,
+    synthetic_catalog,
+)
 
 COUNTS = (1, 10, 50, 100, 200, 500, 1_000, 5_000, 10_000, 20_000)
 KARPENTER = {50: 0.17, 100: 0.38}
@@ -33,6 +39,15 @@ RUNS = 3
 
 SYNTHETIC = "400 synthetic types"
 
+BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0)
+"""Seconds of one processor after which packing makes no further improvement."""
+
+UNLIMITED = Effort(improvements=100_000)
+"""Rounds of improvement that no budget is enough for."""
+
+NODES = (100, 1_000, 5_000)
+PENDING = 500
+
 
 def main() -> None:
     """Print a table for each catalog and each kind of workload."""
@@ -44,13 +59,34 @@ def main() -> None:
             )
             beside = KARPENTER if (catalog, workload) == (SYNTHETIC, "diverse") else {}
             for count in COUNTS:
-                sys.stdout.write(_line(_apart(catalog, workload, count), beside.get(count)))
+                found = _apart("packing", catalog, workload, count)
+                sys.stdout.write(_line(found, beside.get(count)))
+                sys.stdout.flush()
+    sys.stdout.write(f"\nprice/bound of {CHECKED:,} pods after seconds of one processor\n")
+    for catalog in CATALOGS:
+        for workload in WORKLOADS:
+            found = _apart("budgets", catalog, workload, CHECKED)
+            cells = "".join(
+                f"  {s}: {ratio:.4f} ({took:.2f} s)" for s, ratio, took in found["after"]
+            )
+            sys.stdout.write(f"{catalog}, {workload}:{cells}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"\n{PENDING} pending pods and nodes of ten pods each, {USUAL}\n")
+    for free in (False, True):
+        for workload in WORKLOADS:
+            for count in NODES:
+                found = _apart("free" if free else "full", USUAL, workload, count)
+                sys.stdout.write(
+                    f"{count:6,} nodes{' with room' if free else ', full'}, {workload}:"
+                    f" {found['milliseconds']:8,.1f} ms {found['memory']:4,.0f} MB,"
+                    f" {found['existing']} on existing nodes, {found['launched']} new nodes\n"
+                )
                 sys.stdout.flush()
 
 
-def _apart(catalog: str, workload: str, count: int) -> dict[str, Any]:
+def _apart(measured: str, catalog: str, workload: str, count: int) -> dict[str, Any]:
     """Measure in a child process, so that its memory is measured alone."""
-    command = [sys.executable, "-m", "bench.packing", catalog, workload, str(count)]
+    command = [sys.executable, "-m", "bench.packing", measured, catalog, workload, str(count)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -94,6 +130,40 @@ def measure(supply: Supply, pods: Sequence[Pod]) -> dict[str, Any]:
     }
 
 
+def after_budgets(supply: Supply, pods: Sequence[Pod]) -> dict[str, Any]:
+    """Pack with each budget, and return the price of the plan against the bound, and the seconds
+    that it took."""
+    bound = covering_bound(pods, supply)
+    after = []
+    for budget in BUDGETS:
+        started = time.process_time()
+        plan = pack(pods, supply, effort=UNLIMITED, proceed=_until(started + budget))
+        after.append((budget, plan.price / bound, time.process_time() - started))
+    return {"after": after}
+
+
+def _until(end: float) -> Callable[[], bool]:
+    return lambda: time.process_time() < end
+
+
+def with_nodes(
+    supply: Supply, pods: Sequence[Pod], nodes: Sequence[ExistingNode]
+) -> dict[str, Any]:
+    """Pack pods for a cluster of nodes with ten pods each. Return the fastest of several runs."""
+    pack(pods[:100], supply)
+    seconds = []
+    for _ in range(RUNS):
+        started = time.process_time()
+        plan = pack(pods, supply, nodes)
+        seconds.append(time.process_time() - started)
+    return {
+        "milliseconds": 1000 * min(seconds),
+        "memory": getrusage(RUSAGE_SELF).ru_maxrss / 1024,
+        "existing": sum(len(placed.pods) for placed in plan.existing),
+        "launched": len(plan.launches),
+    }
+
+
 def _synthetic() -> Supply:
     return Supply([NodePool("default")], synthetic_catalog())
 
@@ -113,13 +183,25 @@ def _usual() -> Supply:
     )
 
 
+USUAL = "us-east-1, c, m and r on demand"
 CATALOGS = {
     SYNTHETIC: _synthetic,
-    "us-east-1, c, m and r on demand": _usual,
+    USUAL: _usual,
     "us-east-1, every type on demand": _real,
 }
 
 
+def _measured(measured: str, catalog: str, workload: str, count: int) -> dict[str, Any]:
+    supply = CATALOGS[catalog]()
+    if measured == "packing":
+        return measure(supply, WORKLOADS[workload](count))
+    if measured == "budgets":
+        pack(WORKLOADS[workload](100), supply)
+        return after_budgets(supply, WORKLOADS[workload](count))
+    nodes = existing_nodes(supply, count, with_room=measured == "free")
+    return with_nodes(supply, WORKLOADS[workload](PENDING), nodes)
+
+
 if __name__ == "__main__":
-    chosen, kind, number = sys.argv[1:]
-    json.dump(measure(CATALOGS[chosen](), WORKLOADS[kind](int(number))), sys.stdout)
+    kind, chosen, pods_of, number = sys.argv[1:]
+    json.dump(_measured(kind, chosen, pods_of, int(number)), sys.stdout)

@@ -6,10 +6,12 @@ over zones, spread over nodes, with affinity by zone, and with anti-affinity by 
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
-from leeway.selection.labels import ARCH, HOSTNAME, ZONE
+from leeway.selection.labels import ARCH, HOSTNAME, INITIALIZED, ZONE
 from leeway.selection.offers.catalog import Catalog, InstanceType, Offering
-from leeway.selection.pods import LabelSelector, Pod, PodSpec, PodTerm, Spread
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 
@@ -18,6 +20,7 @@ CPU = (100, 250, 500, 1000, 1500)  # millicores
 MEMORY = (100, 256, 512, 1024, 2048, 4096)  # MiB
 VALUES = "abcdefg"
 NAMESPACE = frozenset({"default"})
+TYPE_OF_NODES, PODS_OF_A_NODE = "m6i.2xlarge", 10
 KINDS = ("generic", "zone-spread", "host-spread", "zone-affinity", "host-anti-affinity")
 
 
@@ -45,6 +48,32 @@ def synthetic_catalog(types: int = 400, zones: tuple[str, ...] = ("a", "b", "c")
     A node reserves 100m and 10 MiB, as in Karpenter's benchmark.
     """
     return Catalog.of("synthetic", _synthetic(types, zones))
+
+
+def existing_nodes(
+    supply: Supply, count: int, with_room: bool, seed: int = 7
+) -> list[ExistingNode]:
+    """Return nodes of one type in all zones, with ten pods each of the kinds of `diverse_pods`,
+    without anti-affinity by node. The pods leave room for a few more, or for none."""
+    dice = random.Random(seed)
+    offerings = [at for at, each in enumerate(supply.candidates) if each.type.name == TYPE_OF_NODES]
+    used = Resources({"cpu": 500 if with_room else 785, "memory": 2 * GIB, "pods": 1})
+    nodes = []
+    for number in range(count):
+        offering = dice.choice(offerings)
+        candidate = supply.candidates[offering]
+        kinds = [dice.choice(KINDS[:-1]) for _ in range(PODS_OF_A_NODE)]
+        nodes.append(
+            ExistingNode(
+                f"node-{number}",
+                {**supply.labels(offering), HOSTNAME: f"node-{number}", INITIALIZED: "true"},
+                candidate.type.allocatable,
+                candidate.type.capacity,
+                pods=tuple(replace(_of_kind(kind, dice), requests=used) for kind in kinds),
+                pool=candidate.pool.name,
+            )
+        )
+    return nodes
 
 
 def _synthetic(types: int, zones: tuple[str, ...]) -> Iterator[InstanceType]:

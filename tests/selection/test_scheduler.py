@@ -2,7 +2,7 @@
 
 from leeway.selection.labels import ARCH, HOSTNAME, ZONE
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Spread, Weighted
 from leeway.selection.pools import NodePool
@@ -109,3 +109,11 @@ def test_spreads_with_different_node_affinity_share_their_counts() -> None:
     plan = planned(waiting)
     assert plan.unschedulable == ()
     assert zones_of(plan) == {"a": 4, "b": 4, "c": 4}
+
+
+def test_anti_affinity_limits_only_the_node_of_its_pod() -> None:
+    alone = spec(pod_anti_affinity=(term(HOSTNAME, **WEB),))
+    waiting = [*pods("alone", 1, alone), *pods("web", 2, spec(1500, labels=WEB))]
+    one_order = Effort(orders=1)
+    plan = pack(waiting, Supply([PLAIN], catalog()), [node("one"), node("two")], one_order)
+    assert on_existing(plan) == 3

@@ -1,11 +1,14 @@
 """Small batches are packed one by one: every pod has a node, at a price near the bound."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import always, pack
 from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.solver.arrays import Problem
 from leeway.selection.solver.covering import cover, least
@@ -14,7 +17,7 @@ from leeway.selection.solver.ruin_and_recreate import ruin_and_recreate
 from leeway.selection.solver.solving import price
 
 from bench.plan_checker import violations
-from bench.workloads import diverse_pods, synthetic_catalog
+from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
 
 INF = np.inf
 
@@ -54,7 +57,7 @@ def problems(draw: st.DrawFn) -> Problem:
 @settings(max_examples=300, deadline=None)
 @given(problems(), st.integers(0, 12))
 def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: int) -> None:
-    nodes = ruin_and_recreate(problem, rounds, bound=0.0)
+    nodes = ruin_and_recreate(problem, rounds, 0.0, always)
     assert np.array_equal(sum(node.times * node.pods for node in nodes), problem.counts)
     assert all(valid(problem, node.pods, node.offering) for node in nodes)
 
@@ -62,7 +65,7 @@ def test_all_pods_have_a_node_that_every_rule_allows(problem: Problem, rounds: i
 @settings(max_examples=200, deadline=None)
 @given(problems())
 def test_the_quick_bound_is_below_every_plan(problem: Problem) -> None:
-    nodes = ruin_and_recreate(problem, 12, bound=0.0)
+    nodes = ruin_and_recreate(problem, 12, 0.0, always)
     assert least(problem) <= price(problem, nodes) + 1e-6
 
 
@@ -81,6 +84,31 @@ def test_the_same_pods_have_the_same_plan(count: int) -> None:
     assert [(one.cheapest, one.pods) for one in first.launches] == [
         (one.cheapest, one.pods) for one in again.launches
     ]
+
+
+@pytest.mark.parametrize("pods_of", [generic_pods, diverse_pods])
+def test_a_plan_without_time_for_improvements_is_complete(
+    pods_of: Callable[[int], list[Pod]],
+) -> None:
+    supply = Supply([NodePool("default")], synthetic_catalog())
+    pods = pods_of(300)
+    quick = pack(pods, supply, proceed=lambda: False)
+    assert not quick.unschedulable
+    assert not violations(quick, pods, supply.pools)
+    assert pack(pods, supply).price <= quick.price
+
+
+def test_improvements_end_when_the_caller_has_no_more_time() -> None:
+    supply = Supply([NodePool("default")], synthetic_catalog())
+    answers = iter([True] * 5 + [False] * 100)
+    asked = []
+
+    def proceed() -> bool:
+        asked.append(next(answers))
+        return asked[-1]
+
+    pack(diverse_pods(100), supply, proceed=proceed)
+    assert asked.count(False) == 1
 
 
 def test_capacity_above_the_total_requests_does_not_lower_the_bound() -> None:

@@ -47,6 +47,9 @@ class ExistingNodes:
         self._counters = counters
         self.labels = [_labels(node) for node in nodes]
         self.zones = [labels.get(ZONE, NO_ZONE) for labels in self.labels]
+        names = sorted(set(self.zones))
+        every = np.array(self.zones)
+        self._zone_rows = names, [np.flatnonzero(every == name) for name in names]
         n = len(nodes)
         self.free = np.zeros((n, len(resources)))
         self.counts = np.zeros((n, len(counters)))
@@ -56,13 +59,20 @@ class ExistingNodes:
         self._counting: dict[CountedNodes, Bools] = {}
         self._domains: dict[str, Ints] = {}
         self.placed: list[tuple[int, PodBatch]] = []
+        self.rules: list[list[Rules]] = []  # of the pods on each node
         for row, node in enumerate(nodes):
             self.free[row] = self.amounts(node.allocatable) - self.amounts(node.terminating)
-            self.free[row] -= self._pending_daemons(node, row, daemons)
-            for pod in node.pods:
-                self.free[row] -= self.amounts(pod.requests)
-                rules = counters.rules_on(pod, self.labels[row], node.taints)
-                self.counts[row, list(rules.counted)] += 1
+            if daemons:
+                self.free[row] -= self._pending_daemons(node, row, daemons)
+            self.free[row] -= [
+                sum(pod.requests.of(name) for pod in node.pods) for name in self._resources
+            ]
+            self.rules.append(
+                [counters.rules_on(pod, self.labels[row], node.taints) for pod in node.pods]
+            )
+            for rules in self.rules[row]:
+                for counter in rules.counted:
+                    self.counts[row, counter] += 1
                 self._add_limits(row, rules, skews=False)
         self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
         self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
@@ -87,6 +97,8 @@ class ExistingNodes:
     def _add_limits(self, row: int, rules: Rules, skews: bool) -> None:
         """Lower the limits of a node and of its zone by the anti-affinity of a pod on it. `skews`:
         also by its spread by hostname."""
+        if not rules.caps_on_node and not rules.caps_in_zone:
+            return
         for cap in rules.caps_on_node:
             if skews or not cap.skew:
                 self.limits[row, cap.counter] = min(cap.most, self.limits[row, cap.counter])
@@ -139,8 +151,13 @@ class ExistingNodes:
         spreads = [spread for spread in spec.spreads if spread.pods.topology == ZONE]
         found: set[str] = set()
         for counted in {CountedNodes.of(spec, spread) for spread in spreads}:
-            found.update(self.zones[row] for row in np.flatnonzero(self.counting(counted)))
+            found |= self.zones_with(self.counting(counted))
         return frozenset(found - {NO_ZONE})
+
+    def zones_with(self, chosen: Bools) -> set[str]:
+        """The zones of some nodes (N), with `NO_ZONE` if any of them has no zone."""
+        names, rows = self._zone_rows
+        return {name for name, own in zip(names, rows, strict=True) if chosen[own].any()}
 
     def values(self, topology: str, counted: CountedNodes) -> frozenset[str]:
         """The values of a label on the counted nodes."""
@@ -192,6 +209,8 @@ class ExistingNodes:
     def place(self, batch: PodBatch, zone: str | None) -> PodBatch:
         """Assign as many units as fit, to the fullest nodes first. Returns the batch of the units
         that remain."""
+        if not self.nodes:
+            return batch
         room = self.room(batch, zone)
         feasible = np.flatnonzero(room)
         start = 0

@@ -14,7 +14,7 @@ from leeway.selection.packing.node_filling import (
 )
 from leeway.selection.packing.pod_classes import Classifier, PodClasses
 from leeway.selection.packing.pod_groups import PodBatch
-from leeway.selection.solver.arrays import Bools, Floats
+from leeway.selection.solver.arrays import Bools, Floats, Proceed
 from leeway.selection.solver.columns import Pattern
 from leeway.selection.solver.solving import Solution, solve, solve_few
 
@@ -63,9 +63,11 @@ def pack_new_nodes(
     classifier: Classifier,
     eligible: Bools,
     limits: Limits,
+    proceed: Proceed,
     improvements: int | None = None,
 ) -> NewNodesResult:
-    """Pack batches onto nodes of the eligible offerings (O).
+    """Pack batches onto nodes of the eligible offerings (O). The plan is improved while `proceed`
+    returns True.
 
     With a number of `improvements`, a small batch is packed one by one; with 0 the bound is not
     computed. With None, all pods are packed by class.
@@ -81,7 +83,7 @@ def pack_new_nodes(
         outcome.limited |= any(classifier.allowed(batch, eligible).any() for batch in lost)
         if pod_classes is None:
             break
-        solution = _solved(pod_classes, improvements or 0)
+        solution = _solved(pod_classes, proceed, improvements or 0)
         outcome.bound = solution.bound if outcome.bound is None else outcome.bound
         outcome.few &= pod_classes.few
         before = len(outcome.nodes)
@@ -92,11 +94,11 @@ def pack_new_nodes(
     return outcome
 
 
-def _solved(pod_classes: PodClasses, improvements: int) -> Solution:
+def _solved(pod_classes: PodClasses, proceed: Proceed, improvements: int) -> Solution:
     return (
-        solve_few(pod_classes.problem, improvements)
+        solve_few(pod_classes.problem, improvements, proceed)
         if pod_classes.few
-        else solve(pod_classes.problem)
+        else solve(pod_classes.problem, proceed)
     )
 
 

@@ -41,7 +41,7 @@ from leeway.selection.reasons import (
 )
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools
+from leeway.selection.solver.arrays import Bools, Proceed
 
 REPACK_FROM = 1.05
 """Nodes that cost more than this multiple of the bound are partly packed again."""
@@ -71,10 +71,11 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Search:
     """The effort for one plan: the `orders` in which pods are bound to existing nodes, and the
-    number of rounds that improve the new nodes of small batches."""
+    number of rounds that improve the new nodes of small batches, while `proceed` returns True."""
 
     orders: Sequence[Order]
     improvements: int
+    proceed: Proceed
 
 
 class PackingRun:
@@ -107,7 +108,7 @@ class PackingRun:
         self.existing = ExistingNodes(
             nodes, classifier.resources, self.counters, supply.daemons, planned
         )
-        self.zones = self._count_zones(nodes)
+        self.zones = self._count_zones()
         self.limits = _limits(supply, nodes)
         taints = [t for pool in supply.pools for t in pool.taints]
         taints += [t for node in nodes for t in node.taints]
@@ -310,7 +311,9 @@ class PackingRun:
             if not waiting:
                 return
             eligible, rounds = self._of_weight(weight), self._search.improvements
-            done = pack_new_nodes(waiting, self.classifier, eligible, self.limits, rounds)
+            done = pack_new_nodes(
+                waiting, self.classifier, eligible, self.limits, self._search.proceed, rounds
+            )
             self.outcome.nodes += self._repack(done, eligible)
             self.outcome.bounds.append(None if done.remaining else done.bound)
             limited |= done.limited
@@ -322,12 +325,14 @@ class PackingRun:
         prices = self.supply.prices[[node.offering for node in done.nodes]]
         if done.few or done.bound is None or self.limits.remaining:
             return done.nodes
-        if float(prices.sum()) < REPACK_FROM * done.bound:
+        if float(prices.sum()) < REPACK_FROM * done.bound or not self._search.proceed():
             return done.nodes
 
         def pack(batches: Sequence[PodBatch]) -> list[NewNode] | None:
-            relaxations = pack_new_nodes(batches, self.classifier, eligible, self.limits)
-            return None if relaxations.remaining else relaxations.nodes
+            again = pack_new_nodes(
+                batches, self.classifier, eligible, self.limits, self._search.proceed
+            )
+            return None if again.remaining else again.nodes
 
         return repack(done.nodes, self.classifier, pack)
 
@@ -400,13 +405,10 @@ class PackingRun:
         position = {name: i for i, name in enumerate(names)}
         zoneless = False
         admitted = self.existing.admits(group.spec)
-        room = self.existing.room(batch, None) if admitted.any() else admitted
-        for row in np.flatnonzero(admitted):
-            zone = position.get(self.existing.zones[row])
-            if zone is None:
-                zoneless |= room[row] > 0
-            elif room[row] > 0:
-                feasible.add(zone)
+        if admitted.any():
+            zones = self.existing.zones_with(admitted & (self.existing.room(batch, None) > 0))
+            zoneless = NO_ZONE in zones
+            feasible |= {position[zone] for zone in zones if zone != NO_ZONE}
         domains |= {position[zone] for zone in self.existing.domains(group.spec)}
         return Choice(
             tuple(i in feasible for i in range(len(names))),
@@ -427,15 +429,14 @@ class PackingRun:
             self._zones_of[key] = (feasible, domains)
         return self._zones_of[key]
 
-    def _count_zones(self, nodes: Sequence[ExistingNode]) -> ZoneCounts:
+    def _count_zones(self) -> ZoneCounts:
         known = len(self.supply.zone_names)
         zones = self.counters.zones
         counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
         position = {name: i for i, name in enumerate(counts.zones)}
-        for row, (node, zone) in enumerate(zip(nodes, self.existing.zones, strict=True)):
-            for pod in node.pods if zone != NO_ZONE else ():
-                rules = self.counters.rules_on(pod, self.existing.labels[row], node.taints)
-                counts.add(rules, position[zone])
+        for zone, rules in zip(self.existing.zones, self.existing.rules, strict=True):
+            for each in rules if zone != NO_ZONE else ():
+                counts.add(each, position[zone])
         return counts
 
     def _cheapest_first(self) -> list[int]:
@@ -468,6 +469,8 @@ def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
     """The limits of the pools less the capacity of their nodes."""
     budgets = {}
     for pool in supply.pools:
+        if pool.limits is None:
+            continue
         own = [node for node in nodes if node.pool == pool.name]
         used = Resources({"nodes": len(own)})
         for node in own:

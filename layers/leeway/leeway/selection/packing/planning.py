@@ -13,6 +13,7 @@ from leeway.selection.packing.preferences import with_preferences_required
 from leeway.selection.packing.scheduling import ORDERS
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
+from leeway.selection.solver.arrays import Proceed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,15 @@ class Effort:
     pods: int = 500
     singly: int = 40
     orders: int = len(ORDERS)
-    improvements: int = 40
+    improvements: int = 100
 
 
 USUAL = Effort()
+
+
+def always() -> bool:
+    """Allow every improvement within the effort: the plan then depends on its input alone."""
+    return True
 
 
 def pack(
@@ -43,13 +49,20 @@ def pack(
     supply: Supply,
     nodes: Sequence[ExistingNode] = (),
     effort: Effort = USUAL,
+    proceed: Proceed = always,
 ) -> Plan:
     """Plan a node for every pod: existing nodes first, then new nodes.
+
+    A first plan is made in any case. It is made cheaper while `proceed` returns True, within the
+    `effort`: a caller with a deadline passes a function that compares it with its clock. The
+    number of pods that get a node does not depend on it.
 
     Preferences are treated as requirements, and relaxed one after another if pods would have no
     node otherwise (see `leeway.selection.packing.preferences`).
     """
-    draft = Draft(pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements))
+    draft = Draft(
+        pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements, proceed)
+    )
     draft.plan_all()
     draft.add_unplaced(effort.rounds)
     if len(pods) <= effort.pods and _contested(draft.order_dependent, draft.specs):

@@ -15,7 +15,7 @@ from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
 
 MAX_CLASSES = 60
 
-MAX_ONE_BY_ONE = 500
+MAX_ONE_BY_ONE = 2000
 """Units that are packed one by one (see `leeway.selection.solver.ruin_and_recreate`)."""
 
 ASSUMED_PER_NODE = 2

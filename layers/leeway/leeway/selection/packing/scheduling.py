@@ -189,6 +189,8 @@ class _Scheduler:
             empty = self._existing.free_share(rows)
             ranked = rows[np.lexsort((empty if fullest else -empty, level[rows]))]
             for row in ranked[:1] if singly else ranked:
+                if bound == len(pods):
+                    break
                 most = 1 if singly else int(min(room[row], len(pods) - bound))
                 names = pods[bound : bound + most]
                 self._existing.put(int(row), PodBatch.of(form, names), tuple((n,) for n in names))

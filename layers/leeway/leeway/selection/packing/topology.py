@@ -154,7 +154,7 @@ class Counters:
 
     def register(self, specs: Iterable[PodSpec]) -> None:
         """Register all terms and host ports of these pods."""
-        for spec in specs:
+        for spec in filter(_has_terms, specs):
             for counted_pods in _counted_pods(spec):
                 self._number(counted_pods)
             for port in spec.ports:
@@ -229,11 +229,14 @@ class Counters:
     ) -> Rules:
         """Return the rules of a pod on a node with these labels and taints."""
         counted = self.selecting(spec)
-        some = counted & self._of_some.keys()
-        out = {number for number in some if not self._of_some[number].has(labels, taints)}
-        return self._rules(spec, counted - out, frozenset())
+        if some := counted & self._of_some.keys():
+            out = {number for number in some if not self._of_some[number].has(labels, taints)}
+            counted -= out
+        return self._rules(spec, counted, frozenset())
 
     def _rules(self, spec: PodSpec, counted: frozenset[int], conditional: frozenset[int]) -> Rules:
+        if not _has_terms(spec):
+            return Rules(counted, (), (), (), (), conditional)
         return Rules(
             counted,
             tuple(self._caps(spec, counted, HOSTNAME)),
@@ -283,6 +286,11 @@ class Counters:
         if topology == HOSTNAME:
             for port in spec.ports:
                 yield Cap(self._terms[port], 1)
+
+
+def _has_terms(spec: PodSpec) -> bool:
+    """Whether a pod has topology terms or host ports."""
+    return bool(spec.pod_affinity or spec.pod_anti_affinity or spec.spreads or spec.ports)
 
 
 def unsupported_topology(spec: PodSpec) -> str | None:

@@ -3,8 +3,9 @@
 Shapes: G groups of pods, O offerings, R resources, K counters.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,9 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+type Proceed = Callable[[], bool]
+"""Whether there is time for another improvement. Without it, the plan so far is used."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,10 @@ class Problem:
     @cached_property
     def fits(self) -> Bools:
         """G x O: the offerings that fit one pod of the group."""
-        return self.allowed & (self.sizes[:, None, :] <= self.capacity[None]).all(axis=2)
+        found: Bools = self.allowed.copy()
+        for requested, held in zip(self.by_resource, self.capacity.T, strict=True):
+            found &= requested[:, None] <= held
+        return found
 
     @cached_property
     def by_resource(self) -> list[Floats]:
@@ -66,13 +73,12 @@ class Problem:
     def costs(self) -> Floats:
         """G x O: the cost of one pod of the group on an offering that other pods fill; inf if it
         does not fit."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            parts = [
-                np.nan_to_num(requested[:, None] / held)
-                for requested, held in zip(self.by_resource, self.capacity.T, strict=True)
-            ]
-        costs = reduce(np.maximum, parts) * np.maximum(self.prices, 1e-12)
-        return np.where(self.fits, costs, np.inf)
+        costs = np.zeros(self.allowed.shape)
+        for requested, held in zip(self.by_resource, self.capacity.T, strict=True):
+            np.maximum(costs, requested[:, None] / np.maximum(held, 1e-12), out=costs)
+        costs *= np.maximum(self.prices, 1e-12)
+        costs[~self.fits] = np.inf
+        return costs
 
     @cached_property
     def usable(self) -> Floats:

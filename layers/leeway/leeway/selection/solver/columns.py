@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import highspy
 import numpy as np
 
-from leeway.selection.solver.arrays import Floats, Ints, Problem
+from leeway.selection.solver.arrays import Floats, Ints, Problem, Proceed
 from leeway.selection.solver.covering import solver
 from leeway.selection.solver.filling import by_density, by_value, fill
 
@@ -91,9 +91,17 @@ class Master:
             len(counts), rows, counts, np.full(len(counts), np.inf)
         )
 
-    def whole(self) -> list[tuple[int, Floats]]:
+    def whole(self, most: int) -> list[tuple[int, Floats]]:
         """Return patterns in integer numbers that hold all pods, as cheap as a limited search
-        finds."""
+        finds; none if it finds none. It uses about as many patterns as `most`: those with the
+        lowest reduced costs."""
+        self._solver.run()
+        solution = self._solver.getSolution()
+        ranked = np.argsort(np.asarray(solution.col_dual), kind="stable")
+        left_out = ranked[most:].astype(np.int32)
+        left_out = np.sort(left_out[np.asarray(solution.col_value)[left_out] <= 1e-9])
+        zeros = np.zeros(len(left_out))
+        self._solver.changeColsBounds(len(left_out), left_out, zeros, zeros)
         columns = np.arange(len(self.patterns), dtype=np.int32)
         kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, kinds)
@@ -101,6 +109,8 @@ class Master:
         self._solver.setOptionValue("mip_rel_gap", 1e-3)
         self._solver.run()
         times = np.asarray(self._solver.getSolution().col_value)
+        if np.abs(times - times.round()).max(initial=0) > 1e-6:
+            return []
         return [
             pattern
             for pattern, share in zip(self.patterns, times.tolist(), strict=True)
@@ -115,9 +125,14 @@ class Master:
 
 
 def improve(
-    problem: Problem, offerings: Ints, known: Iterable[Pattern], values: Floats
+    problem: Problem,
+    offerings: Ints,
+    known: Iterable[Pattern],
+    values: Floats,
+    proceed: Proceed,
 ) -> tuple[list[Pattern], Floats]:
-    """Return whole nodes of the best mix of patterns, and the value of each group in it.
+    """Return whole nodes of the best mix of patterns, and the value of each group in it. Looks for
+    patterns while `proceed` returns True.
 
     The nodes hold most of the pods and never more than exist; the caller packs the rest. `known`
     are the patterns of an existing plan; `values` are those of the covering bound.
@@ -145,7 +160,7 @@ def improve(
             break
         else:
             weight = weight / 2 if weight > 0.2 else 0.0
-        if len(master.patterns) > MAX_COLUMNS:
+        if len(master.patterns) > MAX_COLUMNS or not proceed():
             break
     return list(_dive(problem, offerings, master)), current
 

@@ -31,8 +31,7 @@ class Covering:
 
 def cover(problem: Problem) -> Covering:
     """Solve the covering program of groups that all fit on an offering."""
-    apart = _apart(problem)
-    floor = float(np.ceil(apart.sum() - 1e-9))
+    apart, floor = _apart(problem), required_nodes(problem)
     bound, values, node = _solve_with_few(problem, floor, _efficient(problem))
     # The value of required nodes is shared by the pods whose anti-affinity requires them.
     return Covering(bound, values + node * apart / np.maximum(problem.counts, 1), floor)
@@ -42,7 +41,7 @@ def least(problem: Problem) -> float:
     """Return a bound, in USD per hour, that is much faster to compute with many groups. Groups of
     the same size are merged and may use the offerings of any of them. For a small batch it is the
     higher bound, because it limits capacity to the total requests."""
-    floor = float(np.ceil(_apart(problem).sum() - 1e-9))
+    floor = required_nodes(problem)
     alike: dict[bytes, list[int]] = {}
     for group, size in enumerate(problem.sizes):
         alike.setdefault(size.tobytes(), []).append(group)
@@ -53,6 +52,11 @@ def least(problem: Problem) -> float:
     merged = replace(merged, allowed=allowed, capacity=problem.usable)
     merged = merged.of_offerings(merged.undominated)
     return _solve_with_few(merged, floor, np.unique(merged.costs.argmin(axis=1)))[0]
+
+
+def required_nodes(problem: Problem) -> float:
+    """Return the number of nodes that anti-affinity requires."""
+    return float(np.ceil(_apart(problem).sum() - 1e-9))
 
 
 def _solve_with_few(problem: Problem, floor: float, used: Ints) -> tuple[float, Floats, float]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from leeway.selection.solver.arrays import Floats, Ints, Problem
-from leeway.selection.solver.columns import Master, Pattern, generate
+from leeway.selection.solver.columns import MAX_COLUMNS, Master, Pattern, generate
 from leeway.selection.solver.filling import by_balance, fill
 
 NODES = 12
@@ -15,10 +15,14 @@ ROUNDS = 8
 
 
 def polish(
-    problem: Problem, patterns: Sequence[Pattern], offerings: Ints, values: Floats
+    problem: Problem,
+    patterns: Sequence[Pattern],
+    offerings: Ints,
+    values: Floats,
+    most: int = MAX_COLUMNS,
 ) -> list[Pattern]:
     """Return a plan that costs no more, with the least efficient nodes replaced if others cost
-    less."""
+    less. `most`: about how many patterns the search for integer numbers uses."""
     worst, kept = _parted(sorted(patterns, key=lambda p: _worth(problem, p, values)))
     counts = np.sum([pattern.pods for pattern in worst], axis=0)
     some = np.flatnonzero(counts)
@@ -32,8 +36,8 @@ def polish(
         _, current = master.solve()
         if not generate(part, able, master, current, current)[1]:
             break
-    again = list(_spread(problem, some, master.whole(), counts))
-    if _price(problem, again) < _price(problem, worst) - 1e-9:
+    again = list(_spread(problem, some, master.whole(most), counts))
+    if again and _price(problem, again) < _price(problem, worst) - 1e-9:
         return [*kept, *again]
     return list(patterns)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leeway.selection.solver.arrays import Floats, Ints, Problem
+from leeway.selection.solver.arrays import Floats, Ints, Problem, Proceed
 from leeway.selection.solver.columns import Pattern, improve
 from leeway.selection.solver.covering import Covering, cover, least
 from leeway.selection.solver.filling import FINE, by_balance, fill
@@ -35,6 +35,25 @@ PER_SIZE = 3
 """Offerings considered of each size (a factor of 1.4), for pods with the same candidates."""
 
 
+PODS_FOR_PATTERNS = 8
+"""A small batch is packed by patterns first if its groups have this number of pods on average."""
+
+MAX_WHOLE = 50
+"""About how many patterns the search for integer numbers uses in a small batch. With hundreds, the
+root of the search takes seconds."""
+
+PODS_FOR_POLISHING = 8
+"""The maximum number of pods per node for the search for integer numbers of patterns, in a batch
+that is improved in rounds afterwards. With more, the search takes longer than the rounds."""
+
+ROUNDS_FOR_A_POD = 4
+"""The maximum number of rounds for each pod: a few pods have few plans."""
+
+PODS_OF_ALL_ROUNDS = 250
+"""With more pods of many groups, a batch has proportionally fewer rounds of improvement: a round
+takes longer, and changes a smaller part of the plan."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """Nodes that hold all pods of a problem. `bound` is in USD per hour, None if unknown."""
@@ -43,29 +62,50 @@ class Solution:
     bound: float | None
 
 
-def solve(problem: Problem) -> Solution:
-    """Pack all pods of groups that fit on an offering."""
+def solve(problem: Problem, proceed: Proceed) -> Solution:
+    """Pack all pods of groups that fit on an offering, greedily, and better while `proceed` returns
+    True."""
+    best, covering, offerings = _by_patterns(problem, proceed)
+    if price(problem, best) > NEAR_ENOUGH * covering.bound and proceed():
+        best = polish(problem, best, offerings, covering.values)
+    return Solution(tuple(best), covering.bound)
+
+
+def _by_patterns(problem: Problem, proceed: Proceed) -> tuple[Sequence[Pattern], Covering, Ints]:
+    """The cheaper one of the greedy plan and that of patterns, with its bound and the offerings
+    that are worth filling."""
     covering = cover(problem)
     offerings = promising(problem, covering.values)
     values = covering.values + SPARE * covering.bound * _share(problem)
     greedy = list(_greedily(problem, problem.counts, offerings, values))
     plans = [greedy]
     expensive = price(problem, greedy) > NEAR_ENOUGH * covering.bound
-    if expensive and len(problem.counts) <= MAX_GROUPS:
+    if expensive and proceed() and len(problem.counts) <= MAX_GROUPS:
         small = _small_enough(problem, offerings, covering)
-        whole, values = improve(problem, small, greedy, covering.values)
+        whole, values = improve(problem, small, greedy, covering.values, proceed)
         left = problem.counts - sum(p.times * p.pods for p in whole)
         plans.append([*whole, *_greedily(problem, left, offerings, values)])
-    best = min(plans, key=lambda plan: price(problem, plan))
-    if price(problem, best) > NEAR_ENOUGH * covering.bound:
-        best = polish(problem, best, offerings, covering.values)
-    return Solution(tuple(best), covering.bound)
+    return min(plans, key=lambda plan: price(problem, plan)), covering, offerings
 
 
-def solve_few(problem: Problem, rounds: int) -> Solution:
-    """Pack all pods of a small batch. The bound is computed only for rounds of improvement."""
-    bound = least(problem) if rounds else None
-    return Solution(tuple(ruin_and_recreate(problem, rounds, bound or 0.0)), bound)
+def solve_few(problem: Problem, rounds: int, proceed: Proceed) -> Solution:
+    """Pack all pods of a small batch one by one; if there are many of each group, by patterns
+    first. Improve the result for up to this number of rounds while `proceed` returns True. The
+    bound is computed only for rounds of improvement."""
+    if not rounds:
+        return Solution(tuple(ruin_and_recreate(problem, 0, 0.0, proceed)), None)
+    pods = float(problem.counts.sum())
+    known: Sequence[Pattern] = ()
+    if len(problem.counts) * PODS_FOR_PATTERNS <= pods:
+        known, covering, offerings = _by_patterns(problem, proceed)
+        bound = covering.bound
+        if pods <= PODS_FOR_POLISHING * sum(pattern.times for pattern in known) and proceed():
+            known = polish(problem, known, offerings, covering.values, MAX_WHOLE)
+    else:
+        bound = least(problem)
+        rounds = round(rounds * min(1, PODS_OF_ALL_ROUNDS / pods))
+    rounds = min(rounds, ROUNDS_FOR_A_POD * round(pods))
+    return Solution(tuple(ruin_and_recreate(problem, rounds, bound, proceed, known)), bound)
 
 
 def price(problem: Problem, patterns: Sequence[Pattern]) -> float:

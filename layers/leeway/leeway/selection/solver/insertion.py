@@ -1,0 +1,400 @@
+"""Places single pods on nodes: each where the price increases least, or on the new node with the
+most value for its price."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
+
+NEAR_BEST, TRIES = 0.98, 30
+"""A new node is taken if its value for its price is at least this share of the best estimate, or
+after this number of nodes was filled."""
+
+_UNKNOWN = -2
+_EMPTY = -1
+
+
+@dataclass
+class Nodes:
+    """Nodes with their pods: N rows, and space for more.
+
+    `spare` is what is left of the cheapest offering that holds a node's pods (`chosen`); `costs`
+    are the prices of these offerings in USD per hour. `choices` are numbers of sets of offerings:
+    those that all pods of a node may use, regardless of their number. `counted` and `limits` are
+    the counts and the maxima of its counters, `worth` is the value of its pods.
+    """
+
+    count: int
+    load: Floats  # R x N
+    spare: Floats  # R x N
+    counted: Floats  # K x N
+    limits: Floats  # K x N
+    costs: Floats  # N
+    worth: Floats  # N
+    choices: Ints  # N
+    chosen: Ints  # N
+    pods: list[tuple[int, ...]]  # the groups of each node's pods
+
+    @property
+    def price(self) -> float:
+        """The price in USD per hour."""
+        return float(self.costs[: self.count].sum())
+
+    def of(self, rows: Ints) -> "Nodes":
+        """Return copies of some nodes."""
+        return Nodes(
+            len(rows),
+            self.load[:, rows],
+            self.spare[:, rows],
+            self.counted[:, rows],
+            self.limits[:, rows],
+            self.costs[rows],
+            self.worth[rows],
+            self.choices[rows],
+            self.chosen[rows],
+            [self.pods[row] for row in rows.tolist()],
+        )
+
+    def _extend(self) -> None:
+        """Double the space for nodes."""
+        more = max(self.count, 16)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                widths = [(0, 0)] * (value.ndim - 1) + [(0, more)]
+                setattr(self, name, np.pad(value, widths))
+
+    def new(self, choice: int) -> int:
+        """Add a node without pods. Return its row."""
+        row = self.count
+        if row == len(self.costs):
+            self._extend()
+        for amounts in (self.load, self.spare, self.counted):
+            amounts[:, row] = 0
+        self.limits[:, row] = np.inf
+        self.costs[row] = self.worth[row] = 0
+        self.choices[row] = choice
+        self.pods.append(())
+        self.count += 1
+        return row
+
+
+@dataclass(frozen=True)
+class RandomFactors:
+    """Random factors of the ratings of each group (G) and each offering (O) in one round."""
+
+    groups: Floats
+    offerings: Floats
+
+
+class Inserter:
+    """Inserts the pods of a problem into nodes. Offerings are numbered by price."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.offerings = problem.undominated
+        self._sizes = problem.sizes
+        self._fits = problem.fits[:, self.offerings]
+        self._allowed = problem.allowed[:, self.offerings]
+        marks = np.packbits(self._allowed, axis=0)
+        self._kinds = np.unique(marks, axis=1, return_inverse=True)[1].ravel()
+        self._capacity = np.ascontiguousarray(problem.capacity[self.offerings].T)
+        self._prices = problem.prices[self.offerings]
+        # The cost of a pod on its best offering. Pods without requests must be inserted too.
+        costs = problem.of_offerings(self.offerings).costs
+        self.worth = np.maximum(costs.min(axis=1), 1e-15)
+        self.neutral_factors = RandomFactors(
+            np.ones(len(problem.counts)), np.ones(len(self.offerings))
+        )
+        self._matches, self._caps = _counters(problem)
+        involved = (self._matches > 0) | np.isfinite(self._caps)
+        self._involved = [np.flatnonzero(row).tolist() for row in involved]
+        self.apart = np.isfinite(self._caps).any(axis=1)
+        self._alone = self._fits.argmax(axis=1)
+        self._choices = np.zeros((0, len(self.offerings)), dtype=bool)  # the sets of offerings
+        self._numbers: dict[bytes, int] = {}
+        self._common = np.zeros((0, 0), dtype=np.int64)
+        self._choice_of = np.array([self._number(row) for row in self._fits])
+
+    def no_nodes(self) -> Nodes:
+        """Return no nodes."""
+        resources, counters = len(self._capacity), self._matches.shape[1]
+        return Nodes(
+            0,
+            np.zeros((resources, 0)),
+            np.zeros((resources, 0)),
+            np.zeros((counters, 0)),
+            np.zeros((counters, 0)),
+            np.zeros(0),
+            np.zeros(0),
+            np.zeros(0, dtype=np.int64),
+            np.zeros(0, dtype=np.int64),
+            [],
+        )
+
+    def insert(self, nodes: Nodes, pods: Floats, ratings: Floats) -> None:
+        """Insert pods of each group (G) into the nodes, or new ones, the best rated groups
+        first."""
+        for group in _in_order(pods, ratings):
+            left = int(pods[group])
+            while left:
+                left -= self._insert(nodes, group, left)
+
+    def _insert(self, nodes: Nodes, group: int, pods: int) -> int:
+        """Put a pod onto the node where the price increases least, or onto a new node if that is
+        cheaper; more pods, if the node has room. Return their number."""
+        count = nodes.count
+        common = self._common_choices(nodes.choices[:count], int(self._choice_of[group]))
+        feasible = self._admitting(nodes, group) & (common >= 0)
+        row, number = self._with_room(nodes, group, feasible), 1
+        offering = int(nodes.chosen[row]) if row >= 0 else -1
+        if row >= 0:
+            number = self._room(nodes, row, group, pods)
+        else:
+            row, offering = self._cheapest(nodes, group, np.flatnonzero(feasible), common)
+        if row < 0:
+            row, offering = nodes.new(int(self._choice_of[group])), int(self._alone[group])
+        else:
+            nodes.choices[row] = common[row]
+        nodes.chosen[row], nodes.costs[row] = offering, self._prices[offering]
+        self._put(nodes, row, group, number)
+        return number
+
+    def _room(self, nodes: Nodes, row: int, group: int, pods: int) -> int:
+        """How many of these pods, at least one, fit on a node without a larger offering."""
+        room = float(pods)
+        if pods > 1:
+            requested = np.maximum(self._sizes[group], 1e-12)
+            room = min(room, float(np.floor((nodes.spare[:, row] + 1e-6) / requested).min()))
+            for k in self._involved[group]:
+                if adds := self._matches[group, k]:
+                    most = min(nodes.limits[k, row], self._caps[group, k])
+                    room = min(room, float(np.floor((most - nodes.counted[k, row]) / adds)))
+        return max(int(room), 1)
+
+    def _put(self, nodes: Nodes, row: int, group: int, pods: int) -> None:
+        nodes.load[:, row] += pods * self._sizes[group]
+        nodes.spare[:, row] = self._capacity[:, nodes.chosen[row]] - nodes.load[:, row]
+        nodes.worth[row] += pods * self.worth[group]
+        nodes.pods[row] += (group,) * pods
+        for k in self._involved[group]:
+            nodes.counted[k, row] += pods * self._matches[group, k]
+            nodes.limits[k, row] = min(nodes.limits[k, row], self._caps[group, k])
+
+    def _admitting(self, nodes: Nodes, group: int) -> Bools:
+        """The nodes whose counters allow one more pod, regardless of size: N."""
+        found = np.ones(nodes.count, dtype=bool)
+        for k in self._involved[group]:
+            most = np.minimum(nodes.limits[k, : nodes.count], self._caps[group, k])
+            found &= nodes.counted[k, : nodes.count] + self._matches[group, k] <= most
+        return found
+
+    def _with_room(self, nodes: Nodes, group: int, feasible: Bools) -> int:
+        """The first node whose offering has room for a pod; -1 if there is none."""
+        found = feasible & self._fits[group][nodes.chosen[: nodes.count]]
+        for spare, requested in zip(nodes.spare, self._sizes[group], strict=True):
+            found &= spare[: nodes.count] >= requested
+        row = int(found.argmax()) if len(found) else 0
+        return row if len(found) and found[row] else -1
+
+    def _cheapest(self, nodes: Nodes, group: int, rows: Ints, common: Ints) -> tuple[int, int]:
+        """The node that costs least more with a larger offering, and that offering; -1 if a new
+        node costs less."""
+        if not len(rows):
+            return -1, -1
+        costs, alone = nodes.costs[rows], self._prices[self._alone[group]]
+        low = int(np.searchsorted(self._prices, costs.min()))
+        high = int(np.searchsorted(self._prices, costs.max() + alone, side="right"))
+        fits = self._choices[common[rows], low:high]
+        for held, load, requested in zip(
+            self._capacity, nodes.load, self._sizes[group], strict=True
+        ):
+            fits &= (load[rows] + requested)[:, None] <= held[low:high]
+        first = fits.argmax(axis=1)
+        more = self._prices[low + first] - costs
+        more[~fits[np.arange(len(rows)), first]] = np.inf
+        at = int(more.argmin())
+        return (int(rows[at]), low + int(first[at])) if more[at] <= alone else (-1, -1)
+
+    def _common_choices(self, choices: Ints, other: int) -> Ints:
+        """The intersections of sets of offerings with another one; -1 if they are empty."""
+        found: Ints = self._common[choices, other]
+        if len(found) and found.min() == _UNKNOWN:
+            for choice in np.unique(choices[found == _UNKNOWN]).tolist():
+                both = self._choices[choice] & self._choices[other]
+                number = self._number(both) if both.any() else _EMPTY
+                self._common[choice, other] = number
+            found = self._common[choices, other]
+        return found
+
+    def _number(self, row: Bools) -> int:
+        """The number of a set of offerings (O)."""
+        number = self._numbers.setdefault(row.tobytes(), len(self._choices))
+        if number == len(self._choices):
+            self._choices = np.concatenate([self._choices, row[None]])
+            more = len(self._choices) - len(self._common)
+            self._common = np.pad(self._common, (0, max(more, 0)), constant_values=_UNKNOWN)
+        return number
+
+    def insert_on_new_nodes(
+        self,
+        nodes: Nodes,
+        pods: Floats,
+        ratings: Floats,
+        factors: Floats,
+        limit: float | None = None,
+    ) -> bool:
+        """Put pods of each group (G) onto new nodes, each with nearly the most value for its price.
+        `factors` change the ratings of offerings (O). Return False, and stop, if the nodes will
+        cost more than the `limit` (USD per hour): the first ones have the most value for their
+        price."""
+        filling = _Filling(self, np.array(_in_order(pods, ratings), dtype=np.int64), pods)
+        rated = factors / np.maximum(self._prices, 1e-12)
+        gains = filling.values() * rated
+        total = max(float(self.worth @ pods), 1e-12)
+        placed = 0.0
+        while filling.left.any():
+            if limit and nodes.price * total > limit * placed:
+                return False
+            tried: list[tuple[float, float, list[tuple[int, int]]]] = []
+            while len(tried) < TRIES:
+                at = int(gains.argmax())
+                places, value = filling.node(at)
+                gains[at] = value * rated[at]  # fewer pods are left than at its last estimate
+                tried.append((gains[at], value, places))
+                if gains[at] >= NEAR_BEST * gains.max():
+                    break
+            _, value, places = max(tried, key=lambda each: each[0])
+            if not places:
+                continue
+            taken = filling.take(places)
+            placed += value
+            self.add(nodes, taken)
+        return True
+
+    def add(self, nodes: Nodes, pods: Sequence[tuple[int, int]]) -> None:
+        """Add a node with pods: groups with numbers. Its offering is the cheapest one that holds
+        them."""
+        row = nodes.new(int(self._choice_of[pods[0][0]]))
+        for group, number in pods:
+            other = int(self._choice_of[group])
+            nodes.choices[row] = self._common_choices(nodes.choices[row : row + 1], other)[0]
+            self._put(nodes, row, group, number)
+        fits = self._choices[nodes.choices[row]].copy()
+        for held, load in zip(self._capacity, nodes.load[:, row], strict=True):
+            fits &= load <= held
+        chosen = int(fits.argmax())
+        nodes.chosen[row], nodes.costs[row] = chosen, self._prices[chosen]
+        nodes.spare[:, row] = self._capacity[:, chosen] - nodes.load[:, row]
+
+
+class _Filling:
+    """Fills single nodes from the same pods. Groups are in the order in which they are put."""
+
+    def __init__(self, inserter: Inserter, order: Ints, pods: Floats) -> None:
+        self._groups = order.tolist()
+        self.left = pods[order]
+        self._fits = inserter._fits[order]
+        self._sizes = np.ascontiguousarray(inserter._sizes[order].T)
+        self._divisors = np.maximum(self._sizes, 1e-12)
+        self._capacity = inserter._capacity
+        self._matches = np.ascontiguousarray(inserter._matches[order].T)
+        self._caps = np.ascontiguousarray(inserter._caps[order].T)
+        self._involved = [inserter._involved[group] for group in self._groups]
+        self._worth = inserter.worth[order]
+        # Offerings that the same groups may use, regardless of size, such as those of one zone.
+        self._allowed = inserter._allowed[order]
+        self._kinds = inserter._kinds
+        self._of_kind: dict[int, tuple[Ints, Floats, Floats, Floats]] = {}
+
+    def values(self) -> Floats:
+        """The value of the pods on one node of each offering: O."""
+        free = self._capacity.copy()
+        counted = np.zeros((len(self._matches), free.shape[1]))
+        limits = np.full(counted.shape, np.inf)
+        values = np.zeros(free.shape[1])
+        for at, involved in enumerate(self._involved):
+            room = self.left[at] * self._fits[at]
+            for there, requested in zip(free, self._divisors[:, at], strict=True):
+                room = np.minimum(room, np.floor((there + 1e-6) / requested))
+            for k in involved:
+                most = np.minimum(limits[k], self._caps[k, at])
+                room = self._countable(room, counted[k], most, self._matches[k, at])
+            for there, requested in zip(free, self._sizes[:, at], strict=True):
+                there -= room * requested
+            for k in involved:
+                limits[k] = np.where(room > 0, np.minimum(limits[k], self._caps[k, at]), limits[k])
+                counted[k] += room * self._matches[k, at]
+            values += room * self._worth[at]
+        return values
+
+    @staticmethod
+    def _countable(room: Floats, counted: Floats, most: Floats, adds: float) -> Floats:
+        if adds:
+            return np.maximum(np.minimum(room, np.floor((most - counted) / adds)), 0)
+        return np.where(counted <= most, room, 0)
+
+    def take(self, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Take pods by the position of their group. Return their groups with the numbers."""
+        for at, number in places:
+            self.left[at] -= number
+        return [(self._groups[at], number) for at, number in places]
+
+    def node(self, offering: int) -> tuple[list[tuple[int, int]], float]:
+        """The pods on one node of an offering: positions of groups with numbers; their value."""
+        groups, sizes, matches, caps = self._arrays(offering)
+        free = self._capacity[:, offering].copy()
+        feasible = self.left[groups] > 0
+        for there, requested in zip(free, sizes, strict=True):
+            feasible &= requested <= there
+        counted: dict[int, float] = {}
+        limits: dict[int, float] = {}
+        taken, value = [], 0.0
+        while len(feasible) and feasible[column := int(feasible.argmax())]:
+            at = int(groups[column])
+            feasible[column] = False
+            room = min(self.left[at], float(((free + 1e-6) // self._divisors[:, at]).min()))
+            for k in self._involved[at]:
+                limits[k] = min(limits.get(k, np.inf), self._caps[k, at])
+                if adds := self._matches[k, at]:
+                    room = min(room, float(np.floor((limits[k] - counted.get(k, 0)) / adds)))
+            free -= room * self._sizes[:, at]
+            for there, requested in zip(free, sizes, strict=True):
+                feasible &= requested <= there
+            for k in self._involved[at]:
+                counted[k] = counted.get(k, 0) + room * self._matches[k, at]
+                feasible &= counted[k] + matches[k] <= np.minimum(limits[k], caps[k])
+            taken.append((at, int(room)))
+            value += room * self._worth[at]
+        return taken, value
+
+    def _arrays(self, offering: int) -> tuple[Ints, Floats, Floats, Floats]:
+        """The groups that may use an offering: positions, sizes (R x G), matches and caps (K x
+        G)."""
+        kind = int(self._kinds[offering])
+        if kind not in self._of_kind:
+            groups = np.flatnonzero(self._allowed[:, offering])
+            self._of_kind[kind] = (
+                groups,
+                np.ascontiguousarray(self._sizes[:, groups]),
+                np.ascontiguousarray(self._matches[:, groups]),
+                np.ascontiguousarray(self._caps[:, groups]),
+            )
+        return self._of_kind[kind]
+
+
+def _in_order(pods: Floats, ratings: Floats) -> list[int]:
+    """The groups with pods, the best rated first."""
+    groups = np.flatnonzero(pods)
+    order: list[int] = groups[np.argsort(-ratings[groups], kind="stable")].tolist()
+    return order
+
+
+def _counters(problem: Problem) -> tuple[Floats, Floats]:
+    """The matches and caps of a problem (G x K), with a counter for each `max_per_node`."""
+    own = np.flatnonzero(np.isfinite(problem.max_per_node))
+    groups = np.arange(len(problem.counts))[:, None]
+    alone = groups == own
+    matches = np.concatenate([problem.matches, alone.astype(float)], axis=1)
+    caps = np.where(alone, problem.max_per_node[:, None], np.inf)
+    return matches, np.concatenate([problem.caps, caps], axis=1)
