@@ -40,7 +40,7 @@ OF_AWS = {
 "Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
 Guide, "Available CloudWatch metrics"."""
 
-DONE_AGAIN = {"ProvisionQueue", "ReconcileFailures"}
+DONE_AGAIN = {"ReconcileFailures"}
 """Queues whose work the run of the next minute repeats."""
 
 CAN_WAIT = {

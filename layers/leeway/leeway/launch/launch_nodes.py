@@ -34,7 +34,7 @@ from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import USUAL, Effort, pack
+from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
@@ -46,6 +46,10 @@ MOST_ROUNDS = 6
 
 THROTTLED_PAUSE = 2.0
 """Seconds before the next round if EC2 throttled overrides of a fleet."""
+
+IMPROVE_FOR = timedelta(seconds=1)
+"""How long a plan is improved. Pods wait for it meanwhile, and most batches are planned to the end
+in less."""
 
 AT_ONCE = 8
 """Fleets that one run requests at the same time, and offerings that it marks."""
@@ -77,7 +81,8 @@ class LaunchOrder:
 
     `nodes` are those that run, `joined` the instances that have a Node, `daemons` the pods of
     DaemonSets. `unavailable` are offerings that this run does not request. `most` is the maximum
-    number of instances that it launches, None for no maximum. It begins no round after `until`.
+    number of instances that it launches, None for no maximum. It begins no round after `until`, and
+    improves no plan any longer.
     """
 
     cluster: str
@@ -90,7 +95,6 @@ class LaunchOrder:
     unavailable: frozenset[Unavailable] = frozenset()
     most: int | None = None
     until: datetime | None = None
-    effort: Effort = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +273,14 @@ class _Run:
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
         nodes = [*self.order.nodes, *on_the_way]
-        return pack(self.order.pods, supply, nodes, self.order.effort)
+        return pack(self.order.pods, supply, nodes, proceed=self._may_improve(now))
+
+    def _may_improve(self, begun: datetime) -> Callable[[], bool]:
+        """Return whether a plan that began at this time may be improved further."""
+        clock, until = self.deps.clock, begun + IMPROVE_FOR
+        if self.order.until is not None:
+            until = min(until, self.order.until)
+        return lambda: clock.now() < until
 
     @property
     def _pools(self) -> list[NodePool]:
