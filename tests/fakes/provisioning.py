@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
@@ -15,7 +17,7 @@ from leeway.selection.offers.catalog import Catalog
 
 
 @dataclass
-class ClusterStatesInMemory:
+class OneClusterState:
     """The ClusterStates Protocol: one state, or an API server that does not answer."""
 
     state: ClusterState
@@ -41,6 +43,20 @@ class ManifestsInMemory:
 
     def manifests(self, cluster: str, resources: Collection[str]) -> Sequence[Written]:
         return [one for one in self.written if one.kind.resource in resources]
+
+
+@dataclass
+class PodTemplatesInMemory:
+    """The PodTemplates Protocol: templates by `namespace/name`; `down` says that the API server
+    does not answer."""
+
+    templates: dict[str, PodTemplate] = field(default_factory=dict)
+    down: bool = False
+
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
+        if self.down:
+            raise ClusterUnavailable("no answer")
+        return self.templates.get(f"{target.namespace}/{target.name}")
 
 
 @dataclass

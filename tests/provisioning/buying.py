@@ -12,6 +12,7 @@ from leeway.manifests.reading import read_manifests
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
 from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.upcoming import UpcomingPods
 from leeway.selection.labels import JOINED, NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod
@@ -20,11 +21,12 @@ from leeway.selection.resources import Resources
 
 from tests.fakes.capacity_requests import CapacityRequestsInMemory
 from tests.fakes.provisioning import (
-    ClusterStatesInMemory,
     GroupInstancesInMemory,
     ManifestsInMemory,
     OneCatalog,
+    OneClusterState,
     PodEventsInMemory,
+    PodTemplatesInMemory,
     ProvisioningRecordsInMemory,
 )
 from tests.launch.launching import NOW, World
@@ -69,10 +71,11 @@ class Buying(World):
         reading = read_manifests(yaml.safe_dump_all(map(dict, given)), "test.yaml")
         assert not reading.problems, reading.problems
         self.manifests = ManifestsInMemory(reading.written)
-        self.states = ClusterStatesInMemory(ClusterState(NOW))
+        self.states = OneClusterState(ClusterState(NOW))
         self.requests = CapacityRequestsInMemory()
         self.records = ProvisioningRecordsInMemory()
         self.groups = GroupInstancesInMemory()
+        self.pod_templates = PodTemplatesInMemory()
         self.events = PodEventsInMemory()
         self.catalog = OneCatalog(catalog)
 
@@ -86,6 +89,7 @@ class Buying(World):
             launch_nodes=self.launch_nodes,
             intents=self.intents,
             groups=self.groups,
+            upcoming=UpcomingPods(self.manifests, lambda _: self.pod_templates),
             records=self.records,
             events_in=lambda _: self.events,
             clock=self,

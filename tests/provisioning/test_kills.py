@@ -36,7 +36,13 @@ def mortal(buying: Buying, killer: Killer) -> NodeProvisioning:
     # One event at a time: a thread's kill would not reach the run in order.
     events: Any = Mortal(buying.events, killer)
     return NodeProvisioning(
-        Dependencies(**ports, launch_nodes=launch, events_in=lambda _: events, clock=buying)
+        Dependencies(
+            **ports,
+            launch_nodes=launch,
+            upcoming=deps.upcoming,
+            events_in=lambda _: events,
+            clock=buying,
+        )
     )
 
 

@@ -198,10 +198,12 @@ def target_size(scaled: ScaledTarget, at: datetime) -> Size | None:
 
 @dataclass(frozen=True, slots=True)
 class UpcomingNeed:
-    """Capacity for `replicas` more pods of a target, needed from `since` on."""
+    """A target that will have a size of `size`, which is `replicas` more than its schedule says
+    now, from `since` on."""
 
     target: ScaleTarget
     replicas: int
+    size: int
     since: datetime
 
 
@@ -209,13 +211,16 @@ def upcoming_needs(
     targets: Iterable[ScaledTarget], at: datetime, lead: timedelta
 ) -> tuple[UpcomingNeed, ...]:
     """List how many pods targets will have more within a lead, so that nodes can be launched ahead
-    of them."""
+    of them. A target that is not scaled, or has a fixed size, needs nothing."""
     needs = []
     for scaled in targets:
+        if scaled.paused or scaled.fixed is not None:
+            continue
         now = size_at(scaled.schedule, at).replicas
         ahead = largest_size_within(scaled.schedule, at, lead)
-        if ahead.size.replicas > now:
-            needs.append(UpcomingNeed(scaled.target, ahead.size.replicas - now, ahead.at))
+        size = ahead.size.replicas
+        if size > now:
+            needs.append(UpcomingNeed(scaled.target, size - now, size, ahead.at))
     return tuple(needs)
 
 

@@ -1,7 +1,7 @@
 """What the headroom reconciler calls, as Protocols."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -54,10 +54,11 @@ class TargetScale:
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
     """The pod spec of an object as the API returns it, and the object's replicas; None for an
-    object without replicas, such as a PodTemplate."""
+    object without replicas, such as a PodTemplate. `labels` are those of its pods."""
 
     spec: Mapping[str, Any]
     replicas: int | None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Workloads(Protocol):

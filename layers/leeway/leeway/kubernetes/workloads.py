@@ -117,8 +117,9 @@ class HttpWorkloads:
         if found is None:
             return None
         if target.kind == "PodTemplate":
-            return PodTemplate(found["template"]["spec"], None)
-        return PodTemplate(found["spec"]["template"]["spec"], found["spec"].get("replicas", 1))
+            return _pod_template(target, found.get("template"), None)
+        spec = found.get("spec") or {}
+        return _pod_template(target, spec.get("template"), spec.get("replicas", 1))
 
     def _path_of(self, target: ScaleTarget) -> str:
         return self._path(target.api_version, target.kind, target.namespace, target.name)
@@ -198,6 +199,18 @@ class HttpWorkloads:
             if error.response.status_code == 404 and may_be_missing:
                 return None
             raise ClusterRefused(str(error)) from error
+
+
+def _pod_template(target: ScaleTarget, template: Any, replicas: int | None) -> PodTemplate:
+    """Read a pod template of an object of any kind.
+
+    Raises:
+        ClusterRefused: the object has none.
+    """
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise ClusterRefused(f"{target} has no pod template")
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    return PodTemplate(template["spec"], replicas, labels)
 
 
 def _group_path(api_version: str) -> str:

@@ -30,9 +30,10 @@ def demand_of(
     requests: Iterable[CapacityRequest],
     starting: Mapping[str, StartingNode],
     coming: Iterable[ExistingNode] = (),
+    upcoming: Iterable[Pod] = (),
 ) -> Demand:
-    """Return the demand of a cluster. `requests` are open, `starting` the nodes that start, and
-    `coming` those that will join."""
+    """Return the demand of a cluster. `requests` are open, `starting` the nodes that start,
+    `coming` those that will join, and `upcoming` the pods that are due soon."""
     moving: dict[str, tuple[Pod, ...]] = {}
     retiring: set[str] = set()
     unavailable: set[Unavailable] = set()
@@ -49,7 +50,7 @@ def demand_of(
             known |= {pod.name for pod in pods}
             moving[request.instance] = pods
     return Demand(
-        pods=(*waiting, *(pod for pods in moving.values() for pod in pods)),
+        pods=(*waiting, *(pod for pods in moving.values() for pod in pods), *upcoming),
         nodes=(*_nodes(state.nodes, retiring, starting), *coming),
         moving=moving,
         unavailable=frozenset(unavailable),

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
@@ -29,6 +31,14 @@ class Catalogs(Protocol):
 
     def read(self) -> Catalog | None:
         """Return the catalog; None if there is none."""
+        ...
+
+
+class PodTemplates(Protocol):
+    """The pod templates of a cluster's objects."""
+
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None if the object does not exist."""
         ...
 
 

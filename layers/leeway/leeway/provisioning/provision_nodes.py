@@ -60,6 +60,7 @@ from leeway.provisioning.status import (
     shortened,
 )
 from leeway.provisioning.told_pods import DueEvent, due_events, remembered
+from leeway.provisioning.upcoming import Upcoming, UpcomingPods
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
@@ -88,6 +89,7 @@ class Dependencies:
     launch_nodes: LaunchNodes
     intents: LaunchIntents
     groups: GroupInstances
+    upcoming: UpcomingPods
     records: ProvisioningRecords
     events_in: Callable[[str], PodEvents]
     clock: Clock
@@ -101,6 +103,7 @@ class _Situation:
     intents: Sequence[LaunchIntent]
     starting: dict[str, StartingNode]
     demand: Demand
+    problems: tuple[Reason, ...]
 
 
 class NodeProvisioning:
@@ -134,7 +137,8 @@ class NodeProvisioning:
         catalog = self._deps.catalog.read()
         if catalog is None:
             return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
-        situation = self._read(cluster, manifests, requests, catalog)
+        upcoming = Upcoming() if policy.paused else self._deps.upcoming.read(cluster, now)
+        situation = self._read(cluster, manifests, requests, catalog, upcoming)
         outcome = self._launch(cluster, manifests, catalog, situation, policy, until)
         failures = (
             () if policy.dry_run else self._tell(cluster, requests, situation, outcome, until)
@@ -155,7 +159,7 @@ class NodeProvisioning:
             pods=demanded,
             launched=outcome.launched,
             without_node=outcome.without_node,
-            launch_problems=outcome.reasons,
+            launch_problems=(*outcome.reasons, *situation.problems),
             failures=failures,
             capped=any(one.code == LAUNCHES_CAPPED.name for one in outcome.reasons),
         )
@@ -167,6 +171,7 @@ class NodeProvisioning:
         manifests: Sequence[Manifest],
         requests: Sequence[CapacityRequest],
         catalog: Catalog,
+        upcoming: Upcoming,
     ) -> _Situation:
         """Read the cluster after the intents: an instance that joins in between has its Node."""
         intents = self._deps.intents.of_cluster(cluster)
@@ -175,12 +180,12 @@ class NodeProvisioning:
         pools = [one.template.pool for one in settings_of(manifests)]
         promises = nodes_on_the_way(intents, (), pools, catalog, now)
         starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
-        if not state.waiting and not requests:
-            return _Situation(state, intents, starting, demand_of(state, requests, starting))
-        in_groups, coming = self._in_groups(cluster, state, now)
-        starting |= in_groups
-        demand = demand_of(state, requests, starting, coming)
-        return _Situation(state, intents, starting, demand)
+        coming: tuple[ExistingNode, ...] = ()
+        if state.waiting or requests or upcoming.pods:
+            in_groups, coming = self._in_groups(cluster, state, now)
+            starting |= in_groups
+        demand = demand_of(state, requests, starting, coming, upcoming.pods)
+        return _Situation(state, intents, starting, demand, upcoming.problems)
 
     def _in_groups(
         self, cluster: str, state: ClusterState, now: datetime

@@ -41,6 +41,12 @@ POD_EVENTS_NOT_WRITTEN = ReasonCode(
     "Leeway could not write {count} Events about pods in cluster {cluster}: {error}.",
     "provisioningproblemsalarm",
 )
+UPCOMING_PODS_NOT_READ = ReasonCode(
+    "UpcomingPodsNotRead",
+    "Leeway cannot read the pods that {target} will have soon, so their nodes are launched when "
+    "the pods are pending: {error}.",
+    "nodes-are-not-launched-before-a-window",
+)
 MESSAGE_NOT_VALID = ReasonCode(
     "MessageNotValid",
     "Leeway dropped a message of the provisioning queue that is not valid: {problem}.",

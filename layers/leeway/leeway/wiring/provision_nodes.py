@@ -13,10 +13,12 @@ from leeway.catalog.stored import StoredCatalog
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
-from leeway.provisioning.ports import PodEvents
+from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.provisioning.ports import PodEvents, PodTemplates
 from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.receive_messages import MessageReceiver
 from leeway.provisioning.telemetry import ProvisioningTelemetry
+from leeway.provisioning.upcoming import UpcomingPods
 from leeway.wiring.clients import (
     LIST_READ_TIMEOUT,
     client,
@@ -42,6 +44,15 @@ def _events_on(connection: Connection) -> PodEvents:
     return HttpPodEvents(connection)
 
 
+def _templates_in(cluster: str) -> PodTemplates:
+    return _templates_on(connection_to(cluster))
+
+
+@cache
+def _templates_on(connection: Connection) -> PodTemplates:
+    return HttpWorkloads(connection)
+
+
 @cache
 def _provisioning() -> NodeProvisioning:
     return NodeProvisioning(
@@ -57,6 +68,7 @@ def _provisioning() -> NodeProvisioning:
             launch_nodes=launch_nodes(settings().table, admissions()),
             intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
             groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+            upcoming=UpcomingPods(configuration(), _templates_in),
             records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
             events_in=_events_in,
             clock=clock(),
