@@ -17,9 +17,9 @@ def test_the_total_of_a_bill_is_the_sum_of_its_items() -> None:
     assert costs["total"] == pytest.approx(0.2 + 8.0 + 1.0)
 
 
-def test_a_quiet_month_of_many_clusters_has_one_metric_for_each_and_two_for_all() -> None:
-    assert month(1, 0.5).metrics == pytest.approx(3 * METRIC)
-    assert month(40, 3.0).metrics == pytest.approx(42 * METRIC)
+def test_a_quiet_month_of_many_clusters_has_one_metric_for_each_and_three_for_all() -> None:
+    assert month(1, 0.5).metrics == pytest.approx(4 * METRIC)
+    assert month(40, 3.0).metrics == pytest.approx(43 * METRIC)
     assert month(40, 3.0).alarms == month(1, 0.5).alarms > 0
 
 

@@ -198,7 +198,7 @@ def test_the_readme_has_at_most_500_words() -> None:
 def test_the_readme_keeps_its_order() -> None:
     text = text_of(README)
     parts = [
-        "for teams\n",
+        "It is for",
         "![",
         "make demo ",
         "leeway sandbox up ",
