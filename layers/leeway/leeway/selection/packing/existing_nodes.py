@@ -31,6 +31,7 @@ class ExistingNodes:
     `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
     maximum of each counter that the pods on the node allow. `zone_limits`: the same maximum by zone
     (zones as numbered by `domains_of`). `planned` (N): whether the node is not launched yet.
+    `rules`: those of the pods that run on each node.
     """
 
     def __init__(
@@ -56,14 +57,22 @@ class ExistingNodes:
         self._counting: dict[CountedNodes, Bools] = {}
         self._domains: dict[str, Ints] = {}
         self.placed: list[tuple[int, PodBatch]] = []
+        self.rules: list[tuple[Rules, ...]] = []
+        requests: dict[int, Floats] = {}
         for row, node in enumerate(nodes):
             self.free[row] = self.amounts(node.allocatable) - self.amounts(node.terminating)
             self.free[row] -= self._pending_daemons(node, row, daemons)
-            for pod in node.pods:
-                self.free[row] -= self.amounts(pod.requests)
-                rules = counters.rules_on(pod, self.labels[row], node.taints)
-                self.counts[row, list(rules.counted)] += 1
-                self._add_limits(row, rules, skews=False)
+            self.rules.append(
+                tuple(counters.rules_on(pod, self.labels[row], node.taints) for pod in node.pods)
+            )
+            for pod, rules in zip(node.pods, self.rules[row], strict=True):
+                if id(pod) not in requests:
+                    requests[id(pod)] = self.amounts(pod.requests)
+                self.free[row] -= requests[id(pod)]
+                if rules.counted:
+                    self.counts[row, list(rules.counted)] += 1
+                if rules.caps_on_node or rules.caps_in_zone:
+                    self._add_limits(row, rules, skews=False)
         self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
         self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
 

@@ -107,7 +107,7 @@ class PackingRun:
         self.existing = ExistingNodes(
             nodes, classifier.resources, self.counters, supply.daemons, planned
         )
-        self.zones = self._count_zones(nodes)
+        self.zones = self._count_zones()
         self.limits = _limits(supply, nodes)
         taints = [t for pool in supply.pools for t in pool.taints]
         taints += [t for node in nodes for t in node.taints]
@@ -427,14 +427,13 @@ class PackingRun:
             self._zones_of[key] = (feasible, domains)
         return self._zones_of[key]
 
-    def _count_zones(self, nodes: Sequence[ExistingNode]) -> ZoneCounts:
+    def _count_zones(self) -> ZoneCounts:
         known = len(self.supply.zone_names)
         zones = self.counters.zones
         counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
         position = {name: i for i, name in enumerate(counts.zones)}
-        for row, (node, zone) in enumerate(zip(nodes, self.existing.zones, strict=True)):
-            for pod in node.pods if zone != NO_ZONE else ():
-                rules = self.counters.rules_on(pod, self.existing.labels[row], node.taints)
+        for rules_there, zone in zip(self.existing.rules, self.existing.zones, strict=True):
+            for rules in rules_there if zone != NO_ZONE else ():
                 counts.add(rules, position[zone])
         return counts
 
