@@ -46,7 +46,7 @@ def _pod(number: int, node: str, version: int) -> bytes:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"app": app}},
     }
-    requests = {"cpu": "250m", "memory": "512Mi"}
+    requests = {"cpu": "390m", "memory": "512Mi"}
     container = {"name": "c", "image": "web:1", "resources": {"requests": requests}}
     name = f"{app}-7d-{number:06}"
     document = {
@@ -72,9 +72,9 @@ def _pod(number: int, node: str, version: int) -> bytes:
 
 
 def _node(number: int, version: int) -> bytes:
-    """A Node of 11 KB."""
+    """A Node of 11 KB, which ten pods fill."""
     name, zone = f"ip-10-0-{number // 250}-{number % 250}", f"us-east-1{'abc'[number % 3]}"
-    amounts = {"cpu": "4", "memory": "16Gi", "pods": "58", "ephemeral-storage": "80Gi"}
+    amounts = {"cpu": "3920m", "memory": "16Gi", "pods": "58", "ephemeral-storage": "80Gi"}
     labels = {"topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name}
     document = {
         "metadata": _metadata(name, "", version, labels=labels),

@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -63,22 +64,28 @@ def main() -> None:
 
 def _measured(nodes: int, way: str) -> dict[str, Any]:
     """Run one way of reading in its own process."""
-    arguments = [sys.executable, "-m", "bench.canned_api", str(nodes)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            port = server.stdout.readline().strip()
-            arguments = [sys.executable, "-m", "bench.provision_read", way, port]
-            found = subprocess.run(arguments, check=True, capture_output=True, text=True)
-        finally:
-            server.terminate()
+    with canned_cluster(nodes) as port:
+        arguments = [sys.executable, "-m", "bench.provision_read", way, port]
+        found = subprocess.run(arguments, check=True, capture_output=True, text=True)
     measured: dict[str, Any] = json.loads(found.stdout)
     return measured
 
 
+@contextmanager
+def canned_cluster(nodes: int) -> Iterator[str]:
+    """Run a server of prepared bytes; yield its port."""
+    arguments = [sys.executable, "-m", "bench.canned_api", str(nodes)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
 def _read(way: str, port: str) -> dict[str, object]:
     url = f"http://127.0.0.1:{port}"
-    connection = _connection(url)
+    connection = connection_of(url)
     states = KubernetesClusterStates(lambda _: connection, SystemClock())
     read = {"lists": lambda: _read_lists(connection), "states": lambda: states.read("bench")}[way]
     found: dict[str, object] = {"cold": _shown(_timed(read))}
@@ -87,7 +94,7 @@ def _read(way: str, port: str) -> dict[str, object]:
         found["unchanged"] = _shown(_median(unchanged))
         httpx.post(f"{url}/_more", params={"count": PENDING})
         found["pending"] = _shown(_timed(read))
-    found["peak"] = _peak_mb()
+    found["peak"] = peak_mb()
     return found
 
 
@@ -106,7 +113,8 @@ def _read_lists(connection: Connection) -> None:
     pending_pods([one for one in objects if one["kind"] == "Pod"], {})
 
 
-def _connection(url: str) -> Connection:
+def connection_of(url: str) -> Connection:
+    """Connect to a server of prepared bytes."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -137,7 +145,7 @@ def _shown(seconds: tuple[float, float]) -> str:
     return " / ".join(f"{each:.2f}" for each in seconds)
 
 
-def _peak_mb() -> int:
+def peak_mb() -> int:
     """Return the peak memory of this process. That of `getrusage` includes its parent's."""
     status = Path("/proc/self/status").read_text()
     (line,) = [each for each in status.splitlines() if each.startswith("VmHWM:")]

@@ -9,6 +9,8 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.telemetry import ManifestTelemetry
+from leeway.provisioning.reasons import OBJECT_NOT_READABLE
+from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport
 from leeway.retire_node.outcome import Outcome
@@ -34,6 +36,15 @@ def test_only_a_run_that_listed_instances_counts_them() -> None:
     assert counts == [("prod", 12.0)]
     single = lines_of(lambda t: t.reconciled([ClusterReport("prod")], all_clusters=False))
     assert {name for name, *_ in metrics_in(single)} == {"ReconcileProblems"}
+
+
+def test_a_run_logs_a_limited_number_of_objects_that_cannot_be_read() -> None:
+    bad = [OBJECT_NOT_READABLE(kind="Pod", name=f"shop/{n}", problem="spec") for n in range(60)]
+    report = ProvisioningReport("prod", "test", bad[0], unreadable=tuple(bad))
+    lines = lines_of(lambda telemetry: telemetry.provisioned(report))
+    warnings = [line for line in lines if line.get("level") == "WARNING"]
+    assert [line["code"] for line in warnings[:-1]] == ["ObjectNotReadable"] * 50
+    assert warnings[-1]["message"] == "Leeway can't read 10 further objects."
 
 
 def test_a_run_without_clusters_counts_its_findings_too() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from leeway.provisioning.pod_rules import DEFAULT_SCHEDULER
+
 from cli.output import stdout_console
 from cli.selection.select import launch_as_data
 
@@ -62,6 +64,8 @@ def not_waiting(pod: Mapping[str, Any]) -> str:
         return "It belongs to a DaemonSet, which has chosen its node already."
     if node := status.get("nominatedNodeName"):
         return f"kube-scheduler preempts pods for it on node {node}."
+    if (scheduler := spec.get("schedulerName")) not in (None, "", DEFAULT_SCHEDULER):
+        return f"Its scheduler {scheduler} has not reported that no node holds it."
     return "Leeway cannot read it; see the warning."
 
 

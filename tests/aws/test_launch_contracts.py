@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
 from leeway.aws.instance_profiles import IamInstanceProfiles
@@ -470,6 +471,17 @@ def test_a_launched_instance_and_its_volumes_have_the_tags_of_the_request(
     for tagged in (shown, *described):
         tags = {tag["Key"]: tag["Value"] for tag in tagged["Tags"]}
         assert request.tags.items() <= tags.items()
+
+
+def test_instances_are_described_together_and_unknown_ones_are_left_out(
+    embedded: Embedded,
+) -> None:
+    request = request_(embedded, new("intent"), "m5.large", amount=2)
+    launched = [one.instance for one in create(embedded, request).instances]
+    described = Ec2Instances(partial(embedded.aws.client, "ec2"))
+    found = described.describe_all([*launched, "i-0badbadbadbadbad0"])
+    assert found == {name: described.describe(name) for name in launched}
+    assert len(found) == 2
 
 
 def test_owned_templates_are_listed_by_their_tags_and_deleted(world: World) -> None:

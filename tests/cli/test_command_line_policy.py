@@ -11,7 +11,7 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
-from cli.explain.pod import launches_of
+from cli.explain.pod import stored_launches
 from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status
@@ -110,7 +110,7 @@ def used(
         ["delete", "-f", str(file), *of_prod],
     ):
         assert main.run(command) == 0
-    assert launches_of("prod", "leeway") == []
+    assert stored_launches("prod", "leeway") == ([], [])
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.intent import FleetInstance, LaunchIntent
 
@@ -65,7 +68,9 @@ def create(live: Live) -> Iterator[Callable[..., None]]:
     made: list[str] = []
 
     def pod(name: str, cpu: str = "100m", **spec: Any) -> None:
+        owners = spec.pop("owners", [])
         body = bare_pod(name, **spec)
+        body["metadata"]["ownerReferences"] = owners
         body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         made.append(name)
         live.create(PODS, body)
@@ -163,6 +168,40 @@ def test_a_pod_gets_the_node_that_was_launched_and_has_not_joined(
     assert (found["decision"], found["node"]) == ("joining", "i-0123456789abcdef0")
 
 
+def test_the_pods_of_a_retiring_node_need_a_place_too(
+    aws: Sandbox,
+    live: Live,
+    pools: Path,
+    create: Callable[..., None],
+    explain: Explain,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["apply", "-f", str(pools), "--cluster", "prod"]) == 0
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    create("moving", owners=[owner])
+    create("beside", cpu="20")
+    live.until(lambda: live.api.get(f"{PODS}/moving").json()["spec"].get("nodeName"))
+    wait_until_pending(live, "beside")
+    (node,) = live.api.get("/api/v1/nodes").json()["items"]
+    now = SystemClock().now()
+    request = CapacityRequest(
+        cluster="prod",
+        instance=node["spec"]["providerID"].rpartition("/")[2],
+        node=node["metadata"]["name"],
+        instance_type="m6i.8xlarge",
+        zone="us-east-1a",
+        capacity_type="spot",
+        attempt=1,
+        requested_at=now,
+        ends_at=now + timedelta(minutes=10),
+    )
+    DynamoCapacityRequests(partial(aws.client, "dynamodb"), TABLE).write(request)
+    capsys.readouterr()
+    code, found, err = explain("default/beside", "--cluster", "prod")
+    assert code == 0, err
+    assert "default/moving" in found["launch"]["pods"]
+
+
 def test_the_text_names_the_nearest_pool(
     live: Live, pools: Path, create: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,7 +222,7 @@ def test_a_pod_that_leeway_cannot_read_hides_no_other_pod(
     wait_until_pending(live, "honest")
     code, found, err = explain("honest")
     assert (code, found["decision"]) == (0, "launch")
-    assert "warning: Pod default/hostile is left out: " in err
+    assert "warning: ObjectNotReadable: Leeway can't read Pod default/hostile: " in err
     assert "\u202e" not in err
     _, found, _ = explain("hostile")
     assert found["why"] == "Leeway cannot read it; see the warning."

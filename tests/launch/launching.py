@@ -1,6 +1,6 @@
 """An AWS in memory with all that launches need, and the use case on it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOr
 from leeway.launch.observed import Subnet
 from leeway.launch.ports import NodeCluster
 from leeway.launch.resolve_pools import NodeSources
+from leeway.ports.aws import CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 
@@ -45,6 +46,8 @@ class World:
         self.pools = PoolRecordsInMemory()
         self.admissions = AdmissionsInMemory()
         self.starts = Starts()
+        self.descriptions: list[frozenset[str]] = []
+        self.undescribed = False
         known = {f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900) for zone in ZONES}
         tags = {name: {"discovery": "prod"} for name in (*known, "sg-1")}
         self.networks = NetworksInMemory(known, tags, {"sg-1": "nodes"})
@@ -73,11 +76,16 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 
-    def describe(self, instance: str) -> InstanceFacts | None:
-        """The Instances Protocol; EC2 does not describe the first instance yet."""
+    def describe_all(self, instances: Collection[str]) -> Mapping[str, InstanceFacts]:
+        """The InstanceDescriptions Protocol; EC2 does not describe the first instance yet."""
+        if self.undescribed:
+            raise CloudUnavailable("EC2 does not answer")
+        first = next(iter(self.fleets.running))
+        self.descriptions.append(frozenset(instances))
+        return {name: self._facts(name) for name in instances if name != first}
+
+    def _facts(self, instance: str) -> InstanceFacts:
         launched = self.fleets.running[instance]
-        if instance == next(iter(self.fleets.running)):
-            return None
         return InstanceFacts(
             instance=instance,
             cluster="prod",
@@ -87,10 +95,6 @@ class World:
             capacity_type=launched.capacity_type,
             owner=Owner(OwnerKind.NONE),
         )
-
-    def terminate(self, instance: str) -> None:
-        """A launch terminates nothing."""
-        raise AssertionError(f"a launch terminated {instance}")
 
     def offer_images(self, *variants: ImageVariant) -> None:
         """Name AMIs for these variants by parameters."""

@@ -70,6 +70,19 @@ def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
     assert len(named) == 2, "EC2 does not describe one of them yet"
 
 
+def test_all_new_instances_are_described_by_one_call(world: World, catalog: Catalog) -> None:
+    world.launch_nodes.launch(order(catalog))
+    assert world.descriptions == [frozenset(world.fleets.running)]
+
+
+def test_admissions_start_while_ec2_describes_no_instance(world: World, catalog: Catalog) -> None:
+    world.undescribed = True
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.reasons == ()
+    assert sorted(world.admitted()) == sorted(world.fleets.running)
+    assert {one.facts.cluster for one in world.admissions.stored.values()} == {"prod"}
+
+
 def test_a_second_run_counts_nodes_on_their_way(world: World, catalog: Catalog) -> None:
     for _ in range(2):
         assert world.launch_nodes.launch(order(catalog)).complete

@@ -8,6 +8,8 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_state import UnreadableObject
+from leeway.provisioning.reasons import OBJECT_NOT_READABLE
 from leeway.provisioning.told_pods import KEPT_FOR
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
@@ -242,6 +244,18 @@ def test_a_shortage_is_told_and_another_offering_is_used(buying: Buying) -> None
     report = buying.run()
     assert [one.instance.capacity_type for one in report.launched] == ["on-demand"]
     assert "CapacityUnavailable" in {one.code for one in report.launch_problems}
+
+
+def test_objects_that_cannot_be_read_are_in_the_report_and_the_status(buying: Buying) -> None:
+    reason = OBJECT_NOT_READABLE(kind="Pod", name="shop/hostile", problem="spec: of no shape")
+    hostile = UnreadableObject("Pod", "shop/hostile", reason)
+    buying.states.state = replace(buying.states.state, unreadable=(hostile,))
+    report = buying.run()
+    assert report.unreadable == (reason,)
+    assert not report.retry
+    status = buying.records.status("prod")
+    assert status is not None
+    assert status.problems == (reason,)
 
 
 def test_a_run_without_time_launches_nothing_and_says_so(buying: Buying) -> None:

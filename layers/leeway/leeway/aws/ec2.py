@@ -1,7 +1,8 @@
 """EC2's instances, by boto3."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
+from itertools import batched
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -22,6 +23,9 @@ from leeway.notices import InterruptionAction
 UNKNOWN = "InvalidInstanceID.NotFound"
 
 
+_IN_ONE_CALL = 200
+"""Values that one filter takes. Source: EC2 user guide, "Filter resources"."""
+
 # Status codes of a Spot request during the two minutes before an interruption. The first code is
 # the usual one, and the request keeps it after the instance is terminated: only the state of the
 # instance shows whether it still runs.
@@ -38,8 +42,8 @@ _OVER = ("[Completed]", "[Canceled]")
 
 
 class Ec2Instances:
-    """The Instances, CurrentInstances, ScheduledChanges and InstanceTypes Protocols; `client`
-    returns boto3's EC2 client."""
+    """The Instances, InstanceDescriptions, CurrentInstances, ScheduledChanges and InstanceTypes
+    Protocols; `client` returns boto3's EC2 client."""
 
     def __init__(self, client: Callable[[], Any]) -> None:
         self._client = client
@@ -49,6 +53,17 @@ class Ec2Instances:
         not name exactly one cluster."""
         found = self._read(instance)
         return facts_of(found) if found is not None else None
+
+    def describe_all(self, instances: Collection[str]) -> dict[str, InstanceFacts]:
+        """Read instances by their ids; those that EC2 does not know, or whose tags do not name
+        exactly one cluster, are left out. A filter, unlike InstanceIds, accepts unknown ids."""
+        found: list[dict[str, Any]] = []
+        for some in batched(sorted(instances), _IN_ONE_CALL, strict=False):
+            filters = [{"Name": "instance-id", "Values": list(some)}]
+            with aws_errors():
+                pages = self._client().get_paginator("describe_instances").paginate(Filters=filters)
+                found += [i for page in pages for r in page["Reservations"] for i in r["Instances"]]
+        return {facts.instance: facts for one in found if (facts := facts_of(one)) is not None}
 
     def observe(self, instance: str) -> ObservedInstance | None:
         """Read an instance by DescribeInstances, with its state; None as `describe`."""

@@ -19,10 +19,14 @@ from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import JOIN_WITHIN, FleetInstance, LaunchIntent
 from leeway.launch.ports import FleetAnswer, Fleets, LaunchIntents
-from leeway.ports.aws import CloudUnavailable, Instances
+from leeway.parallel import in_parallel
+from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason, clause
+
+ADMITTED_AT_ONCE = 16
+"""Admissions that a run starts at the same time: each takes three calls."""
 
 type AdmissionLabels = Callable[[LaunchIntent, FleetInstance], Mapping[str, str]]
 
@@ -46,10 +50,8 @@ class IntentExecutor:
         intents: LaunchIntents,
         admissions: Admissions,
         admit_node: AdmitNode,
-        instances: Instances,
         clock: Clock,
     ) -> None:
-        self._instances = instances
         self._fleets = fleets
         self._intents = intents
         self._admissions = admissions
@@ -94,34 +96,40 @@ class IntentExecutor:
         return answer
 
     def admit(
-        self, intent: LaunchIntent, labels_of: AdmissionLabels
+        self,
+        intent: LaunchIntent,
+        facts: Mapping[str, InstanceFacts],
+        labels_of: AdmissionLabels,
     ) -> tuple[LaunchIntent, tuple[Reason, ...]]:
         """Start the admission of each instance that has none; return the intent, and why an
-        admission could not be started."""
-        started: list[str] = []
-        failed: list[Reason] = []
-        for instance in intent.to_admit:
+        admission could not be started. `facts` are those of the instances that EC2 describes."""
+
+        def failure(instance: FleetInstance) -> Reason | None:
+            known = facts.get(instance.instance) or _facts_of(intent, instance)
             try:
-                self._admit(intent, instance, labels_of(intent, instance))
-                started.append(instance.instance)
+                self._admit(intent, known, labels_of(intent, instance))
             except API_ERRORS as error:
                 name, why = instance.instance, clause(error)
-                failed.append(reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=name, error=why))
+                return reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=name, error=why)
+            return None
+
+        waiting = intent.to_admit
+        failures = in_parallel(failure, waiting, ADMITTED_AT_ONCE)
+        pairs = zip(waiting, failures, strict=True)
+        started = [one.instance for one, failed in pairs if failed is None]
         if started:
             intent = intent.with_admissions(started)
             with suppress(RecordChanged):
                 self._intents.write(intent)
-        return intent, tuple(failed)
+        return intent, tuple(failed for failed in failures if failed is not None)
 
-    def _admit(
-        self, intent: LaunchIntent, instance: FleetInstance, labels: Mapping[str, str]
-    ) -> None:
-        facts = self._instances.describe(instance.instance) or _facts_of(intent, instance)
+    def _admit(self, intent: LaunchIntent, facts: InstanceFacts, labels: Mapping[str, str]) -> None:
+        instance = facts.instance
         request = AdmissionRequest(
             id=f"launch-{intent.id}",
             requested_at=intent.created_at,
             deadline=intent.created_at + JOIN_WITHIN,
-            reason=reasons.NODE_LAUNCHED(instance=instance.instance, pool=intent.pool),
+            reason=reasons.NODE_LAUNCHED(instance=instance, pool=intent.pool),
             launch=Launch(intent=intent.id, pool=intent.pool, at=intent.created_at),
             labels=labels,
             taints=intent.taints_for_admission,
@@ -129,13 +137,13 @@ class IntentExecutor:
         )
 
         def begin() -> None:
-            change = apply_request(self._admissions.admission(instance.instance), request, facts)
+            change = apply_request(self._admissions.admission(instance), request, facts)
             if change.write:
                 self._admissions.write(change.record)
             if change.start:
-                self._admit_node.start(instance.instance, intent.cluster, change.record.attempt)
+                self._admit_node.start(instance, intent.cluster, change.record.attempt)
 
-        retry_conflicts(f"the admission of {instance.instance}", begin)
+        retry_conflicts(f"the admission of {instance}", begin)
 
 
 def _facts_of(intent: LaunchIntent, instance: FleetInstance) -> InstanceFacts:

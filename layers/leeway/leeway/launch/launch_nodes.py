@@ -1,6 +1,6 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,6 +9,7 @@ from functools import partial
 from leeway.admission.ports import Admissions
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
+from leeway.instances.facts import InstanceFacts
 from leeway.launch import reasons
 from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
 from leeway.launch.fleet_errors import Cause, cause_of, consequences_of
@@ -18,7 +19,7 @@ from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.node_settings import NodeSettings, settings_of
 from leeway.launch.nodes_on_the_way import labels_for_admission, nodes_on_the_way
 from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
-from leeway.launch.ports import Fleets, LaunchIntents, LaunchTemplates
+from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, LaunchTemplates
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
@@ -26,7 +27,6 @@ from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.pool_pauses.ports import PoolRecords
-from leeway.ports.aws import Instances
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.reasons import Reason, clause
@@ -70,7 +70,7 @@ class LaunchDependencies:
     pools: PoolRecords
     admissions: Admissions
     admit_node: AdmitNode
-    instances: Instances
+    instances: InstanceDescriptions
     clock: Clock
     new_id: Callable[[], str]
 
@@ -116,7 +116,6 @@ class LaunchNodes:
             deps.intents,
             deps.admissions,
             deps.admit_node,
-            deps.instances,
             deps.clock,
         )
 
@@ -205,13 +204,21 @@ class LaunchNodes:
         return ready
 
     def _admit(self, run: "_Run") -> None:
+        """Start the admissions of all instances that have none, with one description of them. EC2
+        may not describe a new instance yet, or not answer: an admission starts without it."""
+        new = [one.instance for intent in run.intents for one in intent.to_admit]
+        if not new:
+            return
+        facts: Mapping[str, InstanceFacts] = {}
+        with suppress(*API_ERRORS):
+            facts = self._deps.instances.describe_all(new)
         for position, intent in enumerate(run.intents):
             if intent.to_admit:
                 run.launched |= {
                     one.instance: LaunchedNode(one, intent.pool, intent.id)
                     for one in intent.to_admit
                 }
-                run.intents[position], failed = self._executor.admit(intent, run.labels)
+                run.intents[position], failed = self._executor.admit(intent, facts, run.labels)
                 run.reasons += failed
 
 

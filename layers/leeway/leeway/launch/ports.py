@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from leeway.bootstrap.cluster import ClusterDetails
+from leeway.instances.facts import InstanceFacts
 from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
@@ -116,6 +117,15 @@ class Fleets(Protocol):
 
     def alive(self, instances: Collection[str]) -> frozenset[str]:
         """Return those of some instances that start or run."""
+        ...
+
+
+class InstanceDescriptions(Protocol):
+    """Instances of EC2."""
+
+    def describe_all(self, instances: Collection[str]) -> Mapping[str, InstanceFacts]:
+        """Read instances by their ids. Those that EC2 does not know yet, and those whose tags do
+        not name exactly one cluster, are left out."""
         ...
 
 

@@ -218,8 +218,8 @@ class ClusterSpec(Strict):
     launches: Launches = Launches()
     """The brake on launches of nodes for pods."""
     defaults: Defaults = Defaults()
-    """The node class of pools whose node class has no manifest. `leeway types`, `leeway select` and
-    `leeway userdata` use it."""
+    """The node class of pools whose node class has no manifest. Launches also use its node role,
+    subnets, security groups and tags if a node class does not set them."""
     control_plane: ControlPlane | None = None
     """The connection details that a node needs in order to join. `leeway userdata` reads them here,
     the functions read them from EKS."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
@@ -47,8 +48,9 @@ class PodPlan:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a plan depends on: all pending pods, all nodes, those that were launched and have not
-    joined yet, the pods of DaemonSets, the pools and the catalog."""
+    """What a plan depends on: all pods that need a node, all nodes, those that were launched and
+    have not joined yet, the pods of DaemonSets, the pools, the catalog, and the offerings that are
+    not launched."""
 
     waiting: Sequence[Pod]
     nodes: Sequence[ExistingNode]
@@ -56,6 +58,7 @@ class Situation:
     daemons: Sequence[PodSpec]
     pools: Sequence[NodePool]
     catalog: Catalog
+    unavailable: frozenset[Unavailable] = frozenset()
 
 
 def explain_pod(name: str, now: Situation) -> PodPlan:
@@ -80,7 +83,7 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
 
 
 def _plan(pods: Sequence[Pod], now: Situation, pools: Collection[NodePool]) -> Plan:
-    supply = Supply(pools, now.catalog, daemons=now.daemons)
+    supply = Supply(pools, now.catalog, now.unavailable, now.daemons)
     return pack(pods, supply, [*now.nodes, *now.joining])
 
 

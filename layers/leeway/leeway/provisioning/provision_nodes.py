@@ -160,6 +160,7 @@ class NodeProvisioning:
             launched=outcome.launched,
             without_node=outcome.without_node,
             launch_problems=(*outcome.reasons, *situation.problems),
+            unreadable=tuple(one.reason for one in situation.state.unreadable),
             failures=failures,
             capped=any(one.code == LAUNCHES_CAPPED.name for one in outcome.reasons),
         )
@@ -348,7 +349,7 @@ def _status(
     if before is not None and not launched:
         launched, count = before.launched, before.launched_count
     launched_at = now if report.launched else before.launched_at if before else None
-    problems = [*report.launch_problems, *report.failures][:MOST_PROBLEMS]
+    problems = [*report.launch_problems, *report.failures, *report.unreadable][:MOST_PROBLEMS]
     return ProvisioningStatus(
         cluster=report.cluster,
         run_at=at,

@@ -12,6 +12,7 @@ class ProvisioningReport:
 
     - `result`: what the run did. `pods`: how many pods had no place.
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
+    - `unreadable`: the objects of the cluster that Leeway can't read.
     - `failures`: what the run could not do; the run is repeated if `retry` is set.
     - `capped`: the maximum of launches in ten minutes left pods without a node.
     - `seconds`: how long the run took.
@@ -24,6 +25,7 @@ class ProvisioningReport:
     launched: tuple[LaunchedNode, ...] = ()
     without_node: tuple[PodWithoutNode, ...] = ()
     launch_problems: tuple[Reason, ...] = ()
+    unreadable: tuple[Reason, ...] = ()
     failures: tuple[Reason, ...] = ()
     capped: bool = False
     retry: bool = False

@@ -44,7 +44,8 @@ class ProvisioningStatus(BaseModel):
     - `why`: the message that started the run. `pods`: how many pods had no place.
     - `launched`: the instances of the last run that launched some, at `launched_at`.
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
-    - `problems`: why launches failed. `failure`: why the run ended early, None if it did not.
+    - `problems`: why launches failed, and which objects can't be read.
+    - `failure`: why the run ended early, None if it did not.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)

@@ -10,14 +10,17 @@ from leeway.provisioning.status import MOST_NAMES, grouped
 from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 
+MOST_UNREADABLE = 50
+"""Objects that one run logs: whoever may create pods may create thousands that can't be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningTelemetry(Telemetry):
     """Logs and measures provisioning."""
 
     def provisioned(self, report: ProvisioningReport) -> None:
-        """Log a run with its launches, its problems and the groups of pods without a node, and
-        measure it."""
+        """Log a run with its launches, its problems, the objects that can't be read and the groups
+        of pods without a node, and measure it."""
         cluster = {"cluster": report.cluster}
         self.logger.info(
             report.result.message,
@@ -33,6 +36,11 @@ class ProvisioningTelemetry(Telemetry):
         )
         for reason in report.launch_problems:
             self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.unreadable[:MOST_UNREADABLE]:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        if len(report.unreadable) > MOST_UNREADABLE:
+            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
         for reason in report.failures:
             self.logger.error(reason.message, extra={**cluster, "code": reason.code})
         groups, others = grouped(report.without_node)

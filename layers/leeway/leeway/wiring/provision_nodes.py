@@ -14,6 +14,7 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.provisioning.cluster_state import ClusterStates
 from leeway.provisioning.ports import PodEvents, PodTemplates
 from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.receive_messages import MessageReceiver
@@ -53,26 +54,24 @@ def _templates_on(connection: Connection) -> PodTemplates:
     return HttpWorkloads(connection)
 
 
-@cache
-def _provisioning() -> NodeProvisioning:
-    return NodeProvisioning(
-        Dependencies(
-            manifests=configuration(),
-            catalog=StoredCatalog(
-                DynamoSurveys(partial(client, "dynamodb"), settings().table),
-                str(session().region_name),
-                clock(),
-            ),
-            states=KubernetesClusterStates(connection_to, clock()),
-            requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
-            launch_nodes=launch_nodes(settings().table, admissions()),
-            intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
-            groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-            upcoming=UpcomingPods(configuration(), _templates_in),
-            records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
-            events_in=_events_in,
-            clock=clock(),
-        )
+def dependencies(states: ClusterStates) -> Dependencies:
+    """Build the ports of provisioning on the stack of the environment, with these clusters."""
+    return Dependencies(
+        manifests=configuration(),
+        catalog=StoredCatalog(
+            DynamoSurveys(partial(client, "dynamodb"), settings().table),
+            str(session().region_name),
+            clock(),
+        ),
+        states=states,
+        requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
+        launch_nodes=launch_nodes(settings().table, admissions()),
+        intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+        groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+        upcoming=UpcomingPods(configuration(), _templates_in),
+        records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
+        events_in=_events_in,
+        clock=clock(),
     )
 
 
@@ -80,7 +79,7 @@ def _provisioning() -> NodeProvisioning:
 def provision_nodes() -> MessageReceiver:
     """Build the receiver of messages with the use case."""
     return MessageReceiver(
-        _provisioning(),
+        NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))),
         SqsMessageVisibility(partial(client, "sqs"), os.environ.get("LEEWAY_PROVISION_QUEUE", "")),
         frozenset(settings().clusters),
         ProvisioningTelemetry(logger(), metrics()),

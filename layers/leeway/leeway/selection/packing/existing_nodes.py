@@ -31,6 +31,7 @@ class ExistingNodes:
     `free` (N x R): free resources. `counts` (N x C): pods of each counter. `limits` (N x C):
     maximum of each counter that the pods on the node allow. `zone_limits`: the same maximum by zone
     (zones as numbered by `domains_of`). `planned` (N): whether the node is not launched yet.
+    `rules`: those of the pods that run on each node.
     """
 
     def __init__(
@@ -59,21 +60,23 @@ class ExistingNodes:
         self._counting: dict[CountedNodes, Bools] = {}
         self._domains: dict[str, Ints] = {}
         self.placed: list[tuple[int, PodBatch]] = []
-        self.rules: list[list[Rules]] = []  # of the pods on each node
+        self.rules: list[tuple[Rules, ...]] = []
+        requests: dict[int, Floats] = {}
         for row, node in enumerate(nodes):
             self.free[row] = self.amounts(node.allocatable) - self.amounts(node.terminating)
             if daemons:
                 self.free[row] -= self._pending_daemons(node, row, daemons)
-            self.free[row] -= [
-                sum(pod.requests.of(name) for pod in node.pods) for name in self._resources
-            ]
             self.rules.append(
-                [counters.rules_on(pod, self.labels[row], node.taints) for pod in node.pods]
+                tuple(counters.rules_on(pod, self.labels[row], node.taints) for pod in node.pods)
             )
-            for rules in self.rules[row]:
-                for counter in rules.counted:
-                    self.counts[row, counter] += 1
-                self._add_limits(row, rules, skews=False)
+            for pod, rules in zip(node.pods, self.rules[row], strict=True):
+                if id(pod) not in requests:
+                    requests[id(pod)] = self.amounts(pod.requests)
+                self.free[row] -= requests[id(pod)]
+                if rules.counted:
+                    self.counts[row, list(rules.counted)] += 1
+                if rules.caps_on_node or rules.caps_in_zone:
+                    self._add_limits(row, rules, skews=False)
         self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
         self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
 

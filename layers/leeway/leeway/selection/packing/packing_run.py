@@ -434,9 +434,9 @@ class PackingRun:
         zones = self.counters.zones
         counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
         position = {name: i for i, name in enumerate(counts.zones)}
-        for zone, rules in zip(self.existing.zones, self.existing.rules, strict=True):
-            for each in rules if zone != NO_ZONE else ():
-                counts.add(each, position[zone])
+        for rules_there, zone in zip(self.existing.rules, self.existing.zones, strict=True):
+            for rules in rules_there if zone != NO_ZONE else ():
+                counts.add(rules, position[zone])
         return counts
 
     def _cheapest_first(self) -> list[int]:

@@ -127,6 +127,15 @@ class CountedPods:
 NO_RULES = Rules(frozenset(), (), (), (), ())
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownRules:
+    """The counters that select a PodSpec, and its rules by the counters that a node leaves out."""
+
+    spec: PodSpec
+    counted: frozenset[int]
+    without: dict[frozenset[int], Rules] = field(default_factory=dict)
+
+
 @dataclass
 class Counters:
     """Numbers the counters in the order of their registration. `zones` are all zones."""
@@ -139,6 +148,7 @@ class Counters:
     _selecting: dict[tuple[str, frozenset[tuple[str, str]]], frozenset[int]] = field(
         default_factory=dict
     )
+    _known: dict[int, "_KnownRules"] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -154,7 +164,7 @@ class Counters:
 
     def register(self, specs: Iterable[PodSpec]) -> None:
         """Register all terms and host ports of these pods."""
-        for spec in filter(_has_terms, specs):
+        for spec in {id(spec): spec for spec in specs if _has_terms(spec)}.values():
             for counted_pods in _counted_pods(spec):
                 self._number(counted_pods)
             for port in spec.ports:
@@ -165,6 +175,7 @@ class Counters:
         if number is None:
             number = self._terms[what] = len(self._terms)
             self._selecting.clear()
+            self._known.clear()
             if isinstance(what, CountedPods):
                 self._index(what.pods, number)
                 if what.nodes != EVERY_NODE:
@@ -227,12 +238,20 @@ class Counters:
     def rules_on(
         self, spec: PodSpec, labels: Mapping[str, str], taints: tuple[Taint, ...]
     ) -> Rules:
-        """Return the rules of a pod on a node with these labels and taints."""
-        counted = self.selecting(spec)
-        if some := counted & self._of_some.keys():
-            out = {number for number in some if not self._of_some[number].has(labels, taints)}
-            counted -= out
-        return self._rules(spec, counted, frozenset())
+        """Return the rules of a pod on a node with these labels and taints.
+
+        Known ones are found by the identity of the PodSpec: most pods of a workload share one, and
+        to hash or compare it takes longer than all else.
+        """
+        known = self._known.get(id(spec))
+        if known is None:
+            known = self._known[id(spec)] = _KnownRules(spec, self.selecting(spec))
+        some = known.counted & self._of_some.keys()
+        out = frozenset(one for one in some if not self._of_some[one].has(labels, taints))
+        rules = known.without.get(out)
+        if rules is None:
+            rules = known.without[out] = self._rules(spec, known.counted - out, frozenset())
+        return rules
 
     def _rules(self, spec: PodSpec, counted: frozenset[int], conditional: frozenset[int]) -> Rules:
         if not _has_terms(spec):
