@@ -14,8 +14,10 @@ from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.pods import Toleration
+from leeway.selection.requirements import Requirement, Requirements
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW, ZONES, World, order
@@ -163,6 +165,41 @@ def test_another_pool_is_used_if_one_cannot_be_launched_from(
     assert outcome.complete
     assert {one.pool for one in outcome.launched} == {"web"}
     assert codes(outcome) == {"NodeRoleNotSet"}
+
+
+def broken_pool(name: str, **spec: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A pool with a node class of its own."""
+    own, of = node_class(**spec), pool(name)
+    own["metadata"]["name"] = name
+    of["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+    return of, own
+
+
+def test_a_pod_of_a_blocked_pool_has_the_reason_of_the_block_and_not_of_other_pools(
+    world: World, catalog: Catalog
+) -> None:
+    documents = (*broken_pool("a", role=None), *broken_pool("b", userData="x" * 16_400))
+    for name, wanted in {"a": "NodeRoleNotSet", "b": "UserDataInvalid"}.items():
+        terms = (Requirements([Requirement.of(NODEPOOL, "In", [name])]),)
+        (pod,) = pods(1)
+        waiting = [replace(pod, spec=replace(pod.spec, terms=terms)), *pods(1, name="any")]
+        given = (*documents, pool(), node_class())
+        outcome = world.launch_nodes.launch(order(catalog, *given, waiting=waiting))
+        (without,) = outcome.without_node
+        assert (without.pod, without.cause.code) == (pod.name, wanted)
+        assert without.reason.message.endswith(without.cause.message)
+
+
+def test_a_pod_that_fits_no_pool_does_not_have_the_reason_of_a_blocked_one(
+    world: World, catalog: Catalog
+) -> None:
+    huge = pods(1, cpu=900_000, name="huge")
+    given = (*broken_pool("a", role=None), pool(), node_class())
+    outcome = world.launch_nodes.launch(order(catalog, *given, waiting=[*pods(1), *huge]))
+    (without,) = outcome.without_node
+    assert without.cause.code == "RequestTooLarge"
+    assert "NodeRole" not in without.reason.message
+    assert "node role" not in without.reason.message
 
 
 REFUSALS = {

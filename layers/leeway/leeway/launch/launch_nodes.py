@@ -38,7 +38,6 @@ from leeway.selection.packing.planning import USUAL, Effort, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
-from leeway.selection.reasons import NO_NODE_POOL
 from leeway.selection.requirements import Requirement, Requirements
 
 MOST_ROUNDS = 6
@@ -264,12 +263,15 @@ class _Run:
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
+        supply = Supply(pools, self.order.catalog, self.unavailable, self.order.daemons)
+        return pack(self.order.pods, supply, self._nodes(), self.order.effort)
+
+    def _nodes(self) -> list[ExistingNode]:
+        """The nodes that exist, and the launched instances that have not joined."""
         now, catalog = self.deps.clock.now(), self.order.catalog
         ended = self.order.joined | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
-        nodes = [*self.order.nodes, *on_the_way]
-        return pack(self.order.pods, supply, nodes, self.order.effort)
+        return [*self.order.nodes, *on_the_way]
 
     @property
     def _pools(self) -> list[NodePool]:
@@ -378,19 +380,17 @@ class _Run:
     def outcome(self, plan: Plan, waiting: Iterable[str] = ()) -> LaunchOutcome:
         """The outcome, with the last plan; `waiting` are planned pods whose nodes were not
         launched."""
-        causes = [*self.stopped, *self.blocked.values()]
-        last = causes or self.reasons[-1:]
-        missing = {one.pod: one.reason for one in plan.unschedulable}
-        if causes:  # a pool that is blocked is none for the plan
-            no_pool = NO_NODE_POOL().code
-            missing = {p: causes[0] if r.code == no_pool else r for p, r in missing.items()}
+        blocked = self._blocked_pods(plan)
+        others = [one for one in self.reasons if one not in self.blocked.values()]
+        last = self.stopped or tuple(others[-1:])
+        missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
         waits = self.capped or next(iter(last), reasons.NODE_NOT_LAUNCHED())
         missing |= dict.fromkeys(waiting, waits)
+        whys = {pod: _why(cause, last) for pod, cause in missing.items()}
+        whys |= {pod: _why(cause, self.stopped) for pod, cause in blocked.items()}
         without = tuple(
-            PodWithoutNode(
-                pod, reasons.POD_WITHOUT_NODE(pod=pod, why=_why(cause, last)), cause=cause
-            )
-            for pod, cause in missing.items()
+            PodWithoutNode(pod, reasons.POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
+            for pod, cause in {**missing, **blocked}.items()
         )
         shown = [*self.reasons, *self.blocked.values(), *self.stopped]
         if self.capped is not None:
@@ -398,6 +398,19 @@ class _Run:
         return LaunchOutcome(
             tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
         )
+
+    def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:
+        """The pods without a node that a blocked pool has nodes for, each with the reason of the
+        block. The plan does not know blocked pools, and would name the mismatch with another one.
+        """
+        without = {one.pod for one in plan.unschedulable}
+        if not without or not self.blocked:
+            return {}
+        pools = [pool for pool in self._pools if pool.name in self.blocked]
+        pods = [pod for pod in self.order.pods if pod.name in without]
+        supply = Supply(pools, self.order.catalog, (), self.order.daemons)
+        possible = pack(pods, supply, self._nodes(), self.order.effort)
+        return {pod: self.blocked[node.pool] for node in possible.launches for pod in node.pods}
 
 
 def _planned(plan: Plan) -> list[str]:
