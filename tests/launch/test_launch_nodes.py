@@ -13,8 +13,8 @@ from leeway.launch.outcome import LaunchOutcome
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.selection.offers.catalog import Catalog
 from leeway.selection.labels import NODEPOOL
+from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.pods import Toleration
 from leeway.selection.requirements import Requirement, Requirements
