@@ -1,6 +1,6 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -74,9 +74,10 @@ class LaunchDependencies:
 class LaunchOrder:
     """The pods to launch nodes for, and the state of their cluster.
 
-    `nodes` are those that run, `joined` the instances that have a Node, `daemons` the pods of
-    DaemonSets. `unavailable` are offerings that this run does not request. `most` is the maximum
-    number of instances that it launches, None for no maximum. It begins no round after `until`.
+    `nodes` are those that run, `joined` the instances that have a Node, with the name of the Node,
+    `daemons` the pods of DaemonSets. `unavailable` are offerings that this run does not request.
+    `most` is the maximum number of instances that it launches, None for no maximum. It begins no
+    round after `until`.
     """
 
     cluster: str
@@ -84,7 +85,7 @@ class LaunchOrder:
     catalog: Catalog
     pods: Sequence[Pod]
     nodes: Sequence[ExistingNode] = ()
-    joined: frozenset[str] = frozenset()
+    joined: Mapping[str, str] = field(default_factory=dict)
     daemons: Sequence[PodSpec] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     most: int | None = None
@@ -150,6 +151,7 @@ class LaunchNodes:
             if not one.is_answered and one not in waiting
         ]
         run.accept(results)
+        run.found = {one.instance for result in results for one in result.intent.instances}
         self._admit(run)
         for _ in range(MOST_ROUNDS):
             run.check_time()
@@ -212,7 +214,8 @@ class LaunchNodes:
 
 @dataclass
 class _Run:
-    """The state of one run: what it has launched, and what it no longer requests."""
+    """The state of one run: what it has launched, and what it no longer requests. `found` are the
+    instances of requests that an earlier run left without an answer."""
 
     deps: LaunchDependencies
     order: LaunchOrder
@@ -221,6 +224,7 @@ class _Run:
     unavailable: set[Unavailable] = field(default_factory=set)
     exhausted: set[str] = field(default_factory=set)
     launched: dict[str, LaunchedNode] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
     reasons: list[Reason] = field(default_factory=list)
     stopped: tuple[Reason, ...] = ()
     throttled: bool = False
@@ -246,7 +250,7 @@ class _Run:
             for intent in self.intents
             if now - intent.created_at > SHOWN_AFTER
             for instance in intent.joining(now)
-        } - self.order.joined
+        } - self.order.joined.keys()
         if not awaited:
             return frozenset()
         try:
@@ -263,15 +267,22 @@ class _Run:
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
-        supply = Supply(pools, self.order.catalog, self.unavailable, self.order.daemons)
-        return pack(self.order.pods, supply, self._nodes(), self.order.effort)
-
-    def _nodes(self) -> list[ExistingNode]:
-        """The nodes that exist, and the launched instances that have not joined."""
         now, catalog = self.deps.clock.now(), self.order.catalog
-        ended = self.order.joined | self._gone
+        ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        return [*self.order.nodes, *on_the_way]
+        supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
+        return pack(self.order.pods, supply, self._nodes(on_the_way), self.order.effort)
+
+    def _nodes(self, on_the_way: Sequence[ExistingNode]) -> list[ExistingNode]:
+        """The nodes that exist, and those on the way.
+
+        A found instance may have a Node that starts. Without the answer to its request the Node was
+        read without its pool: it counts as what was launched, with the pods that it has.
+        """
+        joined = self.order.joined
+        promised = {joined[one.name]: one for one in on_the_way if one.name in joined}
+        coming = [one for one in on_the_way if one.name not in joined]
+        return [*(_as_promised(one, promised.get(one.name)) for one in self.order.nodes), *coming]
 
     @property
     def _pools(self) -> list[NodePool]:
@@ -409,8 +420,22 @@ class _Run:
         pools = [pool for pool in self._pools if pool.name in self.blocked]
         pods = [pod for pod in self.order.pods if pod.name in without]
         supply = Supply(pools, self.order.catalog, (), self.order.daemons)
-        possible = pack(pods, supply, self._nodes(), self.order.effort)
+        # Without the nodes that exist: they have room for other pods of the plan.
+        possible = pack(pods, supply, (), self.order.effort)
         return {pod: self.blocked[node.pool] for node in possible.launches for pod in node.pods}
+
+
+def _as_promised(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
+    if promise is None:
+        return node
+    return replace(
+        node,
+        labels={**node.labels, **promise.labels},
+        allocatable=promise.allocatable,
+        capacity=promise.capacity,
+        taints=promise.taints,
+        pool=promise.pool,
+    )
 
 
 def _planned(plan: Plan) -> list[str]:
