@@ -172,17 +172,19 @@ def _order(
     if not waiting:
         expected = "at least one pod without a node"
         raise BadInputError(INVALID_OPTION(option="--pods", expected=expected))
-    provider_ids = (
-        str((document.get("spec") or {}).get("providerID") or "")
+    joined = {
+        str((document.get("spec") or {}).get("providerID") or "").rpartition("/")[2]: str(
+            (document.get("metadata") or {}).get("name") or ""
+        )
         for document in running.documents
         if document.get("kind") == "Node"
-    )
+    }
     return LaunchOrder(
         cluster=cluster,
         manifests=manifests,
         catalog=catalog,
         pods=waiting,
         nodes=running.read_with(given, existing_nodes),
-        joined=frozenset(name.rpartition("/")[2] for name in provider_ids if name),
+        joined={instance: name for instance, name in joined.items() if instance},
         daemons=running.read_with(given, daemons_of),
     )

@@ -21,9 +21,10 @@ class Fault(BaseModel):
     apply, `detail_type` selects the events. `scheduler`/`Deliver` is the same for schedules.
     `autoscaling`/`Launch` is a launch of a group or of LaunchInstances, `ec2`/`Launch` is a launch
     of a fleet in one of its pools: `instance_type`, `zone` and `capacity_type` (`spot` or
-    `on-demand`) select the launches. For an API call, `drop` closes the connection after the action
-    is done; `kill` kills the function that calls, before or after the action; `function` selects
-    the calls of one function; `skip` is the number of calls that pass first.
+    `on-demand`) select the launches; a pool of a fleet launches `launched` instances before its
+    error. For an API call, `drop` closes the connection after the action is done; `kill` kills the
+    function that calls, before or after the action; `function` selects the calls of one function;
+    `skip` is the number of calls that pass first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -35,6 +36,7 @@ class Fault(BaseModel):
     zone: str = "*"
     capacity_type: str = "*"
     error: str | None = None
+    launched: int = Field(default=0, ge=0)
     message: str = "Injected by the sandbox"
     status: int = Field(default=400, ge=400, le=599)
     when: Literal["before", "after"] = "before"  # after: the action is done and its answer is lost

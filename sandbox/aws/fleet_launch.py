@@ -91,14 +91,20 @@ def room_of(
     except ServiceException as error:
         return Room(0, Refused(pool, str(error.code), str(error.message)))
     fault = cloud.faults.take_launch("ec2", pool.instance_type, pool.zone, market)
-    if fault and fault.error:
-        return Room(0, Refused(pool, fault.error, fault.message))
-    if pool.subnet is None:
-        return Room(wanted)
+    if fault and fault.error and fault.launched < wanted:
+        lacking = Refused(pool, fault.error, fault.message)
+        return _with_addresses(ec2, pool, Room(fault.launched, lacking), taken)
+    return _with_addresses(ec2, pool, Room(wanted), taken)
+
+
+def _with_addresses(ec2: Any, pool: Pool, room: Room, taken: Counter[str]) -> Room:
+    """As much of a pool's room as its subnet has addresses for."""
+    if pool.subnet is None or not room.count:
+        return room
     free = max(free_addresses(ec2.get_subnet(pool.subnet)) - taken[pool.subnet], 0)
-    taken[pool.subnet] += min(free, wanted)
-    if free >= wanted:
-        return Room(wanted)
+    taken[pool.subnet] += min(free, room.count)
+    if free >= room.count:
+        return room
     full = NoFreeAddresses(pool.subnet)
     return Room(free, Refused(pool, str(full.code), str(full.message)))
 

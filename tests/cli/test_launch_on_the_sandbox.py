@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.aws.functions import LambdaExecutions, RateLimit
-from leeway.aws.records import DynamoRecords
 from leeway.aws.surveys import DynamoSurveys
-from leeway.clock import SystemClock
 from leeway.selection.offers.compressed import compressed
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
@@ -22,6 +19,7 @@ from sandbox.sandbox import Sandbox
 from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import until
+from tests.end_to_end.launch_faults import delete_items, end_admissions
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import node_class as any_node_class
 from tests.launch.pools import pool
@@ -154,27 +152,6 @@ def wait_for_the_end(sandbox: Sandbox, instances: set[str]) -> None:
     until(ended)
 
 
-def let_time_pass(sandbox: Sandbox, instances: set[str]) -> None:
-    """Move the deadlines of admissions to now, and start admit_node for each."""
-    assert sandbox.deployed is not None
-    table = sandbox.environment()["LEEWAY_TABLE"]
-    records = DynamoRecords(lambda: client("dynamodb", sandbox.aws_url), table)
-    (function,) = [f for f in sandbox.deployed.functions if f.logical_id == "AdmitNodeFunction"]
-    executions = LambdaExecutions(
-        lambda: client("lambda", sandbox.lambda_url),
-        f"{function.name}:live",
-        "admit",
-        table,
-        RateLimit(SystemClock()),
-    )
-    for instance in sorted(instances):
-        record = records.admission(instance)
-        assert record is not None
-        changes = {"deadline": SystemClock().now(), "version": record.version + 1}
-        records.write(record.model_copy(update=changes))
-        executions.start(instance, CLUSTER, record.attempt)
-
-
 def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
     sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,9 +164,10 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
         launched = {one["instance"] for one in found["launched"]}
         assert len(launched) == 2
         instances |= launched
-        let_time_pass(sandbox, launched)
+        end_admissions(sandbox, CLUSTER, launched)
         wait_for_the_end(sandbox, instances)
-        forget_intents(sandbox)
+        # Their nodes do not count as on their way any more.
+        delete_items(sandbox, "LAUNCH#", lambda _: True)
     code, found, err = launch(sandbox, tmp_path, capsys, fourth, broken, timeout="2s")
     assert (code, found["launched"]) == (1, [])
     assert "NodesNeverJoined" in err
@@ -203,12 +181,3 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
     for one in found["nodes"]:
         assert known[one["node"]]["karpenter.sh/initialized"] == "true"
     check_calls_are_granted(sandbox)
-
-
-def forget_intents(sandbox: Sandbox) -> None:
-    """Delete the launch intents: their nodes do not count as on their way any more."""
-    table = sandbox.environment()["LEEWAY_TABLE"]
-    dynamodb = client("dynamodb", sandbox.aws_url)
-    for item in dynamodb.scan(TableName=table)["Items"]:
-        if item["pk"]["S"].startswith("LAUNCH#"):
-            dynamodb.delete_item(TableName=table, Key={key: item[key] for key in ("pk", "sk")})

@@ -70,6 +70,14 @@ def node_class(**spec: Any) -> dict[str, Any]:
     return document("EC2NodeClass", "default", given)
 
 
+def with_class(of: dict[str, Any], **spec: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A pool with a node class of its own, which has its name."""
+    own, name = node_class(**spec), of["metadata"]["name"]
+    own["metadata"]["name"] = name
+    of["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+    return of, own
+
+
 def manifests(*documents: Mapping[str, Any]) -> list[Manifest]:
     """The manifests as Leeway reads them."""
     reading = read_manifests(yaml.safe_dump_all(map(dict, documents)), "test.yaml")

@@ -13,13 +13,17 @@ from leeway.launch.outcome import LaunchOutcome
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import ANY, Unavailable
-from leeway.selection.pods import Toleration
+from leeway.selection.pods import ExistingNode, Toleration
+from leeway.selection.pools import Taint
+from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.resources import Resources
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW, ZONES, World, order
-from tests.launch.pools import node_class, pods, pool, settings
+from tests.launch.pools import node_class, pods, pool, settings, with_class
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_a_second_run_counts_nodes_on_their_way(world: World, catalog: Catalog) 
 
 def test_a_node_that_has_joined_is_counted_once(world: World, catalog: Catalog) -> None:
     first = world.launch_nodes.launch(order(catalog))
-    joined = frozenset(one.instance.instance for one in first.launched)
+    joined = {one.instance.instance: one.instance.instance for one in first.launched}
     more = pods(1, cpu=90_000, name="more")
     world.launch_nodes.launch(order(catalog, waiting=more, joined=joined))
     assert len(world.fleets.running) == 4
@@ -168,14 +172,38 @@ def test_a_partial_success_is_completed_in_the_same_run(world: World, catalog: C
 def test_another_pool_is_used_if_one_cannot_be_launched_from(
     world: World, catalog: Catalog
 ) -> None:
-    broken = node_class(role=None)
-    broken["metadata"]["name"] = "broken"
-    first = pool("first", weight=10)
-    first["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "broken"
+    first, broken = with_class(pool("first", weight=10), role=None)
     outcome = world.launch_nodes.launch(order(catalog, first, pool(), broken, node_class()))
     assert outcome.complete
     assert {one.pool for one in outcome.launched} == {"web"}
     assert codes(outcome) == {"NodeRoleNotSet"}
+
+
+def test_a_pod_of_a_blocked_pool_has_the_reason_of_the_block_and_not_of_other_pools(
+    world: World, catalog: Catalog
+) -> None:
+    documents = (*with_class(pool("a"), role=None), *with_class(pool("b"), userData="x" * 16_400))
+    for name, wanted in {"a": "NodeRoleNotSet", "b": "UserDataInvalid"}.items():
+        terms = (Requirements([Requirement.of(NODEPOOL, "In", [name])]),)
+        (pod,) = pods(1)
+        waiting = [replace(pod, spec=replace(pod.spec, terms=terms)), *pods(1, name="any")]
+        given = (*documents, pool(), node_class())
+        outcome = world.launch_nodes.launch(order(catalog, *given, waiting=waiting))
+        (without,) = outcome.without_node
+        assert (without.pod, without.cause.code) == (pod.name, wanted)
+        assert without.reason.message.endswith(without.cause.message)
+
+
+def test_a_pod_that_fits_no_pool_does_not_have_the_reason_of_a_blocked_one(
+    world: World, catalog: Catalog
+) -> None:
+    huge = pods(1, cpu=900_000, name="huge")
+    given = (*with_class(pool("a"), role=None), pool(), node_class())
+    outcome = world.launch_nodes.launch(order(catalog, *given, waiting=[*pods(1), *huge]))
+    (without,) = outcome.without_node
+    assert without.cause.code == "RequestTooLarge"
+    assert "NodeRole" not in without.reason.message
+    assert "node role" not in without.reason.message
 
 
 REFUSALS = {
@@ -286,6 +314,24 @@ def test_a_launch_that_ec2_never_answers_is_resolved_by_the_next_run(
     assert world.launch_nodes.launch(order(catalog)).complete
     assert len(world.fleets.running) == 3
     assert len(world.admitted()) == 3
+
+
+@pytest.mark.parametrize("passed", [timedelta(0), REPEAT_WITHIN])
+def test_nodes_that_join_before_the_answer_of_their_launch_is_had_are_not_launched_twice(
+    world: World, catalog: Catalog, passed: timedelta
+) -> None:
+    world.fleets.lost = 100
+    world.launch_nodes.launch(order(catalog))
+    world.fleets.lost = 0
+    world.time += passed
+    starting = (Taint("node.kubernetes.io/not-ready"),)
+    room = Resources({"cpu": 94_000, "memory": 2**38, "pods": 100})
+    joined = {instance: f"{instance}.internal" for instance in world.fleets.running}
+    nodes = [ExistingNode(name, {}, room, taints=starting) for name in joined.values()]
+    outcome = world.launch_nodes.launch(order(catalog, nodes=nodes, joined=joined))
+    assert outcome.complete
+    assert {one.node for one in outcome.placed} == set(joined.values())
+    assert len(world.fleets.running) == 3
 
 
 def test_after_some_minutes_the_instances_of_a_lost_answer_are_found_by_their_tag(

@@ -386,3 +386,11 @@ def test_a_preferred_zone_does_not_exclude_other_zones_from_a_spread() -> None:
     plan = plan_for(pods("web", 7, web), ON_DEMAND)
     zones = [launch.cheapest.offering.zone for launch in plan.launches for _ in launch.pods]
     assert sorted(map(zones.count, "abc")) == [2, 2, 3]
+
+
+def test_a_pool_that_the_pod_excludes_is_no_part_of_the_reason() -> None:
+    gpu = NodePool("gpu", taints=(Taint("gpu"),))
+    plan = plan_for(pods("huge", 1, spec(cpu=900_000)), gpu, PLAIN)
+    (found,) = plan.unschedulable
+    assert found.reason.code == REQUEST_TOO_LARGE.name
+    assert "gpu" not in found.reason.message

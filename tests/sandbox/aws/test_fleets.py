@@ -146,6 +146,15 @@ def test_a_fault_can_be_any_error_of_a_pool(aws: Sandbox, code: str) -> None:
     assert launched(answer) == []
 
 
+def test_a_pool_can_launch_a_part_before_its_error(aws: Sandbox) -> None:
+    _faults(aws, _no_capacity(launched=1))
+    answer = _create(aws, template(aws), overrides(aws, "m5.large")[:2], 3)
+    assert len(launched(answer)) == 2
+    assert codes(answer) == ["InsufficientInstanceCapacity"] * 2
+    enough = _create(aws, template(aws), overrides(aws, "m5.large")[:2], 1)
+    assert (len(launched(enough)), codes(enough)) == (1, [])
+
+
 def test_a_fleet_below_its_minimum_target_launches_nothing(aws: Sandbox) -> None:
     vpc = aws.client("ec2").describe_subnets()["Subnets"][0]["VpcId"]
     small = aws.client("ec2").create_subnet(

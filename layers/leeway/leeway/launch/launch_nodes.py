@@ -38,7 +38,6 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
-from leeway.selection.reasons import NO_NODE_POOL
 from leeway.selection.requirements import Requirement, Requirements
 
 MOST_ROUNDS = 6
@@ -79,10 +78,10 @@ class LaunchDependencies:
 class LaunchOrder:
     """The pods to launch nodes for, and the state of their cluster.
 
-    `nodes` are those that run, `joined` the instances that have a Node, `daemons` the pods of
-    DaemonSets. `unavailable` are offerings that this run does not request. `most` is the maximum
-    number of instances that it launches, None for no maximum. It begins no round after `until`, and
-    improves no plan any longer.
+    `nodes` are those that run, `joined` the instances that have a Node, with the name of the Node,
+    `daemons` the pods of DaemonSets. `unavailable` are offerings that this run does not request.
+    `most` is the maximum number of instances that it launches, None for no maximum. It begins no
+    round after `until`, and improves no plan any longer.
     """
 
     cluster: str
@@ -90,7 +89,7 @@ class LaunchOrder:
     catalog: Catalog
     pods: Sequence[Pod]
     nodes: Sequence[ExistingNode] = ()
-    joined: frozenset[str] = frozenset()
+    joined: Mapping[str, str] = field(default_factory=dict)
     daemons: Sequence[PodSpec] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     most: int | None = None
@@ -154,6 +153,7 @@ class LaunchNodes:
             if not one.is_answered and one not in waiting
         ]
         run.accept(results)
+        run.found = {one.instance for result in results for one in result.intent.instances}
         self._admit(run)
         for _ in range(MOST_ROUNDS):
             run.check_time()
@@ -224,7 +224,8 @@ class LaunchNodes:
 
 @dataclass
 class _Run:
-    """The state of one run: what it has launched, and what it no longer requests."""
+    """The state of one run: what it has launched, and what it no longer requests. `found` are the
+    instances of requests that an earlier run left without an answer."""
 
     deps: LaunchDependencies
     order: LaunchOrder
@@ -233,6 +234,7 @@ class _Run:
     unavailable: set[Unavailable] = field(default_factory=set)
     exhausted: set[str] = field(default_factory=set)
     launched: dict[str, LaunchedNode] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
     reasons: list[Reason] = field(default_factory=list)
     stopped: tuple[Reason, ...] = ()
     throttled: bool = False
@@ -258,7 +260,7 @@ class _Run:
             for intent in self.intents
             if now - intent.created_at > SHOWN_AFTER
             for instance in intent.joining(now)
-        } - self.order.joined
+        } - self.order.joined.keys()
         if not awaited:
             return frozenset()
         try:
@@ -276,10 +278,10 @@ class _Run:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
         pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
         now, catalog = self.deps.clock.now(), self.order.catalog
-        ended = self.order.joined | self._gone
+        ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
-        nodes = [*self.order.nodes, *on_the_way]
+        nodes = self._nodes(on_the_way)
         return pack(self.order.pods, supply, nodes, proceed=self._may_improve(now))
 
     def _may_improve(self, begun: datetime) -> Callable[[], bool]:
@@ -288,6 +290,17 @@ class _Run:
         if self.order.until is not None:
             until = min(until, self.order.until)
         return lambda: clock.now() < until
+
+    def _nodes(self, on_the_way: Sequence[ExistingNode]) -> list[ExistingNode]:
+        """The nodes that exist, and those on the way.
+
+        A found instance may have a Node that starts. Without the answer to its request the Node was
+        read without its pool: it counts as what was launched, with the pods that it has.
+        """
+        joined = self.order.joined
+        promised = {joined[one.name]: one for one in on_the_way if one.name in joined}
+        coming = [one for one in on_the_way if one.name not in joined]
+        return [*(_as_promised(one, promised.get(one.name)) for one in self.order.nodes), *coming]
 
     @property
     def _pools(self) -> list[NodePool]:
@@ -396,19 +409,17 @@ class _Run:
     def outcome(self, plan: Plan, waiting: Iterable[str] = ()) -> LaunchOutcome:
         """The outcome, with the last plan; `waiting` are planned pods whose nodes were not
         launched."""
-        causes = [*self.stopped, *self.blocked.values()]
-        last = causes or self.reasons[-1:]
-        missing = {one.pod: one.reason for one in plan.unschedulable}
-        if causes:  # a pool that is blocked is none for the plan
-            no_pool = NO_NODE_POOL().code
-            missing = {p: causes[0] if r.code == no_pool else r for p, r in missing.items()}
+        blocked = self._blocked_pods(plan)
+        others = [one for one in self.reasons if one not in self.blocked.values()]
+        last = self.stopped or tuple(others[-1:])
+        missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
         waits = self.capped or next(iter(last), reasons.NODE_NOT_LAUNCHED())
         missing |= dict.fromkeys(waiting, waits)
+        whys = {pod: _why(cause, last) for pod, cause in missing.items()}
+        whys |= {pod: _why(cause, self.stopped) for pod, cause in blocked.items()}
         without = tuple(
-            PodWithoutNode(
-                pod, reasons.POD_WITHOUT_NODE(pod=pod, why=_why(cause, last)), cause=cause
-            )
-            for pod, cause in missing.items()
+            PodWithoutNode(pod, reasons.POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
+            for pod, cause in {**missing, **blocked}.items()
         )
         shown = [*self.reasons, *self.blocked.values(), *self.stopped]
         if self.capped is not None:
@@ -416,6 +427,33 @@ class _Run:
         return LaunchOutcome(
             tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
         )
+
+    def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:
+        """The pods without a node that a blocked pool has nodes for, each with the reason of the
+        block. The plan does not know blocked pools, and would name the mismatch with another one.
+        """
+        without = {one.pod for one in plan.unschedulable}
+        if not without or not self.blocked:
+            return {}
+        pools = [pool for pool in self._pools if pool.name in self.blocked]
+        pods = [pod for pod in self.order.pods if pod.name in without]
+        supply = Supply(pools, self.order.catalog, (), self.order.daemons)
+        # Without the nodes that exist: they have room for other pods of the plan.
+        possible = pack(pods, supply, (), self.order.effort)
+        return {pod: self.blocked[node.pool] for node in possible.launches for pod in node.pods}
+
+
+def _as_promised(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
+    if promise is None:
+        return node
+    return replace(
+        node,
+        labels={**node.labels, **promise.labels},
+        allocatable=promise.allocatable,
+        capacity=promise.capacity,
+        taints=promise.taints,
+        pool=promise.pool,
+    )
 
 
 def _planned(plan: Plan) -> list[str]:

@@ -219,7 +219,7 @@ class NodeProvisioning:
             catalog=catalog,
             pods=demand.pods,
             nodes=demand.nodes,
-            joined=frozenset(situation.state.joined),
+            joined=situation.state.joined,
             daemons=situation.state.daemons,
             unavailable=demand.unavailable,
             most=remaining_launches(situation.intents, policy.most_launches, now),

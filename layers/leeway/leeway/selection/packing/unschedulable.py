@@ -27,10 +27,13 @@ from leeway.selection.resources import Resources
 
 _MAX_NAMES = 8
 
+_EXCLUDED = frozenset({TAINT_NOT_TOLERATED.name, REQUIREMENTS_CONFLICT.name})
+
 
 def explain_unschedulable(spec: PodSpec, supply: Supply, zone: str | None = None) -> Reason:
-    """Return why no offering of any pool fits this pod. With several pools, the code is the one
-    that all pools have in common, or NoNodePoolMatches.
+    """Return why no offering of any pool fits this pod. Pools that the pod excludes, by taints or
+    requirements, are named only if it excludes all pools. With several pools, the code is the one
+    that they have in common, or NoNodePoolMatches.
 
     `zone` is the only zone that the pod's topology terms allow.
     """
@@ -40,6 +43,7 @@ def explain_unschedulable(spec: PodSpec, supply: Supply, zone: str | None = None
         _of_pool(spec, pool, table, supply)
         for pool, table in zip(supply.pools, supply.tables, strict=True)
     ]
+    by_pool = [reason for reason in by_pool if reason.code not in _EXCLUDED] or by_pool
     codes = {reason.code for reason in by_pool}
     messages = " ".join(dict.fromkeys(reason.message for reason in by_pool))
     if len(codes) == 1:

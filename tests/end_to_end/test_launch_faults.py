@@ -1,0 +1,339 @@
+"""Launches that fail: each ends with a reason in the log, in `leeway status` and as an Event of
+the pods, none launches twice, and none goes on requesting instances."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
+from leeway.launch.launch_nodes import MOST_ROUNDS
+from lightkube import Client, KubeConfig
+
+from sandbox.provisioning import client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
+from tests.cli.conftest import drop_clients
+from tests.end_to_end.conftest import daemonset
+from tests.end_to_end.environment import until
+from tests.end_to_end.launch_faults import (
+    ONE_POD_EACH,
+    PoolCase,
+    failing,
+    left_messages,
+    no_capacity,
+    wake,
+)
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    FUNCTION,
+    PARAMETERS,
+    prepare,
+    store,
+)
+from tests.end_to_end.rights import check_calls_are_granted
+from tests.launch.pools import pool, with_class
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "no-image": ("ImageNotFound", {"amiSelectorTerms": [{"id": "ami-0123456789abcdef0"}]}),
+    "lost-image": ("LaunchMisconfigured", {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}),
+    "no-role": ("LaunchMisconfigured", {"role": None, "instanceProfile": "without-role"}),
+    "large": ("UserDataInvalid", {"userData": "#!/bin/bash\n" + "x" * 16_384}),
+}
+"""The code and the node class of each pool from which nothing can be launched."""
+
+CLASSES: dict[str, dict[str, Any]] = {
+    **{name: spec for name, (_, spec) in REFUSED.items()},
+    "full": {"subnetSelectorTerms": [{"tags": {"discovery": "full"}}]},
+    "invalid-template": {"detailedMonitoring": True},
+    "broken": {"metadataOptions": {"httpEndpoint": "disabled"}},
+    **{
+        name: {}
+        for name in (
+            "part",
+            "throttled",
+            "overrides-throttled",
+            "lost-answer",
+            "late-answer",
+            "deleted-template",
+            "killed",
+            "repeated",
+        )
+    },
+}
+MOST_TRIES = 40
+"""CreateFleet calls of a run while EC2 answers none: boto3 repeats each try."""
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A cluster without nodes, with a pool for each case."""
+    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
+    options = {
+        "aws": ["--schedule-speed", "0"],
+        "kubernetes": ["--node-join", "1"],
+        "lambda": ["--redelivery", "1"],
+    }
+    state = tmp_path_factory.mktemp("launch-faults")
+    with Sandbox.start(
+        scenario, state_dir=state, parameters=PARAMETERS, options=options
+    ) as running:
+        prepare(running)
+        iam = client("iam", running.aws_url)
+        iam.create_instance_profile(InstanceProfileName="without-role")
+        for name, spec in CLASSES.items():
+            of = pool(name, capacity=["on-demand"], only=ONE_POD_EACH)
+            store(running, *with_class(of, **spec))
+        yield running
+        check_calls_are_granted(running)
+
+
+@pytest.fixture
+def case(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], PoolCase]]:
+    """The case of a pool. Its pods and the faults are removed at the end."""
+    for name, value in sandbox.environment().items():
+        monkeypatch.setenv(name, value)
+    drop_clients()
+    begun: list[PoolCase] = []
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+
+        def begin(name: str) -> PoolCase:
+            begun.append(PoolCase(sandbox, kube, name))
+            return begun[-1]
+
+        yield begin
+        for one in begun:
+            one.end()
+    drop_clients()
+
+
+type Begin = Callable[[str], PoolCase]
+
+
+def test_a_fleet_that_is_launched_in_part_is_completed_when_there_is_capacity(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    part = case("part")
+    part.need(3)
+    sandbox.faults("aws", [no_capacity("us-east-1a", launched=1), no_capacity()])
+    assert part.runs(1) == [1]
+    assert part.runs(2) == [0, 0], "the offerings are marked"
+    part.check_launched(1)
+    assert "CapacityUnavailable" in part.logged()
+    part.check_told("NoOfferingAvailable", pods=2)
+    sandbox.faults("aws", [])
+    part.let_time_pass(timedelta(minutes=3))
+    assert part.runs() == [1, 0, 0]
+    part.check_launched(3)
+    part.until_all_run()
+
+
+def test_a_throttled_call_is_repeated_and_launches_once(sandbox: Sandbox, case: Begin) -> None:
+    throttled = case("throttled")
+    throttled.need(2)
+    refusal = failing("CreateFleet", error="RequestLimitExceeded", status=503)
+    sandbox.faults("aws", [refusal])
+    (calls,) = throttled.runs(1)
+    assert 1 < calls <= MOST_TRIES
+    throttled.check_told("LaunchUnanswered", pods=2)
+    (about, *_) = throttled.events()
+    assert "RequestLimitExceeded" in str(about.message)
+    throttled.check_launched(0)
+    sandbox.faults("aws", [refusal | {"count": 1}])
+    assert throttled.runs() == [2, 0, 0]
+    throttled.check_launched(2)
+    throttled.until_all_run()
+
+
+def test_throttled_overrides_are_requested_in_a_few_rounds(sandbox: Sandbox, case: Begin) -> None:
+    throttled = case("overrides-throttled")
+    throttled.need(1)
+    sandbox.faults("aws", [no_capacity(error="RequestLimitExceeded")])
+    assert throttled.runs(1) == [MOST_ROUNDS]
+    throttled.check_told("LaunchThrottled", pods=1)
+    throttled.check_launched(0)
+    sandbox.faults("aws", [])
+    assert throttled.runs() == [1, 0, 0]
+    throttled.check_launched(1)
+
+
+@pytest.mark.parametrize("name", ["lost-answer", "late-answer"])
+def test_a_fleet_whose_answer_is_lost_is_launched_once(
+    sandbox: Sandbox, case: Begin, name: str
+) -> None:
+    lost = case(name)
+    lost.need(2)
+    sandbox.faults("aws", [failing("CreateFleet", drop=True)])
+    calls = lost.runs(2)
+    assert all(1 < made <= MOST_TRIES for made in calls)
+    lost.check_told("LaunchUnanswered", pods=2)
+    launched = lost.instances()
+    assert len(launched) == 2
+    sandbox.faults("aws", [])
+    if name == "late-answer":
+        lost.let_time_pass(REPEAT_WITHIN)
+        assert lost.runs() == [0, 0, 0], "the instances are found by their tag"
+    else:
+        assert lost.runs() == [1, 0, 0], "the request is repeated with its token"
+    assert lost.instances() == launched
+    lost.check_launched(2)
+    lost.until_all_run()
+
+
+def test_subnets_without_addresses_are_the_reason(sandbox: Sandbox, case: Begin) -> None:
+    full = case("full")
+    ec2 = client("ec2", sandbox.aws_url)
+    (vpc,) = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
+    taken = []
+    for number, zone in enumerate(("us-east-1a", "us-east-1b")):
+        subnet = ec2.create_subnet(
+            VpcId=vpc["VpcId"], CidrBlock=f"172.31.255.{16 * number}/28", AvailabilityZone=zone
+        )["Subnet"]
+        ec2.create_tags(
+            Resources=[subnet["SubnetId"]], Tags=[{"Key": "discovery", "Value": "full"}]
+        )
+        for _ in range(subnet["AvailableIpAddressCount"] - (1 if number == 0 else 0)):
+            interface = ec2.create_network_interface(SubnetId=subnet["SubnetId"])
+            taken.append(interface["NetworkInterface"]["NetworkInterfaceId"])
+    full.need(3)
+    assert full.runs(1) == [1]
+    assert "SubnetExhausted" in full.shown()
+    full.check_told("SubnetWithoutAddresses", pods=2)
+    assert full.runs(2) == [0, 0]
+    full.check_told("SubnetWithoutAddresses", pods=2)
+    full.check_launched(1)
+    for interface in taken[-2:]:
+        ec2.delete_network_interface(NetworkInterfaceId=interface)
+    assert full.runs() == [1, 0, 0]
+    full.check_launched(3)
+
+
+def test_a_launch_template_that_is_deleted_meanwhile_is_created_again(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    deleted = case("deleted-template")
+    deleted.need(1)
+    assert deleted.runs(1) == [1]
+    (intent,) = deleted.intents()
+    ec2 = client("ec2", sandbox.aws_url)
+    for name in intent.templates:
+        ec2.delete_launch_template(LaunchTemplateName=name)
+    deleted.need(2)
+    assert deleted.runs(1) == [2]
+    deleted.check_told("LaunchTemplateDeleted", pods=0)
+    assert deleted.runs(2) == [0, 0]
+    deleted.check_launched(2)
+    deleted.until_all_run()
+
+
+def test_a_launch_template_that_ec2_refuses_is_the_reason(sandbox: Sandbox, case: Begin) -> None:
+    invalid = case("invalid-template")
+    invalid.need(2)
+    error = {"error": "InvalidBlockDeviceMapping", "message": "Invalid device name /dev/none"}
+    sandbox.faults("aws", [failing("CreateLaunchTemplate", **error)])
+    assert invalid.runs() == [0, 0, 0]
+    invalid.check_told("TemplateNotCreated", pods=2)
+    assert all("/dev/none" in str(one.message) for one in invalid.events())
+    assert invalid.intents() == []
+    invalid.check_launched(0)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_settings_from_which_nothing_can_be_launched_are_the_reason(
+    sandbox: Sandbox, case: Begin, name: str
+) -> None:
+    refused = case(name)
+    if name == "lost-image":
+        deregister_bottlerocket(sandbox)
+    refused.need(2)
+    code, _ = REFUSED[name]
+    fleets = int(code == "LaunchMisconfigured")
+    assert refused.runs() == [fleets] * 3
+    refused.check_told(code, pods=2)
+    assert len(refused.intents()) == 3 * fleets
+    refused.check_launched(0)
+
+
+def deregister_bottlerocket(sandbox: Sandbox) -> None:
+    """Remove the AMIs of Bottlerocket, whose SSM parameters stay."""
+    ec2 = client("ec2", sandbox.aws_url)
+    named = [{"Name": "name", "Values": ["bottlerocket-*"]}]
+    found = ec2.describe_images(Filters=named)["Images"]
+    assert found
+    for image in found:
+        ec2.deregister_image(ImageId=image["ImageId"])
+
+
+def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    broken = case("broken")
+    broken.need(3)
+    assert broken.runs() == [1, 0, 0]
+    broken.check_launched(3)
+    broken.end_admissions()
+    until(lambda: not broken.instances("pending", "running"))
+    until(lambda: broken.status()["pausedPools"])
+    broken.let_time_pass(JOIN_WITHIN)
+    assert broken.runs() == [0, 0, 0]
+    broken.check_told("NodesNeverJoined", pods=3)
+    assert all("leeway resume" in str(one.message) for one in broken.events())
+    broken.check_launched(3)
+
+
+def test_a_run_that_is_killed_at_any_call_of_a_launch_launches_nothing_twice(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    """A kill before a call leaves what a kill after the previous call leaves."""
+    killed = case("killed")
+    # Lambda receives and deletes messages with the role of the function, so "sqs" is left out.
+    kill = {"service": "?[!q]*", "function": FUNCTION, "kill": True, "count": 1}
+    sandbox.faults("aws", [kill])
+    number = died = 0
+    killed.need(1)
+    wake_and_wait(sandbox, killed, 1)
+    while deaths(sandbox) > died:
+        died, number = deaths(sandbox), number + 1
+        sandbox.faults("aws", [kill | {"skip": number - 1, "when": "after"}])
+        killed.need(number + 1)
+        wake_and_wait(sandbox, killed, number + 1)
+    sandbox.faults("aws", [])
+    assert number > 20, "the kills must have met each call of a launch"
+    assert killed.runs(1) == [0]
+    killed.check_launched(number + 1)
+    killed.until_all_run()
+
+
+def wake_and_wait(sandbox: Sandbox, killed: PoolCase, count: int) -> None:
+    """Send a message, and wait until so many instances are there and the queue has no message."""
+    wake(sandbox)
+    until(lambda: left_messages(sandbox) == 0)
+    assert len(killed.instances()) == count
+
+
+def deaths(sandbox: Sandbox) -> int:
+    """How often a run was killed."""
+    return sum(one["kind"] == "caller-killed" for one in sandbox.journal())
+
+
+def test_messages_that_come_late_and_repeatedly_launch_nothing_twice(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    repeated = case("repeated")
+    faults = [{"function": FUNCTION, "copies": 3}, {"function": FUNCTION, "latency": 1}]
+    sandbox.faults("lambda", faults)
+    repeated.need(2)
+    for _ in range(2):
+        wake(sandbox)
+    until(lambda: left_messages(sandbox) == 0)
+    received = [
+        message["receives"]
+        for entry in sandbox.journal()
+        if entry["kind"] == "queue-batch" and entry["at"] >= repeated.since
+        for message in entry["messages"]
+    ]
+    assert max(received) == 3
+    repeated.check_launched(2)
+    assert len(repeated.intents()) == 1
+    assert repeated.runs(1) == [0]
+    repeated.until_all_run()
