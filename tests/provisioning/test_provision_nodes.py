@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from leeway.capacity_requests.request import CapacityRequest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
@@ -91,6 +92,55 @@ def test_a_launched_instance_that_has_ended_does_not_hold_its_pods(buying: Buyin
     buying.fleets.ended.add(next(iter(buying.fleets.running)))
     assert len(buying.run().launched) == 1
     assert not buying.run().launched
+
+
+def interrupt_unjoined(buying: Buying) -> str:
+    """Interrupt an instance that has not joined, as its retirement reports it."""
+    one = next(iter(buying.fleets.running.values()))
+    request = CapacityRequest(
+        cluster="prod",
+        instance=one.instance,
+        node="",
+        instance_type=one.instance_type,
+        zone=one.zone,
+        capacity_type=one.capacity_type,
+        attempt=1,
+        requested_at=buying.time,
+        ends_at=buying.time + timedelta(minutes=2),
+    )
+    buying.requests.write(request)
+    return one.instance
+
+
+def test_an_instance_that_is_interrupted_before_it_joins_does_not_hold_its_pods(
+    buying: Buying,
+) -> None:
+    buying.wait_for_nodes(*big_pods(2))
+    buying.run()
+    buying.time += timedelta(seconds=5)
+    interrupted = buying.fleets.running[interrupt_unjoined(buying)]
+    (launched,) = buying.run().launched
+    offering = (interrupted.instance_type, interrupted.zone, interrupted.capacity_type)
+    other = launched.instance
+    assert (other.instance_type, other.zone, other.capacity_type) != offering
+    assert not buying.run().launched, "once"
+    # The request has ended, and EC2 has ended the instance.
+    buying.time += timedelta(minutes=2)
+    buying.fleets.ended.add(interrupted.instance)
+    assert not buying.run().launched
+
+
+def test_an_interrupted_instance_counts_against_the_limit_until_it_has_ended(
+    catalog: Catalog,
+) -> None:
+    buying = Buying(catalog, pool(only=ONE_POD_EACH, limits={"nodes": 2}), node_class())
+    buying.wait_for_nodes(*big_pods(2))
+    buying.run()
+    instance = interrupt_unjoined(buying)
+    assert {one.cause.code for one in buying.run().without_node} == {"PoolLimitReached"}
+    buying.time += timedelta(minutes=2)
+    buying.fleets.ended.add(instance)
+    assert len(buying.run().launched) == 1
 
 
 def test_pods_that_fit_on_nodes_that_exist_are_left_to_the_scheduler(buying: Buying) -> None:

@@ -76,7 +76,8 @@ class LaunchOrder:
     """The pods to launch nodes for, and the state of their cluster.
 
     `nodes` are those that run, `joined` the instances that have a Node, `daemons` the pods of
-    DaemonSets. `unavailable` are offerings that this run does not request. `most` is the maximum
+    DaemonSets. `retiring` are instances that take no pods, because EC2 interrupts them before they
+    join. `unavailable` are offerings that this run does not request. `most` is the maximum
     number of instances that it launches, None for no maximum. It begins no round after `until`.
     """
 
@@ -86,6 +87,7 @@ class LaunchOrder:
     pods: Sequence[Pod]
     nodes: Sequence[ExistingNode] = ()
     joined: frozenset[str] = frozenset()
+    retiring: frozenset[str] = frozenset()
     daemons: Sequence[PodSpec] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     most: int | None = None
@@ -268,7 +270,9 @@ class _Run:
         ended = self.order.joined | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
-        nodes = [*self.order.nodes, *on_the_way]
+        retiring = self.order.retiring
+        coming = (node.closed() if node.name in retiring else node for node in on_the_way)
+        nodes = [*self.order.nodes, *coming]
         return pack(self.order.pods, supply, nodes, self.order.effort)
 
     @property

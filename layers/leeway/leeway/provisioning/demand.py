@@ -1,14 +1,13 @@
 """The pods that need a node, and the nodes that may take them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.starting_nodes import StartingNode
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +60,8 @@ def _nodes(
 ) -> Iterable[ExistingNode]:
     for node in nodes:
         if node.name in retiring:
-            yield _closed(node)
+            yield node.closed()
         elif node.name in starting:
             yield starting[node.name].node
         else:
             yield node
-
-
-def _closed(node: ExistingNode) -> ExistingNode:
-    """A node that takes no pods, even pods that tolerate every taint. It counts against the limits
-    of its pool until its instance has ended."""
-    return replace(node, allocatable=Resources(), pods=(), daemons=Resources())

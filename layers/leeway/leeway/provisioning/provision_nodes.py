@@ -214,6 +214,7 @@ class NodeProvisioning:
             pods=demand.pods,
             nodes=demand.nodes,
             joined=frozenset(situation.state.joined),
+            retiring=frozenset(demand.moving),
             daemons=situation.state.daemons,
             unavailable=demand.unavailable,
             most=remaining_launches(situation.intents, policy.most_launches, now),

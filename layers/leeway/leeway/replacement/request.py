@@ -159,6 +159,8 @@ class ReplacementStep:
         running, (decision, group) = written
         if decision.method is Method.REQUEST_CAPACITY:
             return self._request_capacity(running, decision, node)
+        if node == "" and record.facts.owner.kind is OwnerKind.LEEWAY:
+            return self._withdraw_promise(running, decision)
         if group is not None and decision.method in _ACTING:
             try:
                 requested = self._carry_out(attempt_id, running, decision, group)
@@ -194,6 +196,18 @@ class ReplacementStep:
         pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
         method = Method.REQUEST_CAPACITY
         return ReplacementResult(requested.written, running, reason, method, pause=pause)
+
+    def _withdraw_promise(
+        self, running: Retirement, decision: ReplacementDecision
+    ) -> ReplacementResult:
+        """Tell provision_nodes of an instance that has not joined and that EC2 takes back: it
+        launches another one for the pods that wait for it. If that fails, provision_nodes sees the
+        end of the instance in EC2, minutes later."""
+        reason = decision.reason
+        if running.kind not in VOLUNTARY:
+            problem = self._capacity.request(running, "").problem
+            reason = reason.and_then(problem) if problem else reason
+        return ReplacementResult(True, running, reason, decision.method)
 
     def _decide_again(
         self,
