@@ -358,6 +358,19 @@ def test_a_retirement_whose_pods_have_moved_needs_nothing(buying: Buying) -> Non
     assert (answer.launched, answer.existing, answer.without_node) == ((), 0, ())
 
 
+def test_an_answer_remains_when_the_pods_have_moved(buying: Buying) -> None:
+    (moving,) = big_pods(1)
+    request = buying.retire(moving)
+    (launched,) = buying.run().launched
+    buying.join()
+    buying.states.state = replace(buying.states.state, movable={})
+    buying.run()
+    stored = buying.requests.of_instance("prod", request.instance)
+    assert stored is not None
+    assert stored.answer is not None
+    assert stored.answer.launched == (launched.instance.instance,)
+
+
 def test_a_pod_that_was_evicted_and_created_again_counts_once(buying: Buying) -> None:
     """A StatefulSet's new pod has the name of the old one."""
     (moving,) = big_pods(1, "database")

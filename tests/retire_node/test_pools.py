@@ -94,6 +94,30 @@ def test_an_interruption_is_drained_as_early_and_as_fast_without_the_table() -> 
     assert outcome.needs_attention
 
 
+def test_the_outcome_of_a_fast_drain_waits_for_an_answer_that_comes_seconds_later() -> None:
+    fakes = of_pool(INTERRUPTION)
+    buy, fakes.queue.on_wake = fakes.queue.on_wake, lambda _: None
+
+    def answers(step: str) -> None:
+        if step == "check-answer-3":
+            buy("prod")
+
+    fakes.steps.before_step = answers
+    outcome = retire(fakes)
+    assert drained_at(fakes) == timedelta(0)
+    assert [one.instance for one in outcome.successors] == [SUCCESSOR]
+    assert LAUNCHED in outcome.as_node_event("uid").message
+
+
+def test_the_outcome_does_not_wait_long_for_an_answer() -> None:
+    fakes = no_buyer(of_pool(INTERRUPTION))
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DRAINED
+    assert "CapacityRequestUnanswered" not in outcome.replacement_reason.code
+    assert "has not answered" in outcome.replacement_reason.message
+    assert outcome.ended_at - NOTICED < timedelta(seconds=40)
+
+
 def test_a_request_that_failed_is_repeated_before_the_next_pass() -> None:
     fakes = of_pool(INTERRUPTION, blocks=True)
     fakes.capacity.down = True

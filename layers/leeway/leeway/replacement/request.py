@@ -49,6 +49,13 @@ CHECK_SUCCESSOR_EVERY = 10
 
 SUCCESSOR_CHECKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // CHECK_SUCCESSOR_EVERY
 
+CHECK_ANSWER_EVERY = 5
+"""Seconds between two checks of the answer after the drain, in which the execution is suspended."""
+
+ANSWER_CHECKS = 5
+"""How often the answer is checked after the drain. A run of provision_nodes that has the request
+takes some seconds; one that a queue of others delays reports its launches itself."""
+
 _ACTING = BY_GROUP | {Method.REQUEST_CAPACITY}
 
 _CLOUD_ERRORS = (CloudUnavailable, CloudRefused)
@@ -138,6 +145,20 @@ class ReplacementStep:
             _, node = self._context.node_of(record, by_name=True)
             return node.name if node else None
         return None
+
+    def wait_for_answer(
+        self, record: Retirement, result: ReplacementResult, steps: Steps
+    ) -> None:
+        """Wait a moment for the answer to a request for nodes, so that the outcome names the
+        successors and a group knows whether it has one. A node with few pods is drained before
+        provision_nodes has launched, and nothing waits for the outcome."""
+        if result.method is not Method.REQUEST_CAPACITY or not result.settled:
+            return
+        for check in range(1, ANSWER_CHECKS + 1):
+            work = partial(self._capacity.is_answered, record)
+            if steps.run(f"check-answer-{check}", bool, work) or check == ANSWER_CHECKS:
+                return
+            steps.wait(f"wait-for-answer-{check}", CHECK_ANSWER_EVERY)
 
     def _decide_and_request(
         self,

@@ -156,6 +156,13 @@ class RequestCapacity:
             answer=kept.answer if kept else None,
         )
 
+    def is_answered(self, record: Retirement) -> bool:
+        """Whether the request is answered; False if that cannot be read."""
+        with suppress(*API_ERRORS):
+            request = self._requests.of_instance(record.facts.cluster, record.instance)
+            return request is not None and request.answer is not None
+        return False
+
     def result(self, record: Retirement) -> CapacityResult:
         """Read the answer; an empty result if it cannot be read."""
         try:
