@@ -9,6 +9,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_state import WaitingPod
 from leeway.provisioning.told_pods import KEPT_FOR
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
@@ -369,6 +370,28 @@ def test_an_answer_remains_when_the_pods_have_moved(buying: Buying) -> None:
     assert stored is not None
     assert stored.answer is not None
     assert stored.answer.launched == (launched.instance.instance,)
+
+
+def test_pods_that_wait_in_place_of_evicted_ones_are_in_the_answer(buying: Buying) -> None:
+    """An interruption evicts before the run reads the pods; each counts for one retirement."""
+    request = buying.retire()
+    own, others, earlier = big_pods(3)
+    found = [
+        WaitingPod(own, "1", buying.time, "replica-set"),
+        WaitingPod(others, "2", buying.time, "replica-set"),
+        WaitingPod(earlier, "3", buying.time - timedelta(hours=1), "another"),
+    ]
+    leaving = {request.node: ("replica-set", "another")}
+    state = replace(buying.states.state, waiting=found, leaving=leaving)
+    buying.states.state = state
+    assert len(buying.run().launched) == 3
+    stored = buying.requests.of_instance("prod", request.instance)
+    assert stored is not None
+    assert stored.answer is not None
+    (named,) = stored.answer.launched
+    (intent,) = buying.intents.of_cluster("prod")
+    assert named in {one.instance for one in intent.instances}
+    assert not stored.answer.without_node
 
 
 def test_a_pod_that_was_evicted_and_created_again_counts_once(buying: Buying) -> None:

@@ -146,9 +146,7 @@ class ReplacementStep:
             return node.name if node else None
         return None
 
-    def wait_for_answer(
-        self, record: Retirement, result: ReplacementResult, steps: Steps
-    ) -> None:
+    def wait_for_answer(self, record: Retirement, result: ReplacementResult, steps: Steps) -> None:
         """Wait a moment for the answer to a request for nodes, so that the outcome names the
         successors and a group knows whether it has one. A node with few pods is drained before
         provision_nodes has launched, and nothing waits for the outcome."""
