@@ -40,8 +40,8 @@ class ClusterState:
     - `daemons`: the pods of DaemonSets that a new node gets.
     - `movable`: by the name of a node, the pods on it that need another place when it is drained,
       as if they were pending.
-    - `leaving`: by the name of a node, the uids of the controllers of the pods that terminate on it,
-      one for each pod. A controller creates another pod in its place.
+    - `leaving`: by the name of a node, the uids of the controllers of the pods that terminate on
+      it, one for each pod. A controller creates another pod in its place.
     - `unreadable`: objects that are not in the state, or only with their requests.
     """
 
