@@ -41,8 +41,8 @@ def prepare(sandbox: Sandbox) -> None:
     )
 
 
-def store(sandbox: Sandbox, *documents: dict[str, Any]) -> None:
-    """Store manifests of the cluster."""
+def store(sandbox: Sandbox, *documents: dict[str, Any], replaces: int = 0) -> None:
+    """Store manifests of the cluster. `replaces` is their stored version, 0 if they are new."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     writing = DynamoManifestWriting(lambda: dynamodb, table_of(sandbox))
     for document in documents:
@@ -50,7 +50,7 @@ def store(sandbox: Sandbox, *documents: dict[str, Any]) -> None:
         resource = f"{document['kind'].lower()}.{group}"
         name = document["metadata"]["name"]
         body = json.dumps(document)
-        writing.write(CLUSTER, manifest(name, resource=resource, body=body), replaces=0)
+        writing.write(CLUSTER, manifest(name, replaces + 1, resource=resource, body=body), replaces)
 
 
 def table_of(sandbox: Sandbox) -> str:

@@ -132,6 +132,29 @@ def test_a_pod_that_its_controller_creates_again_needs_another_place(
     assert [one.name for one in state.movable.get("n-1", ())] == ["shop/web"] * moves
 
 
+@pytest.mark.parametrize(
+    ("owner", "terminating", "leaves"),
+    [
+        ("ReplicaSet", False, False),
+        ("ReplicaSet", True, True),
+        ("StatefulSet", True, False),
+        ("DaemonSet", True, False),
+    ],
+)
+def test_the_controllers_of_pods_that_terminate_are_known(
+    owner: str, terminating: bool, leaves: bool
+) -> None:
+    found, after = pod("web-1", "n-1"), pod("web-2")
+    reference = {"kind": owner, "name": "web", "uid": "u-1", "controller": True}
+    found["metadata"]["ownerReferences"] = after["metadata"]["ownerReferences"] = [reference]
+    if terminating:
+        found["metadata"]["deletionTimestamp"] = "2026-11-22T11:00:00Z"
+    state = state_of(("Node", node("n-1")), ("Pod", found), ("Pod", after))
+    assert list(state.leaving.get("n-1", ())) == ["u-1"] * leaves
+    if owner != "DaemonSet":
+        assert [one.controller for one in state.waiting] == ["u-1"]
+
+
 def test_static_and_finished_pods_need_no_other_place() -> None:
     static, finished = pod("static", "n-1"), pod("finished", "n-1")
     static["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}

@@ -4,11 +4,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from leeway.capacity_requests.request import CapacityRequest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.policy.rules import ClusterPolicy
-from leeway.provisioning.cluster_state import UnreadableObject
+from leeway.provisioning.cluster_state import UnreadableObject, WaitingPod
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE
 from leeway.provisioning.told_pods import KEPT_FOR
 from leeway.selection.offers.catalog import Catalog
@@ -93,6 +94,55 @@ def test_a_launched_instance_that_has_ended_does_not_hold_its_pods(buying: Buyin
     buying.fleets.ended.add(next(iter(buying.fleets.running)))
     assert len(buying.run().launched) == 1
     assert not buying.run().launched
+
+
+def interrupt_unjoined(buying: Buying) -> str:
+    """Interrupt an instance that has not joined, as its retirement reports it."""
+    one = next(iter(buying.fleets.running.values()))
+    request = CapacityRequest(
+        cluster="prod",
+        instance=one.instance,
+        node="",
+        instance_type=one.instance_type,
+        zone=one.zone,
+        capacity_type=one.capacity_type,
+        attempt=1,
+        requested_at=buying.time,
+        ends_at=buying.time + timedelta(minutes=2),
+    )
+    buying.requests.write(request)
+    return one.instance
+
+
+def test_an_instance_that_is_interrupted_before_it_joins_does_not_hold_its_pods(
+    buying: Buying,
+) -> None:
+    buying.wait_for_nodes(*big_pods(2))
+    buying.run()
+    buying.time += timedelta(seconds=5)
+    interrupted = buying.fleets.running[interrupt_unjoined(buying)]
+    (launched,) = buying.run().launched
+    offering = (interrupted.instance_type, interrupted.zone, interrupted.capacity_type)
+    other = launched.instance
+    assert (other.instance_type, other.zone, other.capacity_type) != offering
+    assert not buying.run().launched, "once"
+    # The request has ended, and EC2 has ended the instance.
+    buying.time += timedelta(minutes=2)
+    buying.fleets.ended.add(interrupted.instance)
+    assert not buying.run().launched
+
+
+def test_an_interrupted_instance_counts_against_the_limit_until_it_has_ended(
+    catalog: Catalog,
+) -> None:
+    buying = Buying(catalog, pool(only=ONE_POD_EACH, limits={"nodes": 2}), node_class())
+    buying.wait_for_nodes(*big_pods(2))
+    buying.run()
+    instance = interrupt_unjoined(buying)
+    assert {one.cause.code for one in buying.run().without_node} == {"PoolLimitReached"}
+    buying.time += timedelta(minutes=2)
+    buying.fleets.ended.add(instance)
+    assert len(buying.run().launched) == 1
 
 
 def test_pods_that_fit_on_nodes_that_exist_are_left_to_the_scheduler(buying: Buying) -> None:
@@ -320,6 +370,41 @@ def test_a_retirement_whose_pods_have_moved_needs_nothing(buying: Buying) -> Non
     answer = buying.requests.stored["prod", RETIRING].answer
     assert answer is not None
     assert (answer.launched, answer.existing, answer.without_node) == ((), 0, ())
+
+
+def test_an_answer_remains_when_the_pods_have_moved(buying: Buying) -> None:
+    (moving,) = big_pods(1)
+    request = buying.retire(moving)
+    (launched,) = buying.run().launched
+    buying.join()
+    buying.states.state = replace(buying.states.state, movable={})
+    buying.run()
+    stored = buying.requests.of_instance("prod", request.instance)
+    assert stored is not None
+    assert stored.answer is not None
+    assert stored.answer.launched == (launched.instance.instance,)
+
+
+def test_pods_that_wait_in_place_of_evicted_ones_are_in_the_answer(buying: Buying) -> None:
+    """An interruption evicts before the run reads the pods; each counts for one retirement."""
+    request = buying.retire()
+    own, others, earlier = big_pods(3)
+    found = [
+        WaitingPod(own, "1", buying.time, "replica-set"),
+        WaitingPod(others, "2", buying.time, "replica-set"),
+        WaitingPod(earlier, "3", buying.time - timedelta(hours=1), "another"),
+    ]
+    leaving = {request.node: ("replica-set", "another")}
+    state = replace(buying.states.state, waiting=found, leaving=leaving)
+    buying.states.state = state
+    assert len(buying.run().launched) == 3
+    stored = buying.requests.of_instance("prod", request.instance)
+    assert stored is not None
+    assert stored.answer is not None
+    (named,) = stored.answer.launched
+    (intent,) = buying.intents.of_cluster("prod")
+    assert named in {one.instance for one in intent.instances}
+    assert not stored.answer.without_node
 
 
 def test_a_pod_that_was_evicted_and_created_again_counts_once(buying: Buying) -> None:

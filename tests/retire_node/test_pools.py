@@ -94,6 +94,29 @@ def test_an_interruption_is_drained_as_early_and_as_fast_without_the_table() -> 
     assert outcome.needs_attention
 
 
+def test_the_outcome_of_a_fast_drain_waits_for_an_answer_that_comes_seconds_later() -> None:
+    fakes = of_pool(INTERRUPTION)
+    buy, fakes.queue.on_wake = fakes.queue.on_wake, lambda _: None
+
+    def answers(step: str) -> None:
+        if step == "check-answer-3":
+            buy("prod")
+
+    fakes.steps.before_step = answers
+    outcome = retire(fakes)
+    assert drained_at(fakes) == timedelta(0)
+    assert [one.instance for one in outcome.successors] == [SUCCESSOR]
+    assert LAUNCHED in outcome.as_node_event("uid").message
+
+
+def test_the_outcome_does_not_wait_long_for_an_answer() -> None:
+    fakes = no_buyer(of_pool(INTERRUPTION))
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DRAINED
+    assert "has not answered" in outcome.replacement_reason.message
+    assert outcome.ended_at - NOTICED < timedelta(seconds=40)
+
+
 def test_a_request_that_failed_is_repeated_before_the_next_pass() -> None:
     fakes = of_pool(INTERRUPTION, blocks=True)
     fakes.capacity.down = True
@@ -123,13 +146,37 @@ def test_an_interruption_requests_nodes_although_the_cordon_is_refused() -> None
     assert whole_seconds(fakes.actions.first("buy") - NOTICED) == timedelta(0)
 
 
-def test_an_interrupted_instance_that_has_not_joined_requests_nothing() -> None:
-    fakes = of_pool(INTERRUPTION, joins_in=NEVER)
+def test_an_interrupted_instance_that_has_not_joined_is_promised_to_no_pod_any_more() -> None:
+    fakes = no_buyer(of_pool(INTERRUPTION, joins_in=NEVER))
     outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.NO_NODE, "nothing")
     assert outcome.replacement_reason.code == "ReplacementNotNeeded"
-    assert not fakes.capacity.stored
+    request = the_request(fakes)
+    assert (request.instance, request.node) == (FACTS.instance, "")
+    assert request.requested_at - NOTICED < timedelta(seconds=1)
+    assert fakes.queue.wakes == [("prod", f"instance {FACTS.instance} without a node retires")]
     assert not fakes.record.is_open
+
+
+def test_an_interrupted_instance_that_joins_in_time_is_drained() -> None:
+    fakes = of_pool(INTERRUPTION, joins_in=40)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "nothing")
+    assert the_request(fakes).node == ""
+
+
+def test_a_table_that_fails_does_not_stop_the_search_for_a_late_node() -> None:
+    fakes = of_pool(INTERRUPTION, joins_in=40)
+    fakes.capacity.down = True
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DRAINED
+    assert "CapacityRequestNotWritten" in fakes.reports.codes
+
+
+def test_a_rebalanced_instance_that_has_not_joined_keeps_its_promise() -> None:
+    fakes = no_buyer(of_pool(REBALANCE, joins_in=NEVER))
+    retire(fakes)
+    assert not fakes.capacity.stored
 
 
 # Voluntary retirements

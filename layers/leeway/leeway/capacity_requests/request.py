@@ -31,7 +31,9 @@ class CapacityAnswer(BaseModel):
 class CapacityRequest(BaseModel):
     """The request for capacity for the pods of a node that retires.
 
-    - `instance`, `node`: the retiring instance and the name of its node.
+    - `instance`, `node`: the retiring instance and the name of its node. The name is empty if EC2
+      interrupts an instance that has not joined: it has no pods, and its place is no longer
+      promised to pods that wait.
     - `instance_type`, `zone`, `capacity_type`: its offering, which is not launched for it.
     - `attempt`: the attempt of the retirement that requests.
     - `ends_at`: when the request ends, whatever became of it.

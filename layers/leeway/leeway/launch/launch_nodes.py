@@ -79,7 +79,8 @@ class LaunchOrder:
     """The pods to launch nodes for, and the state of their cluster.
 
     `nodes` are those that run, `joined` the instances that have a Node, with the name of the Node,
-    `daemons` the pods of DaemonSets. `unavailable` are offerings that this run does not request.
+    `daemons` the pods of DaemonSets. `retiring` are instances that take no pods, because EC2
+    interrupts them before they join. `unavailable` are offerings that this run does not request.
     `most` is the maximum number of instances that it launches, None for no maximum. It begins no
     round after `until`, and improves no plan any longer.
     """
@@ -90,6 +91,7 @@ class LaunchOrder:
     pods: Sequence[Pod]
     nodes: Sequence[ExistingNode] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
+    retiring: frozenset[str] = frozenset()
     daemons: Sequence[PodSpec] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     most: int | None = None
@@ -299,7 +301,12 @@ class _Run:
         """
         joined = self.order.joined
         promised = {joined[one.name]: one for one in on_the_way if one.name in joined}
-        coming = [one for one in on_the_way if one.name not in joined]
+        retiring = self.order.retiring
+        coming = [
+            one.closed() if one.name in retiring else one
+            for one in on_the_way
+            if one.name not in joined
+        ]
         return [*(_as_promised(one, promised.get(one.name)) for one in self.order.nodes), *coming]
 
     @property

@@ -11,11 +11,13 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec
 
 @dataclass(frozen=True, slots=True)
 class WaitingPod:
-    """A pod without a node. Its name is in `pod`, as `namespace/name`."""
+    """A pod without a node. Its name is in `pod`, as `namespace/name`; `controller` is the uid of
+    its controller, such as a ReplicaSet, empty without one."""
 
     pod: Pod
     uid: str
     created_at: datetime
+    controller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class ClusterState:
     - `daemons`: the pods of DaemonSets that a new node gets.
     - `movable`: by the name of a node, the pods on it that need another place when it is drained,
       as if they were pending.
+    - `leaving`: by the name of a node, the uids of the controllers of the pods that terminate on
+      it, one for each pod. A controller creates another pod in its place.
     - `unreadable`: objects that are not in the state, or only with their requests.
     """
 
@@ -47,6 +51,7 @@ class ClusterState:
     waiting: Sequence[WaitingPod] = ()
     daemons: Sequence[PodSpec] = ()
     movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    leaving: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unreadable: Sequence[UnreadableObject] = ()
 
 

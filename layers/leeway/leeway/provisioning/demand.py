@@ -1,21 +1,21 @@
 """The pods that need a node, and the nodes that may take them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from leeway.capacity_requests.request import CapacityRequest
-from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.cluster_state import ClusterState, WaitingPod
 from leeway.provisioning.starting_nodes import StartingNode
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     """The pods without a place and the nodes of a cluster.
 
-    `moving` are the pods of each retiring instance that will need a place; they are among `pods`.
+    `moving` are the pods of each retiring instance that need a place, and the pods that wait in
+    place of evicted ones; they are among `pods`.
     `unavailable` are the offerings of the retiring instances.
     """
 
@@ -39,6 +39,8 @@ def demand_of(
     unavailable: set[Unavailable] = set()
     waiting = [one.pod for one in state.waiting]
     known = {pod.name for pod in waiting}
+    needed = list(waiting)
+    unclaimed = list(state.waiting)
     for request in requests:
         # By its instance: a later node may have the name of an earlier one.
         name = state.joined.get(request.instance)
@@ -48,13 +50,32 @@ def demand_of(
             retiring.add(name)
             pods = tuple(pod for pod in state.movable.get(name, ()) if pod.name not in known)
             known |= {pod.name for pod in pods}
-            moving[request.instance] = pods
+            needed += pods
+            evicted = _in_place_of(state.leaving.get(name, ()), request, unclaimed)
+            moving[request.instance] = (*pods, *evicted)
     return Demand(
-        pods=(*waiting, *(pod for pods in moving.values() for pod in pods), *upcoming),
+        pods=(*needed, *upcoming),
         nodes=(*_nodes(state.nodes, retiring, starting), *coming),
         moving=moving,
         unavailable=frozenset(unavailable),
     )
+
+
+def _in_place_of(
+    controllers: Iterable[str], request: CapacityRequest, unclaimed: list[WaitingPod]
+) -> tuple[Pod, ...]:
+    """Take from the pods that wait those that were created in place of pods that a retirement has
+    evicted, for its answer: each counts for one retirement. An interruption evicts before a run can
+    read the pods."""
+    since = request.requested_at.replace(microsecond=0)
+    found = []
+    for controller in controllers:
+        for one in unclaimed:
+            if one.controller == controller and one.created_at >= since:
+                found.append(one.pod)
+                unclaimed.remove(one)
+                break
+    return tuple(found)
 
 
 def _nodes(
@@ -62,14 +83,8 @@ def _nodes(
 ) -> Iterable[ExistingNode]:
     for node in nodes:
         if node.name in retiring:
-            yield _closed(node)
+            yield node.closed()
         elif node.name in starting:
             yield starting[node.name].node
         else:
             yield node
-
-
-def _closed(node: ExistingNode) -> ExistingNode:
-    """A node that takes no pods, even pods that tolerate every taint. It counts against the limits
-    of its pool until its instance has ended."""
-    return replace(node, allocatable=Resources(), pods=(), daemons=Resources())

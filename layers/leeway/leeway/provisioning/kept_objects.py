@@ -32,6 +32,7 @@ from leeway.selection.reading.pod_objects import spec_without_volumes, with_volu
 from leeway.selection.reading.pod_requests import requests_of
 from leeway.selection.reading.pod_state import (
     bound_node,
+    controller_of,
     daemon_of,
     is_finished,
     is_terminating,
@@ -71,6 +72,7 @@ class _KeptPod:
     terminating: bool
     waits: bool
     movable: bool
+    controller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class KeptObjects:
         self._changed_nodes: set[str] = set()
         self._existing: dict[str, ExistingNode] = {}
         self._movable: dict[str, tuple[Pod, ...]] = {}
+        self._leaving: dict[str, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
         """The number of pods and nodes."""
@@ -204,6 +207,7 @@ class KeptObjects:
             waiting=tuple(self._waiting()),
             daemons=self._daemons,
             movable={name: self._movable[name] for name in names if self._movable[name]},
+            leaving={name: self._leaving[name] for name in names if self._leaving[name]},
             unreadable=tuple(self._unreadable[each] for each in sorted(self._unreadable)),
         )
 
@@ -223,6 +227,7 @@ class KeptObjects:
             terminating=is_terminating(document),
             waits=waits_for_node(document),
             movable=needs_another_place(document),
+            controller=controller_of(document),
         )
 
     def _put_pod(self, key: str, pod: _KeptPod) -> None:
@@ -295,18 +300,22 @@ class KeptObjects:
         """Put the pods on a node, and find those that need another place after a drain."""
         self._existing.pop(name, None)
         self._movable.pop(name, None)
+        self._leaving.pop(name, None)
         kept = self._nodes.get(name)
         if kept is None or kept.terminating:
             return
-        there, moving = PodsOnNode(), []
+        there, moving, leaving = PodsOnNode(), [], []
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
             spec = self._spec_with_volumes(pod, there.claims)
             there.add(spec, terminating=pod.terminating, daemon=pod.daemon)
             if pod.movable:
                 moving.append(Pod(pod.key, self._spec_with_volumes(pod, claims)))
+            elif pod.terminating and pod.controller and not pod.daemon:
+                leaving.append(pod.controller)
         self._existing[name] = there.on(kept.node, self._facts.attachable.get(name))
         self._movable[name] = tuple(moving)
+        self._leaving[name] = tuple(leaving)
 
     def _spec_with_volumes(self, pod: _KeptPod, claims: set[str]) -> PodSpec:
         if pod.volumes is None:
@@ -322,7 +331,7 @@ class KeptObjects:
         claims: set[str] = set()
         for pod in sorted(found, key=lambda each: (each.created_at, each.key)):
             spec = self._spec_with_volumes(pod, claims)
-            yield WaitingPod(Pod(pod.key, spec), pod.uid, pod.created_at)
+            yield WaitingPod(Pod(pod.key, spec), pod.uid, pod.created_at, pod.controller)
 
     def _joined(self) -> dict[str, str]:
         """Return the names of Nodes by instance. If several Nodes name an instance, the oldest one

@@ -220,6 +220,7 @@ class NodeProvisioning:
             pods=demand.pods,
             nodes=demand.nodes,
             joined=situation.state.joined,
+            retiring=frozenset(demand.moving),
             daemons=situation.state.daemons,
             unavailable=demand.unavailable,
             most=remaining_launches(situation.intents, policy.most_launches, now),
@@ -237,7 +238,8 @@ class NodeProvisioning:
         outcome: LaunchOutcome,
         until: datetime,
     ) -> tuple[Reason, ...]:
-        """Answer the requests and write Events; return what could not be written."""
+        """Answer the requests and write Events; return what could not be written. A request whose
+        pods have all moved keeps its answer, which says where they went."""
         now = self._deps.clock.now()
         starting = {name: one.instance for name, one in situation.starting.items()}
         joined = {node.name for node in situation.state.nodes}
@@ -247,6 +249,7 @@ class NodeProvisioning:
                 answer_of(situation.demand.moving[one.instance], outcome, joined, starting, now),
             )
             for one in requests
+            if situation.demand.moving[one.instance] or one.answer is None
         )
         failures = self._answer(answers)
         return (*failures, *self._write_events(cluster, situation.state, outcome, until))

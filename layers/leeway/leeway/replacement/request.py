@@ -49,6 +49,13 @@ CHECK_SUCCESSOR_EVERY = 10
 
 SUCCESSOR_CHECKS = int(SUCCESSOR_TIMEOUT.total_seconds()) // CHECK_SUCCESSOR_EVERY
 
+CHECK_ANSWER_EVERY = 5
+"""Seconds between two checks of the answer after the drain, in which the execution is suspended."""
+
+ANSWER_CHECKS = 5
+"""How often the answer is checked after the drain. A run of provision_nodes that has the request
+takes some seconds; one that a queue of others delays reports its launches itself."""
+
 _ACTING = BY_GROUP | {Method.REQUEST_CAPACITY}
 
 _CLOUD_ERRORS = (CloudUnavailable, CloudRefused)
@@ -139,6 +146,18 @@ class ReplacementStep:
             return node.name if node else None
         return None
 
+    def wait_for_answer(self, record: Retirement, result: ReplacementResult, steps: Steps) -> None:
+        """Wait a moment for the answer to a request for nodes, so that the outcome names the
+        successors and a group knows whether it has one. A node with few pods is drained before
+        provision_nodes has launched, and nothing waits for the outcome."""
+        if result.method is not Method.REQUEST_CAPACITY or not result.settled:
+            return
+        for check in range(1, ANSWER_CHECKS + 1):
+            work = partial(self._capacity.is_answered, record)
+            if steps.run(f"check-answer-{check}", bool, work) or check == ANSWER_CHECKS:
+                return
+            steps.wait(f"wait-for-answer-{check}", CHECK_ANSWER_EVERY)
+
     def _decide_and_request(
         self,
         attempt_id: AttemptId,
@@ -159,6 +178,8 @@ class ReplacementStep:
         running, (decision, group) = written
         if decision.method is Method.REQUEST_CAPACITY:
             return self._request_capacity(running, decision, node)
+        if node == "" and record.facts.owner.kind is OwnerKind.LEEWAY:
+            return self._withdraw_promise(running, decision)
         if group is not None and decision.method in _ACTING:
             try:
                 requested = self._carry_out(attempt_id, running, decision, group)
@@ -194,6 +215,18 @@ class ReplacementStep:
         pause = CHECK_SUCCESSOR_EVERY if decision.before else 0
         method = Method.REQUEST_CAPACITY
         return ReplacementResult(requested.written, running, reason, method, pause=pause)
+
+    def _withdraw_promise(
+        self, running: Retirement, decision: ReplacementDecision
+    ) -> ReplacementResult:
+        """Tell provision_nodes of an instance that has not joined and that EC2 takes back: it
+        launches another one for the pods that wait for it. If that fails, provision_nodes sees the
+        end of the instance in EC2, minutes later."""
+        reason = decision.reason
+        if running.kind not in VOLUNTARY:
+            problem = self._capacity.request(running, "").problem
+            reason = reason.and_then(problem) if problem else reason
+        return ReplacementResult(True, running, reason, decision.method)
 
     def _decide_again(
         self,

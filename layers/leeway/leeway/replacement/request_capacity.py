@@ -94,7 +94,7 @@ class RequestCapacity:
 
     def request(self, record: Retirement, node: str | None) -> Requested:
         """Write the request of this attempt, if it is not written yet, and wake provision_nodes.
-        `node` is the name of the node, None if it is not known."""
+        `node` is the name of the node, empty if the instance has none, None if it is not known."""
         if node is None:
             return self._failed(record, NODE_NAME_UNKNOWN())
         try:
@@ -104,7 +104,8 @@ class RequestCapacity:
         if self._provision_nodes is None:
             return Requested(True)
         try:
-            self._provision_nodes.wake(record.facts.cluster, f"node {node} retires")
+            name = f"node {node}" if node else f"instance {record.instance} without a node"
+            self._provision_nodes.wake(record.facts.cluster, f"{name} retires")
         except API_ERRORS as error:
             problem = PROVISION_NODES_NOT_WOKEN(error=clause(error))
             self._telemetry.capacity_problem(record, problem)
@@ -154,6 +155,13 @@ class RequestCapacity:
             version=stored.version + 1 if stored else 1,
             answer=kept.answer if kept else None,
         )
+
+    def is_answered(self, record: Retirement) -> bool:
+        """Whether the request is answered; False if that cannot be read."""
+        with suppress(*API_ERRORS):
+            request = self._requests.of_instance(record.facts.cluster, record.instance)
+            return request is not None and request.answer is not None
+        return False
 
     def result(self, record: Retirement) -> CapacityResult:
         """Read the answer; an empty result if it cannot be read."""

@@ -104,5 +104,6 @@ class RetireNode:
             progress = RetirementProgress(cordoned, replacement, drained.drain)
         if drained.record is None:
             return FinishResult(None)
+        self._replacement.wait_for_answer(drained.record, replacement, steps)
         finish = partial(self._finish.finish, attempt_id, drained.record, progress)
         return steps.run("finish", FinishResult, finish)

@@ -4,7 +4,7 @@ Two pods with equal values are interchangeable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirements
@@ -185,3 +185,8 @@ class ExistingNode:
     terminating: Resources = field(default_factory=Resources)
     daemons: Resources = field(default_factory=Resources)
     pool: str = ""
+
+    def closed(self) -> "ExistingNode":
+        """Return the node as it is while it retires: it takes no pods, even pods that tolerate
+        every taint, and counts against the limits of its pool."""
+        return replace(self, allocatable=Resources(), pods=(), daemons=Resources())

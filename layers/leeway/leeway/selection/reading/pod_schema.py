@@ -44,6 +44,7 @@ class Owner(TypedDict, total=False):
     kind: Required[str]
     name: Required[str]
     controller: bool | None
+    uid: Text
 
 
 class Metadata(TypedDict, total=False):

@@ -53,6 +53,14 @@ def is_terminating(document: Document) -> bool:
     return bool((document.get("metadata") or {}).get("deletionTimestamp"))
 
 
+def controller_of(pod: Document) -> str:
+    """Return the uid of the controller of a pod, such as a ReplicaSet; empty without one."""
+    for owner in (pod.get("metadata") or {}).get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid") or "")
+    return ""
+
+
 def daemon_of(pod: Document) -> str:
     """Return the DaemonSet that owns a pod, as `namespace/name`; empty without one."""
     for owner in (pod.get("metadata") or {}).get("ownerReferences") or ():
