@@ -15,6 +15,7 @@ from cli.selection.catalogs import sandbox_survey
 from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
 from tests.aws.stored import manifest
+from tests.end_to_end.environment import Environment, Journal
 
 CLUSTER = "provisioned"
 ROLE = "prod-nodes"
@@ -89,3 +90,28 @@ def bound(kube: Client) -> dict[str, str]:
 def nodes(kube: Client) -> list[Node]:
     """Return the Nodes."""
     return list(kube.list(Node))
+
+
+def instances(sandbox: Sandbox) -> list[str]:
+    """Return the instances that start or run."""
+    ec2 = client("ec2", sandbox.aws_url)
+    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    pages = ec2.describe_instances(Filters=filters)["Reservations"]
+    return [one["InstanceId"] for page in pages for one in page["Instances"]]
+
+
+def fire_watch(env: Environment) -> None:
+    """Run watch_pods as its schedule of each minute does."""
+    (name,) = [s["name"] for s in env.sandbox.schedules() if s["name"].endswith("-watch-pods")]
+    assert env.sandbox.fire(name)
+
+
+def watch(env: Environment) -> None:
+    """Start watch_pods, and wait until it watches and the buyer has run once."""
+    fire_watch(env)
+    env.until(0, _watches)
+    env.until(0, lambda seen: seen.of("queue-batch", function=FUNCTION))
+
+
+def _watches(seen: Journal) -> bool:
+    return any("WatchLeaseFree" in str(e["line"]) for e in seen.of("logs"))
