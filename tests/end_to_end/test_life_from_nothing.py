@@ -22,6 +22,7 @@ from tests.end_to_end.provisioning import (
     PARAMETERS,
     ROLE,
     bound,
+    fire_watch,
     instances,
     prepare,
     store,
