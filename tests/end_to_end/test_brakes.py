@@ -1,12 +1,12 @@
 """What burns money stops by itself: broken AMIs, nodes that no pod gets a place on, controllers
-that create pods without end. Each test counts the instances that were launched.
+that create pods without end.
 
-The clocks of provision_nodes and admit_node go forward from test to test, as if the tests ran
-hours apart.
+Each test counts the instances that were launched. Tests move records into the past to let time pass.
 """
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,8 +28,10 @@ from tests.end_to_end.provisioning import (
     FUNCTION,
     PARAMETERS,
     bound,
+    end_time_to_join,
     fire_watch,
     instances,
+    let_launches_age,
     prepare,
     store,
     table_of,
@@ -38,10 +40,8 @@ from tests.end_to_end.provisioning import (
 from tests.end_to_end.rights import check_calls_are_granted
 from tests.launch.pools import document, node_class, pool
 
-ADMIT_NODE = "leeway-admit-node"
 MOST = 6
 """spec.launches.atMost"""
-MINUTE = 60.0
 OWN_AMI = "own-ami"
 POOLS = ("broken", "double", "gated", "webhook")
 GATE = {"key": "example.com/gate", "effect": "NoSchedule"}
@@ -51,9 +51,9 @@ def own_image(sandbox: Sandbox) -> str:
     """An AMI that starts no kubelet."""
     ec2 = client("ec2", sandbox.aws_url)
     (source,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [AL2023]}])["Images"]
-    image = ec2.copy_image(
-        SourceImageId=source["ImageId"], SourceRegion="us-east-1", Name=OWN_AMI
-    )["ImageId"]
+    image = ec2.copy_image(SourceImageId=source["ImageId"], SourceRegion="us-east-1", Name=OWN_AMI)[
+        "ImageId"
+    ]
     ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": "own"}])
     return str(image)
 
@@ -112,7 +112,7 @@ def workload(name: str, replicas: int, in_pool: str, cpu: str = "1500m") -> Any:
 
 
 class Launches:
-    """The launches since the begin of a test, and the clocks of the functions."""
+    """The launches since the begin of a test, and runs of the buyer."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -125,13 +125,9 @@ class Launches:
         """How many instances have been launched."""
         return len(self._all() - self._before)
 
-    def clocks(self, provision: float, admit: float = 0) -> None:
-        """Set by how many minutes the clocks are ahead."""
-        faults = [
-            {"function": FUNCTION, "clock": provision * MINUTE},
-            {"function": ADMIT_NODE, "clock": admit * MINUTE},
-        ]
-        self._env.sandbox.faults("lambda", faults)
+    def launched(self, count: int) -> bool:
+        """Whether exactly so many have been launched."""
+        return self.count() == count
 
     def run(self) -> None:
         """Wake the buyer as each minute, and wait until it has run."""
@@ -154,6 +150,7 @@ class Launches:
 
 @pytest.fixture
 def launches(env: Environment) -> Launches:
+    let_launches_age(env.sandbox, 60)
     return Launches(env)
 
 
@@ -180,8 +177,9 @@ def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
     refused = until(lambda: env.since(0).of("boot-refused"))
     assert "starts no kubelet" in refused[0]["reason"]
     until(lambda: launches.count() == 3)
-    launches.clocks(2, 15)  # The buyer sees after a minute that instances have ended.
+    end_time_to_join(env.sandbox, instances(env.sandbox))
     until(lambda: not instances(env.sandbox))
+    let_launches_age(env.sandbox, 2)  # After a minute the buyer sees that they have ended.
     launches.run_until(lambda: "NodesNeverJoined" in told(kube, "broken"))
     paused = [e for e in env.since(0).of("put-events") if e["detail_type"] == "Leeway Pool Paused"]
     assert [one["detail"]["pool"] for one in paused] == ["broken"]
@@ -195,7 +193,6 @@ def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
     correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
     ec2.create_tags(Resources=[image["ImageId"]], Tags=correct)
     assert main.run(["resume", CLUSTER, "--pool", "broken"]) == 0
-    launches.clocks(2)
     launches.run_until(lambda: launches.count() == 6)
     until(lambda: len(bound(kube)) == 3)
     drop_clients()
@@ -204,21 +201,22 @@ def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
 def test_a_controller_that_doubles_its_pods_stops_at_the_maximum_and_at_the_limits_of_the_pool(
     env: Environment, kube: Client, launches: Launches
 ) -> None:
-    launches.clocks(20)
     create_workloads([workload("double", 1, "double")], env.sandbox.write_kubeconfig())
     until(lambda: launches.count() == 1)
     for replicas in (2, 4, 8, 16):
         kube.patch(Deployment, "double", {"spec": {"replicas": replicas}}, namespace="default")
-        launches.run_until(lambda most=min(replicas, MOST): launches.count() == most)
+        most = min(replicas, MOST)
+        launches.run_until(partial(launches.launched, most))
     launches.run_until(lambda: "LaunchesCapped" in told(kube, "double"))
     assert launches.count() == MOST
     assert measured(env, "LaunchesCapped")
-    launches.clocks(31)  # Ten minutes later it goes on by itself.
+    until(lambda: len(bound(kube)) == MOST)
+    let_launches_age(env.sandbox, 10)  # Ten minutes later it goes on by itself.
     launches.run_until(lambda: launches.count() == 2 * MOST)
-    launches.clocks(42)
+    until(lambda: len(bound(kube)) == 2 * MOST)
+    let_launches_age(env.sandbox, 10)
     launches.run_until(lambda: "PoolLimitReached" in told(kube, "double"))
     assert launches.count() == 2 * MOST, "the limits of the pool hold"
-    until(lambda: len(bound(kube)) == 2 * MOST)
 
 
 def test_nodes_that_no_pod_gets_a_place_on_stop_launches_for_a_job_that_fails_again_and_again(
@@ -226,20 +224,18 @@ def test_nodes_that_no_pod_gets_a_place_on_stop_launches_for_a_job_that_fails_ag
 ) -> None:
     """A controller puts a taint on each node that its pool does not declare."""
     job = workload("job", 1, "gated")["spec"]["template"]
-    clock = 60.0
     for suffix in ("2b4c5", "6d7f8", "9g2h4", "j5k6l", "m7n8p", "q9r2s"):
-        launches.clocks(clock)
         before = launches.count()
         metadata = {"name": f"job-{suffix}", "namespace": "default"}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job["spec"]}
         create_workloads([pod], env.sandbox.write_kubeconfig())
         if before < MOST_IN_VAIN:
-            until(lambda count=before + 1: launches.count() == count)
+            until(partial(launches.launched, before + 1))
         else:
             launches.run_until(lambda: "LaunchesInVain" in told(kube, "job"))
         taint_all(kube, "gated", launches.count())
         kube.delete(Pod, f"job-{suffix}", namespace="default", grace_period=0)
-        clock += 4
+        let_launches_age(env.sandbox, 4)
     assert launches.count() == MOST_IN_VAIN
 
 
@@ -263,7 +259,6 @@ def taint_all(kube: Client, in_pool: str, count: int) -> None:
 def test_a_webhook_that_deletes_pods_costs_one_node(
     env: Environment, kube: Client, launches: Launches
 ) -> None:
-    launches.clocks(120)
     create_workloads([workload("webhook", 1, "webhook")], env.sandbox.write_kubeconfig())
     gone: set[str] = set()
     for _ in range(6):
@@ -284,7 +279,6 @@ def is_new(pod: Pod, gone: set[str]) -> bool:
 def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
     env: Environment, kube: Client, launches: Launches
 ) -> None:
-    launches.clocks(140)
     never = workload("never", 3, "webhook", cpu="900")
     create_workloads([never], env.sandbox.write_kubeconfig())
     launches.run_until(lambda: told(kube, "never") == {"RequestTooLarge"})

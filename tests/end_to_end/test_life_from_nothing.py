@@ -22,6 +22,7 @@ from tests.end_to_end.provisioning import (
     PARAMETERS,
     ROLE,
     bound,
+    end_time_to_join,
     fire_watch,
     instances,
     prepare,
@@ -194,7 +195,7 @@ def test_a_missing_device_plugin_is_named_as_the_cause_and_nothing_more_is_launc
     assert node.metadata is not None
     until(lambda: env.since(created).of("node-ready", node=node.metadata.name))
     fire_watch(env)
-    env.sandbox.faults("lambda", [{"function": ADMIT_NODE, "clock": 15 * 60.0}])
+    end_time_to_join(env.sandbox, [instance])
     (outcome,) = until(lambda: admissions(env, instance))
     assert outcome["result"] == "not-ready"
     assert outcome["reason"]["code"] == "DeviceNotAllocatable"

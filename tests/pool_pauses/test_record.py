@@ -14,7 +14,6 @@ from leeway.pool_pauses.record import (
     after_not_ready,
     resumed,
 )
-
 from leeway.reasons import Reason
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)

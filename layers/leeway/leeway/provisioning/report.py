@@ -13,8 +13,8 @@ class ProvisioningReport:
     - `result`: what the run did. `pods`: how many pods had no place.
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
     - `failures`: what the run could not do; the run is repeated if `retry` is set.
-    - `capped`: a brake left pods without a node: the maximum of launches in ten minutes, or launches
-      that were in vain.
+    - `capped`: a brake left pods without a node: the maximum of launches in ten minutes, or vain
+      launches.
     - `seconds`: how long the run took.
     """
 
