@@ -1,7 +1,8 @@
 """What burns money stops by itself: broken AMIs, nodes that no pod gets a place on, controllers
 that create pods without end.
 
-Each test counts the instances that were launched. Tests move records into the past to let time pass.
+Each test counts the instances that were launched. Tests let time pass by moving records into the
+past.
 """
 
 import json
@@ -13,7 +14,7 @@ import pytest
 from leeway.provisioning.vain_launches import MOST_IN_VAIN
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.apps_v1 import Deployment, ReplicaSet
+from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Event, Node, Pod
 
 from cli import main
@@ -95,11 +96,15 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 def kube(env: Environment) -> Iterator[Client]:
     with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
         yield opened
-        for kind in (Deployment, ReplicaSet, Pod):
-            for one in opened.list(kind, namespace="default"):
-                assert one.metadata is not None
-                opened.delete(kind, str(one.metadata.name), namespace="default", grace_period=0)
+        for deployed in opened.list(Deployment, namespace="default"):
+            opened.delete(Deployment, name_of(deployed.metadata), namespace="default")
+        for left in opened.list(Pod, namespace="default"):
+            opened.delete(Pod, name_of(left.metadata), namespace="default", grace_period=0)
         until(lambda: not list(opened.list(Pod, namespace="default")))
+
+
+def name_of(metadata: ObjectMeta | None) -> str:
+    return str((metadata or ObjectMeta()).name)
 
 
 def workload(name: str, replicas: int, in_pool: str, cpu: str = "1500m") -> Any:
@@ -161,6 +166,13 @@ def told(kube: Client, name: str) -> set[str]:
     return {str(e.reason) for e in ours if str(e.involvedObject.name).startswith(f"{name}-")}
 
 
+def says(kube: Client, name: str, text: str) -> bool:
+    """Whether an Event of Leeway about a pod of a workload has this text."""
+    events = [e for e in kube.list(Event, namespace="default") if e.reportingComponent == "leeway"]
+    about = [e for e in events if str(e.involvedObject.name).startswith(f"{name}-")]
+    return any(text in str(e.message) for e in about)
+
+
 def measured(env: Environment, name: str) -> bool:
     """Whether provision_nodes has emitted a metric above 0."""
     lines = [e["line"] for e in env.since(0).of("logs", function=FUNCTION)]
@@ -180,7 +192,7 @@ def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
     end_time_to_join(env.sandbox, instances(env.sandbox))
     until(lambda: not instances(env.sandbox))
     let_launches_age(env.sandbox, 2)  # After a minute the buyer sees that they have ended.
-    launches.run_until(lambda: "NodesNeverJoined" in told(kube, "broken"))
+    launches.run_until(lambda: says(kube, "broken", "Leeway paused pool broken"))
     paused = [e for e in env.since(0).of("put-events") if e["detail_type"] == "Leeway Pool Paused"]
     assert [one["detail"]["pool"] for one in paused] == ["broken"]
     launches.run()
@@ -264,8 +276,8 @@ def test_a_webhook_that_deletes_pods_costs_one_node(
     for _ in range(6):
         (pod,) = until(lambda: [p for p in kube.list(Pod, namespace="default") if is_new(p, gone)])
         launches.run()
-        gone.add(str(pod.metadata.uid))
-        kube.delete(Pod, str(pod.metadata.name), namespace="default", grace_period=0)
+        gone.add(str((pod.metadata or ObjectMeta()).uid))
+        kube.delete(Pod, name_of(pod.metadata), namespace="default", grace_period=0)
     until(lambda: len(bound(kube)) == 1)
     launches.run()
     assert launches.count() == 1
