@@ -25,6 +25,8 @@ _SYSTEMS: dict[Family, tuple[str, str]] = {
     "Bottlerocket": ("linux", "Bottlerocket OS"),
     "Windows": ("windows", "Windows Server 2022 Datacenter"),
 }
+_SNAPSHOTS: dict[Family, int] = {"AL2": 20, "AL2023": 20, "Bottlerocket": 20, "Windows": 50}
+_DATA_VOLUME = "/dev/xvdb"
 WINDOWS_BUILD = "10.0.20348"
 
 
@@ -105,7 +107,10 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
     name = instance.id if configuration.is_named_by_instance else instance.private_dns_name
     architecture = "arm64" if image.architecture == "arm64" else "amd64"
     capacity, allocatable = resources(
-        INSTANCE_TYPES[instance.instance_type], configuration, accelerator_of(image)
+        INSTANCE_TYPES[instance.instance_type],
+        configuration,
+        accelerator_of(image),
+        _storage(instance, image, configuration.family),
     )
     return {
         "apiVersion": "v1",
@@ -140,6 +145,14 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
             },
         },
     }
+
+
+def _storage(instance: Instance, image: Ami, family: Family) -> int:
+    """The size in GiB of the volume with the kubelet's data: on Bottlerocket the data volume, else
+    the root volume. It is never smaller than the AMI's snapshot."""
+    device = _DATA_VOLUME if family == "Bottlerocket" else str(image.root_device_name)
+    found = [int(one.size) for name, one in instance.get_block_device_mapping if name == device]
+    return max([_SNAPSHOTS[family], *found])
 
 
 def _labels(instance: Instance, name: str, system: str, architecture: str) -> dict[str, str]:

@@ -16,18 +16,25 @@ type Accelerator = Literal["nvidia", "neuron"]
 
 VISIBLE = 0.925  # of the memory that EC2 advertises; the hypervisor has the rest
 MIB = 2**20
+STORAGE = "ephemeral-storage"
 DEFAULT_PODS = 110  # if an instance type's network is not known
 _CORE_SHARES = (60, 10, 5, 5)  # millicores that are reserved of each of the first cores
 _LATER_SHARE = 2.5  # and of every other one
 _EVICTION_THRESHOLD = "100Mi"
+_RESERVED_STORAGE = "1Gi"
+_STORAGE_SHARE = 0.1  # of the volume: the kubelet's default eviction threshold
 
 
 def resources(
-    kind: Mapping[str, Any], configuration: NodeConfiguration, accelerator: Accelerator | None
+    kind: Mapping[str, Any],
+    configuration: NodeConfiguration,
+    accelerator: Accelerator | None,
+    storage: int,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Capacity and allocatable of an instance type, as DescribeInstanceTypes describes it.
 
-    Accelerators are there if the AMI has their drivers, as if their device plugin ran.
+    `storage` is the size in GiB of the volume with the kubelet's data. Accelerators are there if
+    the AMI has their drivers, as their device plugin reports them.
     """
     kubelet = configuration.kubelet
     cores = int(kind["VCpuInfo"]["DefaultVCpus"])
@@ -38,11 +45,16 @@ def resources(
     kept = _of("memory", reserved) + _of("memory", kubelet.system_reserved)
     left = memory * MIB * 1000 - kept - _threshold(kubelet, memory)
     devices = _devices(kind, accelerator)
-    capacity = {"cpu": str(cores), "memory": f"{memory}Mi", "pods": str(pods), **devices}
+    storage_mib = storage * 1024
+    kept_storage = _of(STORAGE, reserved) + _of(STORAGE, kubelet.system_reserved)
+    free_storage = storage_mib - kept_storage // (1000 * MIB) - int(storage_mib * _STORAGE_SHARE)
+    capacity = {"cpu": str(cores), "memory": f"{memory}Mi", "pods": str(pods)}
+    capacity |= {STORAGE: f"{storage}Gi", **devices}
     allocatable = {
         "cpu": f"{max(cpu, 0)}m",
         "memory": f"{max(left, 0) // (1000 * MIB)}Mi",
         "pods": str(pods),
+        STORAGE: f"{max(free_storage, 0)}Mi",
         **devices,
     }
     return capacity, allocatable
@@ -81,7 +93,11 @@ def _reserved(
     shares = [*_CORE_SHARES, *([_LATER_SHARE] * max(cores - len(_CORE_SHARES), 0))]
     if configuration.family != "Bottlerocket":
         pods = _pods_of_network(kind, configuration)
-    defaults = {"cpu": f"{int(sum(shares[:cores]))}m", "memory": f"{255 + 11 * pods}Mi"}
+    defaults = {
+        "cpu": f"{int(sum(shares[:cores]))}m",
+        "memory": f"{255 + 11 * pods}Mi",
+        STORAGE: _RESERVED_STORAGE,
+    }
     return {**defaults, **kubelet.kube_reserved}
 
 

@@ -93,6 +93,7 @@ class Control(ControlApi):
         """Replace the faults; one with `refuse` closes the API's port until the next PUT."""
         wanted = msgspec.convert(body, FaultList)
         self._faults.replace(wanted.faults)
+        self._instances.device_plugins = not self._faults.without_devices
         await self._listen(not self._faults.refusing)
         return wanted
 

@@ -19,7 +19,8 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_def
     connection in the middle of the answer, or, with "before", before the call is handled. `hold`
     applies to evictions: the seconds between the decrement of the budget and the deletion of the
     pod; a client that disconnects meanwhile cancels the deletion. `refuse` closes the port, and
-    `clock` moves the dates of the server by seconds; both apply to no call.
+    `clock` moves the dates of the server by seconds. `no_devices` stops the device plugins: nodes
+    that join offer no devices until the fault is removed. These three apply to no call.
     """
 
     verb: str = "*"
@@ -33,10 +34,11 @@ class Fault(msgspec.Struct, forbid_unknown_fields=True, rename="camel", omit_def
     hold: float = 0.0
     refuse: bool = False
     clock: float = 0.0
+    no_devices: bool = False
 
     def matches(self, verb: str, resource: str) -> bool:
         """Whether the fault applies to this call."""
-        about_calls = not (self.refuse or self.clock)
+        about_calls = not (self.refuse or self.clock or self.no_devices)
         return about_calls and self.verb in ("*", verb) and self.resource in ("*", resource)
 
 
@@ -47,11 +49,13 @@ class Faults:
         self._random = random.Random(seed)
         self._faults: list[Fault] = []
         self.refusing = False
+        self.without_devices = False
 
     def replace(self, faults: list[Fault]) -> None:
         """Replace all faults."""
         self._faults = faults
         self.refusing = any(fault.refuse for fault in faults)
+        self.without_devices = any(fault.no_devices for fault in faults)
         CLOCK.ahead = sum(fault.clock for fault in faults)
 
     def take(self, verb: str, resource: str) -> Fault | None:

@@ -299,6 +299,29 @@ def test_a_refused_event_about_a_pause_stops_no_other_step() -> None:
     assert deps.reports[:2] == ["NodesNeverJoined", "PauseEventNotPut"]
 
 
+def test_the_third_launched_node_without_its_devices_pauses_the_pool_and_is_reported() -> None:
+    deps = dependencies(manufacturers=("NVIDIA",), nodes={NODE.name: NODE})
+    stored = PoolRecord(cluster=FACTS.cluster, pool=LAUNCH.pool, unready=tuple(BEFORE))
+    deps.pools.write_pool(stored)
+    assert admit(deps).result is AdmissionResult.NOT_READY
+    found = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
+    assert found is not None
+    assert found.paused is not None
+    assert "the NVIDIA device plugin does not run on the node" in found.paused.message
+    assert deps.reports[:2] == ["NodesNeverReady", "Leeway Pool Paused"]
+    assert deps.terminated == []
+
+
+def test_a_node_that_is_admitted_resets_the_row_of_nodes_that_were_never_ready() -> None:
+    deps = dependencies(nodes={NODE.name: NODE})
+    stored = PoolRecord(cluster=FACTS.cluster, pool=LAUNCH.pool, unready=tuple(BEFORE))
+    deps.pools.write_pool(stored)
+    assert admit(deps).result is AdmissionResult.ADMITTED
+    found = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
+    assert found is not None
+    assert (found.unready, found.ready_from) == ((), LAUNCH.at)
+
+
 def test_a_join_resets_the_row() -> None:
     deps = with_failures()
     deps.nodes[NODE.name] = NODE

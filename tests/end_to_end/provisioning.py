@@ -1,12 +1,20 @@
 """A cluster without any node whose pools launch nodes, and runs of provision_nodes on it."""
 
 import json
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import boto3
+from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.query import query_partition
+from leeway.aws.records import DynamoRecords
 from leeway.aws.surveys import DynamoSurveys
+from leeway.clock import SystemClock
+from leeway.execution.retrying import retry_conflicts
 from leeway.selection.offers.compressed import compressed
 from lightkube import Client
 from lightkube.resources.core_v1 import Node, Pod
@@ -15,6 +23,7 @@ from cli.selection.catalogs import sandbox_survey
 from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
 from tests.aws.stored import manifest
+from tests.end_to_end.environment import Environment, Journal
 
 CLUSTER = "provisioned"
 ROLE = "prod-nodes"
@@ -89,3 +98,56 @@ def bound(kube: Client) -> dict[str, str]:
 def nodes(kube: Client) -> list[Node]:
     """Return the Nodes."""
     return list(kube.list(Node))
+
+
+def instances(sandbox: Sandbox) -> list[str]:
+    """Return the instances that start or run."""
+    ec2 = client("ec2", sandbox.aws_url)
+    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    pages = ec2.describe_instances(Filters=filters)["Reservations"]
+    return [one["InstanceId"] for page in pages for one in page["Instances"]]
+
+
+def fire_watch(env: Environment) -> None:
+    """Run watch_pods as its schedule of each minute does."""
+    (name,) = [s["name"] for s in env.sandbox.schedules() if s["name"].endswith("-watch-pods")]
+    assert env.sandbox.fire(name)
+
+
+def watch(env: Environment) -> None:
+    """Start watch_pods, and wait until it watches and the buyer has run once."""
+    fire_watch(env)
+    env.until(0, _watches)
+    env.until(0, lambda seen: seen.of("queue-batch", function=FUNCTION))
+
+
+def _watches(seen: Journal) -> bool:
+    return any("WatchLeaseFree" in str(e["line"]) for e in seen.of("logs"))
+
+
+def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
+    """Move the launches of the cluster into the past, as if these minutes had passed."""
+    dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
+    intents = DynamoLaunchIntents(lambda: dynamodb, table)
+    found = intents.of_cluster(CLUSTER)
+    # The time of a launch is part of its key.
+    for item in query_partition(dynamodb, table, f"LAUNCH#{CLUSTER}", "INTENT#"):
+        dynamodb.delete_item(TableName=table, Key={key: item[key] for key in ("pk", "sk")})
+    for one in found:
+        earlier = one.created_at - timedelta(minutes=minutes)
+        intents.write(one.model_copy(update={"created_at": earlier, "version": 1}))
+
+
+def end_time_to_join(sandbox: Sandbox, launched: Iterable[str]) -> None:
+    """Move the deadlines of admissions to now, as if 15 minutes had passed."""
+    dynamodb = client("dynamodb", sandbox.aws_url)
+    records = DynamoRecords(lambda: dynamodb, table_of(sandbox))
+
+    def end(instance: str) -> None:
+        record = records.admission(instance)
+        assert record is not None
+        changes = {"deadline": SystemClock().now(), "version": record.version + 1}
+        records.write(record.model_copy(update=changes))
+
+    for instance in launched:
+        retry_conflicts("an admission record", partial(end, instance))

@@ -17,6 +17,7 @@ from tests.end_to_end.provisioning import (
     CLUSTER,
     PARAMETERS,
     bound,
+    instances,
     message,
     nodes,
     prepare,
@@ -47,14 +48,6 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 def kube(sandbox: Sandbox) -> Iterator[Client]:
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as opened:
         yield opened
-
-
-def instances(sandbox: Sandbox) -> list[str]:
-    """The instances that start or run."""
-    ec2 = client("ec2", sandbox.aws_url)
-    filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    pages = ec2.describe_instances(Filters=filters)["Reservations"]
-    return [one["InstanceId"] for page in pages for one in page["Instances"]]
 
 
 def test_a_cluster_without_nodes_gets_them_for_pending_pods_and_none_twice(

@@ -8,10 +8,13 @@ from leeway.pool_pauses.record import (
     MOST_FAILURES,
     NeverJoined,
     PoolRecord,
+    after_admission,
     after_failure,
     after_join,
+    after_not_ready,
     resumed,
 )
+from leeway.reasons import Reason
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 
@@ -91,6 +94,48 @@ def test_instances_that_were_launched_before_a_resume_do_not_pause_again() -> No
         record = fail(record, instance, 10) or record
     assert not is_paused(record)
     assert is_paused(fail(fail(fail(record, 10, 21), 11, 21), 12, 21))
+
+
+WHY = Reason("DeviceNotAllocatable", "The device plugin does not run.")
+
+
+def unready(stored: PoolRecord | None, instance: int, launch: int) -> PoolRecord | None:
+    failure = NeverJoined(instance=f"i-{instance}", launched_at=at(launch))
+    return after_not_ready(stored, "prod", "web", failure, WHY, at(launch + 15)) or stored
+
+
+def admit(stored: PoolRecord | None, launch: int) -> PoolRecord | None:
+    return after_admission(stored, "prod", "web", at(launch)) or stored
+
+
+def test_the_third_node_in_a_row_that_was_never_ready_pauses_although_all_joined() -> None:
+    record = unready(join(unready(join(None, 0), 1, 0), 16), 2, 16)
+    assert not is_paused(record)
+    record = unready(join(record, 32), 3, 32)
+    assert record is not None
+    assert record.paused is not None
+    assert record.paused.code == "NodesNeverReady"
+    assert "i-1, i-2, i-3" in record.paused.message
+    assert WHY.message in record.paused.message
+    assert (record.paused_at, record.paused_by) == (at(47), "i-3")
+
+
+def test_a_node_that_is_admitted_resets_the_row_of_nodes_that_were_never_ready() -> None:
+    record = admit(unready(unready(None, 1, 0), 2, 16), 16)
+    assert not is_paused(unready(unready(record, 3, 32), 4, 32))
+    assert not is_paused(unready(unready(unready(record, 5, 16), 6, 16), 7, 16))
+    assert is_paused(unready(unready(unready(record, 3, 32), 4, 32), 5, 33))
+
+
+def test_a_node_that_was_never_ready_counts_once_and_resume_forgets_it() -> None:
+    record = unready(unready(None, 1, 0), 2, 16)
+    assert not is_paused(unready(record, 2, 16))
+    record = unready(record, 3, 32)
+    assert unready(record, 4, 32) is record
+    assert record is not None
+    record = resumed(record, at(50))
+    assert not is_paused(unready(record, 4, 32))
+    assert record.unready == ()
 
 
 events = st.lists(

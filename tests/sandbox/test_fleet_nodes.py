@@ -107,7 +107,12 @@ def test_an_instance_of_a_fleet_is_a_ready_node_until_it_ends(sandbox: Sandbox) 
         assert [(one.key, one.value, one.effect) for one in node.spec.taints] == [
             ("team", "a", "NoSchedule")
         ]
-        assert node.status.allocatable == {"cpu": "1930m", "memory": "6903Mi", "pods": "20"}
+        assert node.status.allocatable == {
+            "cpu": "1930m",
+            "memory": "6903Mi",
+            "pods": "20",
+            "ephemeral-storage": "17408Mi",
+        }
         assert node.status.nodeInfo.osImage == "Amazon Linux 2023"
         client("ec2", sandbox.aws_url).terminate_instances(InstanceIds=[instance])
         _wait(lambda: not list(kube.list(Node)))

@@ -31,6 +31,8 @@ _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _CORDONED = "node.kubernetes.io/unschedulable"
 _NOTICED_SECONDS = 1.0
 _TAINTED_AFTER_SECONDS = 0.05
+_DEVICES_AFTER_SECONDS = 0.3
+_AMOUNTS = ("capacity", "allocatable")
 
 
 class Instances:
@@ -45,6 +47,8 @@ class Instances:
         self._joining: dict[str, asyncio.TimerHandle] = {}
         self._deaths: list[Callable[[str], None]] = []
         self._returns: list[Callable[[str], None]] = []
+        self._devices: dict[str, Object] = {}
+        self.device_plugins = True
 
     def start(self) -> None:
         """Start to watch changes."""
@@ -109,6 +113,7 @@ class Instances:
             self._come_back(instance, name)
             return
         self._cluster.journal.add("node-joined", node=name, instance=instance)
+        self._devices[instance] = _take_devices(manifest)
         node = store.create(registry.NODE, _fresh_node(manifest))
         reference = owner_reference("Node", "v1", node)
         store.create(
@@ -147,6 +152,24 @@ class Instances:
             _condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         )
         self._replace(node, conditions, _without(node, _NOT_READY, _UNREACHABLE, _SHUTDOWN))
+        if self._devices.get(instance):
+            self._cluster.later(_DEVICES_AFTER_SECONDS, self._offer_devices, instance, name)
+
+    def _offer_devices(self, instance: str, name: str) -> None:
+        """Report the devices of a Ready node as its device plugin does, when that runs."""
+        node = self._cluster.store.get(registry.NODE, "", name)
+        if node is None or self._states.get(instance) != "running":
+            return
+        if not self.device_plugins:
+            self._cluster.later(_DEVICES_AFTER_SECONDS, self._offer_devices, instance, name)
+            return
+        devices = self._devices.pop(instance)
+        status = {
+            **node["status"],
+            **{field: {**node["status"].get(field, {}), **devices} for field in _AMOUNTS},
+        }
+        self._cluster.store.replace(registry.NODE, {**node, "status": status})
+        self._cluster.journal.add("node-devices", node=name, devices=devices)
 
     def _die(self, instance: str, state: Literal["stopped", "terminated"]) -> None:
         joining = self._joining.pop(instance, None)
@@ -162,6 +185,7 @@ class Instances:
                 listener(name)
             self._cluster.later(_NOTICED_SECONDS, self._become_unknown, instance, name)
         if state == "terminated":
+            self._devices.pop(instance, None)
             removal = self._cluster.jitter(self._cluster.settings.node_removal)
             self._cluster.later(removal, self._clean_up, instance)
 
@@ -239,6 +263,15 @@ class Instances:
         for taint in past:
             if taint not in taints:
                 journal.add("node-untainted", node=name, taint=_taint_text(taint))
+
+
+def _take_devices(manifest: Object) -> Object:
+    """Remove the devices from a Node, and return them. Their names have a domain."""
+    amounts: Object = {}
+    for field in _AMOUNTS:
+        found = (manifest.get("status") or {}).get(field) or {}
+        amounts |= {name: found.pop(name) for name in [*found] if "/" in name}
+    return amounts
 
 
 def _fresh_node(manifest: Object) -> Object:

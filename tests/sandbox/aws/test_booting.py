@@ -22,6 +22,7 @@ from tests.sandbox.aws.started import Recorder, Sandbox
 CA = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 AUTHORITY = b64encode(CA).decode()
 OTHER_AUTHORITY = b64encode(CA.replace(b"MIIB", b"MIIC")).decode()
+STORAGE = "ephemeral-storage"
 ENDPOINT = "https://demo.example.com:6443"
 PROFILE = {"IamInstanceProfile": {"Name": "demo-nodes"}}
 BOTTLEROCKET = "/aws/service/bottlerocket/aws-k8s-1.34/arm64/latest/image_id"
@@ -124,9 +125,19 @@ def test_an_al2023_node_has_the_labels_taints_and_resources_of_its_user_data(
     assert labels["node.kubernetes.io/instance-type"] == "m5.large"
     assert labels["topology.kubernetes.io/zone"] == "us-east-1b"
     assert "eks.amazonaws.com/capacityType" not in labels, "user data has no such label"
-    assert node["status"]["capacity"] == {"cpu": "2", "memory": "7577Mi", "pods": "20"}
+    assert node["status"]["capacity"] == {
+        "cpu": "2",
+        "memory": "7577Mi",
+        "pods": "20",
+        "ephemeral-storage": "20Gi",
+    }
     # 7577 MiB without 500 for the kubelet, 100 for the system and 200 of the eviction threshold.
-    assert node["status"]["allocatable"] == {"cpu": "1900m", "memory": "6777Mi", "pods": "20"}
+    assert node["status"]["allocatable"] == {
+        "cpu": "1900m",
+        "memory": "6777Mi",
+        "pods": "20",
+        "ephemeral-storage": "17408Mi",
+    }
     assert node["status"]["nodeInfo"]["osImage"] == "Amazon Linux 2023"
     assert node["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.34.")
     addresses = {one["type"]: one["address"] for one in node["status"]["addresses"]}
@@ -140,8 +151,18 @@ def test_without_settings_a_node_has_what_its_ami_gives_its_type(
 ) -> None:
     node = _node(aws, recorder, _launch(aws, _node_config(), "m5.4xlarge"))
     # 8 interfaces of 29 pods and 2; 60+10+5+5+12×2.5 millicores; 255+11×234 and 100 MiB.
-    assert node["status"]["capacity"] == {"cpu": "16", "memory": "60620Mi", "pods": "234"}
-    assert node["status"]["allocatable"] == {"cpu": "15890m", "memory": "57691Mi", "pods": "234"}
+    assert node["status"]["capacity"] == {
+        "cpu": "16",
+        "memory": "60620Mi",
+        "pods": "234",
+        "ephemeral-storage": "20Gi",
+    }
+    assert node["status"]["allocatable"] == {
+        "cpu": "15890m",
+        "memory": "57691Mi",
+        "pods": "234",
+        "ephemeral-storage": "17408Mi",
+    }
 
 
 def test_a_bottlerocket_node_on_arm(aws: Sandbox, recorder: Recorder) -> None:
@@ -161,7 +182,12 @@ def test_a_bottlerocket_node_on_arm(aws: Sandbox, recorder: Recorder) -> None:
     assert (labels["kubernetes.io/arch"], labels["team"]) == ("arm64", "search")
     assert node["spec"]["taints"] == [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
     # Bottlerocket reserves by the pods that are set: 255+11×10 and 100 MiB of 7577.
-    assert node["status"]["allocatable"] == {"cpu": "1930m", "memory": "7112Mi", "pods": "10"}
+    assert node["status"]["allocatable"] == {
+        "cpu": "1930m",
+        "memory": "7112Mi",
+        "pods": "10",
+        "ephemeral-storage": "17408Mi",
+    }
     assert node["status"]["nodeInfo"]["osImage"] == "Bottlerocket OS"
 
 
@@ -174,7 +200,12 @@ def test_an_al2_node(aws: Sandbox, recorder: Recorder) -> None:
     node = _node(aws, recorder, _launch(aws, user_data, parameter=AL2))
     assert node["metadata"]["labels"]["team"] == "search"
     # The flag replaces all that bootstrap.sh reserves: no memory but the eviction threshold.
-    assert node["status"]["allocatable"] == {"cpu": "1000m", "memory": "7477Mi", "pods": "29"}
+    assert node["status"]["allocatable"] == {
+        "cpu": "1000m",
+        "memory": "7477Mi",
+        "pods": "29",
+        "ephemeral-storage": "18432Mi",
+    }
 
 
 def test_an_al2_node_without_endpoint_and_ca_looks_its_cluster_up(
@@ -206,6 +237,17 @@ def test_accelerators_need_an_ami_with_their_drivers(aws: Sandbox, recorder: Rec
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "1"
     node = _node(aws, recorder, _launch(aws, _node_config(), "g5.xlarge"))
     assert "nvidia.com/gpu" not in node["status"]["capacity"]
+
+
+def test_the_volume_with_the_kubelets_data_is_the_ephemeral_storage(
+    aws: Sandbox, recorder: Recorder
+) -> None:
+    volume = {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 100}}
+    instance = _launch(aws, _node_config(), BlockDeviceMappings=[volume])
+    status = _node(aws, recorder, instance)["status"]
+    assert status["capacity"]["ephemeral-storage"] == "100Gi"
+    # 102,400 MiB without one GiB for the kubelet and the eviction threshold of a tenth.
+    assert status["allocatable"]["ephemeral-storage"] == "91136Mi"
 
 
 @pytest.mark.parametrize(

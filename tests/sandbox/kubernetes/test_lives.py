@@ -344,3 +344,25 @@ def test_an_ended_pod_with_a_finalizer_does_not_end_again_with_its_node(cluster:
 
     cluster.until(lambda: cluster.api.get(f"/api/v1/nodes/{name}").status_code == 404)
     assert [end["how"] for end in ends(cluster, uid)] == ["graceful"]
+
+
+def test_a_node_offers_its_devices_when_it_is_ready_and_the_device_plugin_runs(
+    cluster: Live,
+) -> None:
+    cluster.fail_with({"noDevices": True})
+    name, instance = "ip-10-0-9-9.ec2.internal", f"i-{99:017x}"
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "20", "nvidia.com/gpu": "1"}
+    node = {"metadata": {"name": name}, "status": {"capacity": amounts}}
+    cluster.report(instance, "running", node=node, join=0)
+    cluster.until(lambda: cluster.is_ready(name))
+
+    def offered() -> bool:
+        status = cluster.api.get(f"/api/v1/nodes/{name}").json()["status"]
+        return all(status[one].get("nvidia.com/gpu") == "1" for one in ("capacity", "allocatable"))
+
+    assert not offered()
+    cluster.fail_with()
+    cluster.until(offered)
+    [entry] = [one for one in cluster.journal("node-devices") if one["node"] == name]
+    assert entry["devices"] == {"nvidia.com/gpu": "1"}
+    cluster.report(instance, "terminated")

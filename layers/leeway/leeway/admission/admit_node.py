@@ -37,7 +37,14 @@ from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
 from leeway.pool_pauses.ports import PoolRecords
-from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure, after_join
+from leeway.pool_pauses.record import (
+    NeverJoined,
+    PoolRecord,
+    after_admission,
+    after_failure,
+    after_join,
+    after_not_ready,
+)
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
@@ -103,11 +110,13 @@ class UnjoinedResult:
 @dataclass(frozen=True, slots=True)
 class FinishResult:
     """Result of the step `finish-N`. `outcome` is None if a newer attempt has superseded this one,
-    or if the node must be checked again (`check_again`): the last read before ABANDON failed."""
+    or if the node must be checked again (`check_again`): the last read before ABANDON failed.
+    `paused` is the record of the pool, if this node has paused it."""
 
     outcome: AdmissionOutcome | None
     check_again: bool = False
     node_uid: str = ""
+    paused: PoolRecord | None = None
     answers: HookAnswers = field(default_factory=HookAnswers)
 
 
@@ -183,6 +192,7 @@ class AdmitNode:
                     finish = partial(self._finish, attempt, check, unjoined.verdict)
                     finished = steps.run(f"finish-{number}", FinishResult, finish)
             number += 1
+        self._report_pause(finished.paused, steps)
         if finished.outcome is not None:
             self._report(finished.outcome, finished, steps)
         return finished.outcome
@@ -198,10 +208,13 @@ class AdmitNode:
             return UnjoinedResult()
         end = partial(self._end_unjoined, attempt, check)
         result = steps.run(f"end-{number}", UnjoinedResult, end)
-        if (paused := result.paused) is not None and (reason := paused.paused) is not None:
+        self._report_pause(result.paused, steps)
+        return result
+
+    def _report_pause(self, paused: PoolRecord | None, steps: Steps) -> None:
+        if paused is not None and (reason := paused.paused) is not None:
             steps.run("log-pause", str, partial(self._log_pause, paused, reason))
             steps.run("put-pause-event", str, partial(self._put_pause_event, paused, reason))
-        return result
 
     def _report(self, outcome: AdmissionOutcome, finished: FinishResult, steps: Steps) -> None:
         """Log and publish the outcome, then retry the answers that Auto Scaling refused."""
@@ -380,6 +393,38 @@ class AdmitNode:
         by_this_one = counted is not None and counted.paused_by == record.instance
         return counted if by_this_one else None
 
+    def _count_readiness(self, check: NodeCheck, verdict: Readiness) -> PoolRecord | None:
+        """Count whether a launched node that has joined is ready for pods; returns the record of
+        the pool if this node paused it. A table that does not take that a node is ready delays
+        nothing: the pool is paused earlier at most."""
+        record = check.record
+        if record is None or (launch := record.launch) is None or check.joined_at is None:
+            return None
+        cluster, pool = record.facts.cluster, launch.pool
+        node = NeverJoined(instance=record.instance, launched_at=launch.at)
+
+        def count() -> PoolRecord | None:
+            stored = self._pools.pool(cluster, pool)
+            if verdict.result is AdmissionResult.ADMITTED:
+                changed = after_admission(stored, cluster, pool, launch.at)
+            else:
+                now = self._clock.now()
+                changed = after_not_ready(stored, cluster, pool, node, verdict.reason, now)
+            if changed is not None:
+                self._pools.write_pool(changed)
+            return changed or stored
+
+        if verdict.result not in (AdmissionResult.ADMITTED, AdmissionResult.NOT_READY):
+            return None
+        try:
+            counted = retry_conflicts(f"the record of pool {pool}", count)
+        except API_ERRORS:
+            if verdict.result is AdmissionResult.ADMITTED:
+                return None
+            raise
+        by_this_one = counted is not None and counted.paused_by == record.instance
+        return counted if by_this_one else None
+
     def _log_pause(self, record: PoolRecord, reason: Reason) -> str:
         self._telemetry.pool_paused(record, reason)
         return reason.message
@@ -413,6 +458,8 @@ class AdmitNode:
                 return FinishResult(None, check_again=True)
             admitted = Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
             verdict = not_ready(unmet) if unmet else admitted
+        # Before the record is closed, as in _end_unjoined.
+        paused = self._count_readiness(check, verdict)
         answer = _ANSWERS.get(verdict.result)
         closed = self._close(attempt, verdict.result, answer)
         if closed is None:
@@ -434,7 +481,7 @@ class AdmitNode:
             hooks=tuple(hook.name for hook in closed.hooks),
             refused=tuple(refusal.reason for refusal in answers.refused),
         )
-        return FinishResult(outcome, False, check.node_uid, answers)
+        return FinishResult(outcome, False, check.node_uid, paused, answers)
 
     def _close(
         self, attempt: AttemptId, result: AdmissionResult, answer: HookResult | None

@@ -9,3 +9,11 @@ NODES_NEVER_JOINED = ReasonCode(
     "of its node role. Then run `leeway resume {cluster} --pool {pool}`.",
     "poolspausedalarm",
 )
+
+NODES_NEVER_READY = ReasonCode(
+    "NodesNeverReady",
+    "Leeway paused pool {pool} of cluster {cluster}: {count} of its instances in a row joined and "
+    "were not ready for pods in time ({instances}). {why} Correct the cause, then run "
+    "`leeway resume {cluster} --pool {pool}`.",
+    "poolspausedalarm",
+)

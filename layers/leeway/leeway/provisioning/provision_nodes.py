@@ -18,9 +18,9 @@ from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.nodes_on_the_way import nodes_on_the_way
-from leeway.launch.outcome import LaunchOutcome
+from leeway.launch.outcome import LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import LaunchIntents
-from leeway.launch.reasons import LAUNCHES_CAPPED
+from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool
 from leeway.parallel import in_parallel
@@ -39,6 +39,7 @@ from leeway.provisioning.ports import (
 from leeway.provisioning.reasons import (
     CATALOG_MISSING,
     CLUSTER_WITHOUT_POOLS,
+    LAUNCHES_IN_VAIN,
     POD_EVENTS_NOT_WRITTEN,
     PROVISIONED,
     PROVISIONING_FAILED,
@@ -61,6 +62,7 @@ from leeway.provisioning.status import (
 )
 from leeway.provisioning.told_pods import DueEvent, due_events, remembered
 from leeway.provisioning.upcoming import Upcoming, UpcomingPods
+from leeway.provisioning.vain_launches import vain_launches, without_place, workload_of
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
@@ -72,6 +74,9 @@ KINDS = (
     "nodepool.karpenter.sh",
     "provisioner.karpenter.sh",
 )
+
+BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name})
+"""The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
 EVENTS_AT_ONCE = 16
 FOR_THE_END = timedelta(seconds=15)
@@ -162,7 +167,7 @@ class NodeProvisioning:
             launch_problems=(*outcome.reasons, *situation.problems),
             unreadable=tuple(one.reason for one in situation.state.unreadable),
             failures=failures,
-            capped=any(one.code == LAUNCHES_CAPPED.name for one in outcome.reasons),
+            capped=any(one.code in BRAKES for one in outcome.reasons),
         )
         return self._with_status(report, policy.dry_run)
 
@@ -209,26 +214,32 @@ class NodeProvisioning:
     ) -> LaunchOutcome:
         """Launch nodes, or only plan with spec.dryRun. Without pods and without launches to
         complete, nothing is read from EC2."""
-        now, demand = self._deps.clock.now(), situation.demand
-        complete = all(one.is_answered and not one.to_admit for one in situation.intents)
-        if not demand.pods and complete:
-            return LaunchOutcome((), (), (), ())
+        now, demand, state = self._deps.clock.now(), situation.demand, situation.state
+        intents = situation.intents
+        vain = vain_launches(intents, state.joined, state.nodes, now)
+        stopped = without_place(demand.pods, demand.nodes, catalog, vain)
+        pods = tuple(one for one in demand.pods if one.name not in stopped)
+        complete = all(one.is_answered and not one.to_admit for one in intents)
+        if not pods and complete:
+            return _with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
         order = LaunchOrder(
             cluster=cluster,
             manifests=manifests,
             catalog=catalog,
-            pods=demand.pods,
+            pods=pods,
             nodes=demand.nodes,
-            joined=situation.state.joined,
+            joined=state.joined,
             retiring=frozenset(demand.moving),
-            daemons=situation.state.daemons,
+            daemons=state.daemons,
             unavailable=demand.unavailable,
-            most=remaining_launches(situation.intents, policy.most_launches, now),
+            most=remaining_launches(intents, policy.most_launches, now),
             until=until - FOR_THE_END,
         )
         if policy.dry_run:
-            return self._deps.launch_nodes.preview(order).outcome
-        return self._deps.launch_nodes.launch(order)
+            outcome = self._deps.launch_nodes.preview(order).outcome
+        else:
+            outcome = self._deps.launch_nodes.launch(order)
+        return _with_stopped(outcome, stopped, vain)
 
     def _tell(
         self,
@@ -337,6 +348,26 @@ class NodeProvisioning:
             problem = STATUS_NOT_WRITTEN(cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
         return report
+
+
+def _with_stopped(
+    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
+) -> LaunchOutcome:
+    """Add the pods for which launches are in vain, and the reason of each workload."""
+    causes = {
+        workload: LAUNCHES_IN_VAIN(workload=workload, count=len(nodes), nodes=", ".join(nodes))
+        for workload, nodes in vain.items()
+    }
+    stopped = {pod: causes[workload_of(pod)] for pod in pods}
+    without = tuple(
+        PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=cause.message), cause)
+        for pod, cause in stopped.items()
+    )
+    return replace(
+        outcome,
+        without_node=(*outcome.without_node, *without),
+        reasons=(*outcome.reasons, *dict.fromkeys(stopped.values())),
+    )
 
 
 def _status(

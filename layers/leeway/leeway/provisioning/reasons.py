@@ -26,6 +26,13 @@ CATALOG_MISSING = ReasonCode(
     "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
     "provisioningproblemsalarm",
 )
+LAUNCHES_IN_VAIN = ReasonCode(
+    "LaunchesInVain",
+    "Leeway launches nothing more for the pods of {workload}: {count} nodes that it launched for "
+    "them in the last hour have joined and are empty ({nodes}). Compare the labels, taints and "
+    "allocatable resources of these nodes with the node pool and with the pod.",
+    "launchescappedalarm",
+)
 REQUEST_NOT_ANSWERED = ReasonCode(
     "RequestNotAnswered",
     "Leeway could not write the answer to the capacity request of {instance}: {error}.",

@@ -14,7 +14,8 @@ class ProvisioningReport:
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
     - `unreadable`: the objects of the cluster that Leeway can't read.
     - `failures`: what the run could not do; the run is repeated if `retry` is set.
-    - `capped`: the maximum of launches in ten minutes left pods without a node.
+    - `capped`: a brake left pods without a node: the maximum of launches in ten minutes, or vain
+      launches.
     - `seconds`: how long the run took.
     """
 

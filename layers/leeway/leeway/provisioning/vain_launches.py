@@ -1,0 +1,82 @@
+"""Finds pods for which launches are in vain: nodes joined for them, and stay empty.
+
+Selection plans with what a node promises: the types of EC2, the labels and taints of the pool. If
+real nodes differ, for example by a taint that a controller puts on each, a pod fits on every node
+that could be launched and on none that has joined. Each run would launch the next one.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from leeway.launch.intent import LaunchIntent
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.resources import Resources
+
+MOST_IN_VAIN = 3
+"""Nodes that joined for a workload and stay empty, after which nothing is launched for it."""
+
+FILLED_WITHIN = timedelta(minutes=3)
+"""How long after its launch a node may be empty: most nodes join within a minute, and the scheduler
+places pods on a Ready node within seconds."""
+
+# The end of a generated name. Source: k8s.io/apimachinery, `util/rand`: names end with five
+# characters of this alphabet.
+_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+
+
+def workload_of(pod: str) -> str:
+    """Return the name of a pod without its generated end: a pod that is created anew by its
+    controller, with another name, has the same one."""
+    return _GENERATED.sub("", pod)
+
+
+def vain_launches(
+    intents: Iterable[LaunchIntent],
+    joined: Mapping[str, str],
+    nodes: Iterable[ExistingNode],
+    now: datetime,
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the workloads for which enough was launched in vain, with the nodes that are empty.
+
+    `joined` are the names of the Nodes of instances. Pods of these workloads that have a place on
+    nodes that exist are not affected. Only the launches of the last hour are known, so that a
+    launch is tried again after an hour.
+    """
+    empty = {node.name for node in nodes if _is_empty(node)}
+    found: dict[str, set[str]] = defaultdict(set)
+    for intent in intents:
+        if now - intent.created_at < FILLED_WITHIN:
+            continue
+        vain = {joined.get(one.instance, "") for one in intent.instances} & empty
+        for workload in {workload_of(pod) for pod in intent.pods} if vain else ():
+            found[workload] |= vain
+    return {
+        workload: tuple(sorted(names))
+        for workload, names in found.items()
+        if len(names) >= MOST_IN_VAIN
+    }
+
+
+def without_place(
+    pods: Sequence[Pod],
+    nodes: Sequence[ExistingNode],
+    catalog: Catalog,
+    vain: Mapping[str, Sequence[str]],
+) -> tuple[str, ...]:
+    """Return the pods of workloads with vain launches that have no place on these nodes."""
+    suspects = [pod for pod in pods if workload_of(pod.name) in vain]
+    if not suspects:
+        return ()
+    plan = pack(suspects, Supply((), catalog), nodes)
+    return tuple(one.pod for one in plan.unschedulable)
+
+
+def _is_empty(node: ExistingNode) -> bool:
+    """Whether only DaemonSets have pods on a node, and none is terminating."""
+    used = sum((pod.requests for pod in node.pods), Resources())
+    return not node.terminating and all(used.of(name) <= node.daemons.of(name) for name in used)

@@ -1,0 +1,308 @@
+"""What burns money stops by itself: broken AMIs, nodes that no pod gets a place on, controllers
+that create pods without end.
+
+Each test counts the instances that were launched. Tests let time pass by moving records into the
+past.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from leeway.provisioning.vain_launches import MOST_IN_VAIN
+from lightkube import Client, KubeConfig
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import Event, Node, Pod
+
+from cli import main
+from sandbox.provisioning import client, create_workloads
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario
+from tests.cli.conftest import drop_clients
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    FUNCTION,
+    PARAMETERS,
+    bound,
+    end_time_to_join,
+    fire_watch,
+    instances,
+    let_launches_age,
+    prepare,
+    store,
+    table_of,
+    watch,
+)
+from tests.end_to_end.rights import check_calls_are_granted
+from tests.launch.pools import document, node_class, pool
+
+MOST = 6
+"""spec.launches.atMost"""
+OWN_AMI = "own-ami"
+POOLS = ("broken", "double", "gated", "webhook")
+GATE = {"key": "example.com/gate", "effect": "NoSchedule"}
+
+
+def own_image(sandbox: Sandbox) -> str:
+    """An AMI that starts no kubelet."""
+    ec2 = client("ec2", sandbox.aws_url)
+    (source,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [AL2023]}])["Images"]
+    image = ec2.copy_image(SourceImageId=source["ImageId"], SourceRegion="us-east-1", Name=OWN_AMI)[
+        "ImageId"
+    ]
+    ec2.create_tags(Resources=[image], Tags=[{"Key": "discovery", "Value": "own"}])
+    return str(image)
+
+
+AL2023 = "amazon-eks-node-al2023-x86_64-standard-1.34-v20261101"
+
+
+def of_class(found: dict[str, Any], name: str) -> dict[str, Any]:
+    found["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+    return found
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """A cluster with pools of machines that hold one pod each."""
+    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
+    state = tmp_path_factory.mktemp("brakes")
+    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
+    with Sandbox.start(
+        scenario, state_dir=state, parameters=PARAMETERS, options=options
+    ) as running:
+        prepare(running)
+        own_image(running)
+        pools = [pool(name, capacity=["on-demand"], only={"cpu": ["2"]}) for name in POOLS]
+        pools[1]["spec"]["limits"] = {"nodes": 2 * MOST}
+        terms = [{"tags": {"discovery": "own"}}]
+        broken = node_class(amiFamily="AL2023", amiSelectorTerms=terms)
+        broken["metadata"]["name"] = "broken"
+        of_class(pools[0], "broken")
+        cluster = document("Cluster", CLUSTER, {"launches": {"atMost": MOST}})
+        store(running, *pools, broken, node_class(), cluster)
+        found = Environment(running)
+        watch(found)
+        yield found
+        check_calls_are_granted(running)
+
+
+@pytest.fixture
+def kube(env: Environment) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
+        yield opened
+        for deployed in opened.list(Deployment, namespace="default"):
+            opened.delete(Deployment, name_of(deployed.metadata), namespace="default")
+        for left in opened.list(Pod, namespace="default"):
+            opened.delete(Pod, name_of(left.metadata), namespace="default", grace_period=0)
+        until(lambda: not list(opened.list(Pod, namespace="default")))
+
+
+def name_of(metadata: ObjectMeta | None) -> str:
+    return str((metadata or ObjectMeta()).name)
+
+
+def workload(name: str, replicas: int, in_pool: str, cpu: str = "1500m") -> Any:
+    """A Deployment whose pods need a node of a pool each."""
+    found: Any = deployment(name, replicas, 1)
+    spec = found["spec"]["template"]["spec"]
+    spec["nodeSelector"] = {"karpenter.sh/nodepool": in_pool}
+    spec["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    return found
+
+
+class Launches:
+    """The launches since the begin of a test, and runs of the buyer."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._before = self._all()
+
+    def _all(self) -> set[str]:
+        return {str(i) for e in self._env.since(0).of("fleet") for i in e["instances"]}
+
+    def count(self) -> int:
+        """How many instances have been launched."""
+        return len(self._all() - self._before)
+
+    def launched(self, count: int) -> bool:
+        """Whether exactly so many have been launched."""
+        return self.count() == count
+
+    def run(self) -> None:
+        """Wake the buyer as each minute, and wait until it has run."""
+        before = len(self._runs())
+        fire_watch(self._env)
+        until(lambda: len(self._runs()) > before)
+
+    def _runs(self) -> list[Any]:
+        return self._env.since(0).of("queue-batch", function=FUNCTION)
+
+    def run_until[T](self, condition: Callable[[], T]) -> T:
+        """Wake the buyer until a condition holds."""
+
+        def holds() -> T:
+            self.run()
+            return condition()
+
+        return until(holds)
+
+
+@pytest.fixture
+def launches(env: Environment) -> Launches:
+    let_launches_age(env.sandbox, 60)
+    return Launches(env)
+
+
+def told(kube: Client, name: str) -> set[str]:
+    """The reasons of Leeway's Events about the pods of a workload."""
+    events = kube.list(Event, namespace="default")
+    ours = [e for e in events if e.reportingComponent == "leeway"]
+    return {str(e.reason) for e in ours if str(e.involvedObject.name).startswith(f"{name}-")}
+
+
+def says(kube: Client, name: str, text: str) -> bool:
+    """Whether an Event of Leeway about a pod of a workload has this text."""
+    events = [e for e in kube.list(Event, namespace="default") if e.reportingComponent == "leeway"]
+    about = [e for e in events if str(e.involvedObject.name).startswith(f"{name}-")]
+    return any(text in str(e.message) for e in about)
+
+
+def measured(env: Environment, name: str) -> bool:
+    """Whether provision_nodes has emitted a metric above 0."""
+    lines = [e["line"] for e in env.since(0).of("logs", function=FUNCTION)]
+    return any(one.get(name) in ([1.0], 1, 1.0) for one in lines if isinstance(one, dict))
+
+
+def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
+    env: Environment,
+    kube: Client,
+    launches: Launches,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create_workloads([workload("broken", 3, "broken")], env.sandbox.write_kubeconfig())
+    refused = until(lambda: env.since(0).of("boot-refused"))
+    assert "starts no kubelet" in refused[0]["reason"]
+    until(lambda: launches.count() == 3)
+    end_time_to_join(env.sandbox, instances(env.sandbox))
+    until(lambda: not instances(env.sandbox))
+    let_launches_age(env.sandbox, 2)  # After a minute the buyer sees that they have ended.
+    launches.run_until(lambda: says(kube, "broken", "Leeway paused pool broken"))
+    paused = [e for e in env.since(0).of("put-events") if e["detail_type"] == "Leeway Pool Paused"]
+    assert [one["detail"]["pool"] for one in paused] == ["broken"]
+    launches.run()
+    assert launches.count() == 3, "a paused pool launches nothing"
+    for name, value in env.sandbox.environment().items():
+        monkeypatch.setenv(name, value)
+    drop_clients()
+    ec2 = client("ec2", env.sandbox.aws_url)
+    (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [OWN_AMI]}])["Images"]
+    correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
+    ec2.create_tags(Resources=[image["ImageId"]], Tags=correct)
+    assert main.run(["resume", CLUSTER, "--pool", "broken"]) == 0
+    launches.run_until(lambda: launches.count() == 6)
+    until(lambda: len(bound(kube)) == 3)
+    drop_clients()
+
+
+def test_a_controller_that_doubles_its_pods_stops_at_the_maximum_and_at_the_limits_of_the_pool(
+    env: Environment, kube: Client, launches: Launches
+) -> None:
+    create_workloads([workload("double", 1, "double")], env.sandbox.write_kubeconfig())
+    until(lambda: launches.count() == 1)
+    for replicas in (2, 4, 8, 16):
+        kube.patch(Deployment, "double", {"spec": {"replicas": replicas}}, namespace="default")
+        most = min(replicas, MOST)
+        launches.run_until(partial(launches.launched, most))
+    launches.run_until(lambda: "LaunchesCapped" in told(kube, "double"))
+    assert launches.count() == MOST
+    assert measured(env, "LaunchesCapped")
+    until(lambda: len(bound(kube)) == MOST)
+    let_launches_age(env.sandbox, 10)  # Ten minutes later it goes on by itself.
+    launches.run_until(lambda: launches.count() == 2 * MOST)
+    until(lambda: len(bound(kube)) == 2 * MOST)
+    let_launches_age(env.sandbox, 10)
+    launches.run_until(lambda: "PoolLimitReached" in told(kube, "double"))
+    assert launches.count() == 2 * MOST, "the limits of the pool hold"
+
+
+def test_nodes_that_no_pod_gets_a_place_on_stop_launches_for_a_job_that_fails_again_and_again(
+    env: Environment, kube: Client, launches: Launches
+) -> None:
+    """A controller puts a taint on each node that its pool does not declare."""
+    job = workload("job", 1, "gated")["spec"]["template"]
+    for suffix in ("2b4c5", "6d7f8", "9g2h4", "j5k6l", "m7n8p", "q9r2s"):
+        before = launches.count()
+        metadata = {"name": f"job-{suffix}", "namespace": "default"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": job["spec"]}
+        create_workloads([pod], env.sandbox.write_kubeconfig())
+        if before < MOST_IN_VAIN:
+            until(partial(launches.launched, before + 1))
+        else:
+            launches.run_until(lambda: "LaunchesInVain" in told(kube, "job"))
+        taint_all(kube, "gated", launches.count())
+        kube.delete(Pod, f"job-{suffix}", namespace="default", grace_period=0)
+        let_launches_age(env.sandbox, 4)
+    assert launches.count() == MOST_IN_VAIN
+
+
+def taint_all(kube: Client, in_pool: str, count: int) -> None:
+    """Wait until so many nodes of a pool are Ready, and put the taint on each before any pod."""
+
+    def found() -> list[Node]:
+        nodes = kube.list(Node, labels={"karpenter.sh/nodepool": in_pool})
+        return [one for one in nodes if one.spec]
+
+    until(lambda: len(found()) == count)
+    for node in found():
+        assert node.metadata is not None
+        assert node.spec is not None
+        taints = [one.to_dict() for one in node.spec.taints or ()]
+        if GATE not in taints:
+            patch = {"spec": {"taints": [*taints, GATE]}}
+            kube.patch(Node, str(node.metadata.name), patch)
+
+
+def test_a_webhook_that_deletes_pods_costs_one_node(
+    env: Environment, kube: Client, launches: Launches
+) -> None:
+    create_workloads([workload("webhook", 1, "webhook")], env.sandbox.write_kubeconfig())
+    gone: set[str] = set()
+    for _ in range(6):
+        (pod,) = until(lambda: [p for p in kube.list(Pod, namespace="default") if is_new(p, gone)])
+        launches.run()
+        gone.add(str((pod.metadata or ObjectMeta()).uid))
+        kube.delete(Pod, name_of(pod.metadata), namespace="default", grace_period=0)
+    until(lambda: len(bound(kube)) == 1)
+    launches.run()
+    assert launches.count() == 1
+
+
+def is_new(pod: Pod, gone: set[str]) -> bool:
+    metadata = pod.metadata or ObjectMeta()
+    return metadata.uid not in gone and metadata.deletionTimestamp is None
+
+
+def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
+    env: Environment, kube: Client, launches: Launches
+) -> None:
+    never = workload("never", 3, "webhook", cpu="900")
+    create_workloads([never], env.sandbox.write_kubeconfig())
+    launches.run_until(lambda: told(kube, "never") == {"RequestTooLarge"})
+    for _ in range(2):
+        launches.run()
+    events = [e for e in kube.list(Event, namespace="default") if e.reportingComponent == "leeway"]
+    counts = [e.count for e in events if str(e.involvedObject.name).startswith("never-")]
+    assert counts == [1, 1, 1]
+    assert launches.count() == 0
+    key = {"pk": {"S": f"PROVISIONING#{CLUSTER}"}, "sk": {"S": "STATUS"}}
+    stored = client("dynamodb", env.sandbox.aws_url).get_item(
+        TableName=table_of(env.sandbox), Key=key
+    )
+    (group,) = json.loads(stored["Item"]["record"]["S"])["without_node"]
+    assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)

@@ -1,0 +1,212 @@
+"""A cluster without any node comes to life from pending pods: watch_pods, the queue,
+provision_nodes and admit_node as deployed."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lightkube import Client, KubeConfig
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Event, Node, Pod
+
+from sandbox.provisioning import client, create_workloads
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Scenario, namespace
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.environment import Environment, Journal, until
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    FUNCTION,
+    PARAMETERS,
+    ROLE,
+    bound,
+    end_time_to_join,
+    fire_watch,
+    instances,
+    prepare,
+    store,
+    watch,
+)
+from tests.end_to_end.rights import check_calls_are_granted
+from tests.launch.pools import GROUP_TERMS, SUBNET_TERMS, node_class, pool
+
+MANIFESTS = Path(__file__).parents[1] / "manifests" / "users"
+GPU = "nvidia.com/gpu"
+STORAGE = "ephemeral-storage"
+VOLUME = 100  # GiB
+ADMIT_NODE = "leeway-admit-node"
+
+
+def template() -> dict[str, Any]:
+    """The AWSNodeTemplate that the Provisioner refers to."""
+    volume = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": f"{VOLUME}Gi"}}
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1alpha1",
+        "kind": "AWSNodeTemplate",
+        "metadata": {"name": "default"},
+        "spec": {
+            "subnetSelector": SUBNET_TERMS[0]["tags"],
+            "securityGroupSelector": GROUP_TERMS[0]["tags"],
+            "instanceProfile": ROLE,
+            "blockDeviceMappings": [volume],
+        },
+    }
+
+
+def read(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((MANIFESTS / name).read_text())
+    return document
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """A cluster without nodes and groups, with two pools, that watch_pods watches."""
+    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
+    state = tmp_path_factory.mktemp("nothing")
+    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
+    with Sandbox.start(
+        scenario, state_dir=state, parameters=PARAMETERS, options=options
+    ) as running:
+        prepare(running)
+        web = pool(only={"cpu": ["2", "4", "8"]})
+        own = node_class() | {"metadata": {"name": "web"}}
+        web["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
+        store(running, web, own, read("provisioner-gpu.yaml"), template())
+        found = Environment(running)
+        watch(found)
+        yield found
+        check_calls_are_granted(running)
+
+
+@pytest.fixture
+def kube(env: Environment) -> Iterator[Client]:
+    with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
+        yield opened
+
+
+def first(seen: Journal, kind: str, *texts: str, **fields: Any) -> float:
+    """The time of the first entry of a kind whose content has all these texts."""
+    found = [e["at"] for e in seen.of(kind, **fields) if all(text in str(e) for text in texts)]
+    assert found, (kind, texts, fields)
+    return float(min(found))
+
+
+def test_a_pending_pod_brings_a_cluster_without_nodes_to_life(
+    env: Environment, kube: Client
+) -> None:
+    assert not list(kube.list(Node))
+    created = time.time()
+    create_workloads([deployment("web", 12, 5)], env.sandbox.write_kubeconfig())
+    until(lambda: len(bound(kube)) == 12)
+    seen = env.since(created)
+    order = {
+        "a pod is created": first(seen, "pod-created", "web"),
+        "the watch sees the pods": first(seen, "logs", "The scheduler found no node for"),
+        "the fleet is requested": first(seen, "fleet"),
+        "the node joins": first(seen, "node-joined"),
+        "the node is Ready": first(seen, "node-ready"),
+        "a pod is bound": first(seen, "pod-bound", "web"),
+        "a pod runs": first(seen, "pod-running", "web"),
+    }
+    print({what: round(at - created, 2) for what, at in order.items()})
+    assert list(order.values()) == sorted(order.values()), order
+    groups = [m["group"] for e in seen.of("queue-batch", function=FUNCTION) for m in e["messages"]]
+    assert set(groups) == {CLUSTER}
+    assert len(seen.of("fleet")) == 1
+    launched = instances(env.sandbox)
+    assert len(list(kube.list(Node))) == len(launched)
+
+
+def admissions(env: Environment, instance: str) -> list[dict[str, Any]]:
+    """The outcomes of the admission of an instance."""
+    events = env.since(0).of("put-events", source="leeway")
+    details = [e["detail"] for e in events if "Node" in e["detail_type"]]
+    return [one for one in details if one.get("instance") == instance and "result" in one]
+
+
+def node_of(kube: Client, instance: str) -> str:
+    """The name of the Node of an instance, empty if it has none."""
+    found = [n for n in kube.list(Node) if n.spec and str(n.spec.providerID).endswith(instance)]
+    return str((found[0].metadata or ObjectMeta()).name) if found else ""
+
+
+def runs(kube: Client, name: str) -> bool:
+    pod = kube.get(Pod, name, namespace="kubeflow-user")
+    return bool(pod.status and pod.status.phase == "Running")
+
+
+def new_instance(env: Environment, before: list[str]) -> str:
+    """The only instance that has been launched since."""
+    (found,) = until(lambda: set(instances(env.sandbox)) - set(before))
+    return str(found)
+
+
+def test_a_notebook_gets_a_gpu_spot_node_with_the_accelerated_ami(
+    env: Environment, kube: Client
+) -> None:
+    before, created = instances(env.sandbox), time.time()
+    objects = [namespace("kubeflow-user"), read("notebook-gpu-pod.yaml")]
+    create_workloads(objects, env.sandbox.write_kubeconfig())
+    until(lambda: runs(kube, "test-0"))
+    instance = new_instance(env, before)
+    ec2 = client("ec2", env.sandbox.aws_url)
+    shown = ec2.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"][0]
+    assert (shown["InstanceType"], shown["InstanceLifecycle"]) == ("p2.xlarge", "spot")
+    (image,) = ec2.describe_images(ImageIds=[shown["ImageId"]])["Images"]
+    assert "nvidia" in image["Name"]
+    (outcome,) = until(lambda: admissions(env, instance))
+    assert outcome["result"] == "admitted"
+    seen = env.since(created)
+    name = node_of(kube, instance)
+    admitted = [e["at"] for e in seen.of("put-events") if e["detail"].get("instance") == instance]
+    order = [
+        first(seen, "fleet"),
+        first(seen, "node-joined", node=name),
+        first(seen, "node-ready", node=name),
+        first(seen, "node-devices", node=name),
+        admitted[0],
+    ]
+    assert order == sorted(order)
+    status = kube.get(Node, name).status
+    assert status is not None
+    assert status.capacity is not None
+    assert status.capacity[STORAGE] == f"{VOLUME}Gi"
+    volumes = [v["Ebs"]["VolumeId"] for v in shown["BlockDeviceMappings"]]
+    sizes = [v["Size"] for v in ec2.describe_volumes(VolumeIds=volumes)["Volumes"]]
+    assert sizes == [VOLUME]
+
+
+def test_a_missing_device_plugin_is_named_as_the_cause_and_nothing_more_is_launched(
+    env: Environment, kube: Client
+) -> None:
+    before, created = instances(env.sandbox), time.time()
+    env.sandbox.faults("kubernetes", [{"noDevices": True}])
+    pod = read("notebook-gpu-pod.yaml")
+    pod["metadata"]["name"] = "test-1"
+    # More than the 20 GiB of a node without blockDeviceMappings.
+    pod["spec"]["containers"][0]["resources"]["requests"][STORAGE] = "60Gi"
+    create_workloads([pod], env.sandbox.write_kubeconfig())
+    instance = new_instance(env, before)
+    name = until(lambda: node_of(kube, instance))
+    until(lambda: env.since(created).of("node-ready", node=name))
+    fire_watch(env)
+    end_time_to_join(env.sandbox, [instance])
+    (outcome,) = until(lambda: admissions(env, instance))
+    assert outcome["result"] == "not-ready"
+    assert outcome["reason"]["code"] == "DeviceNotAllocatable"
+    assert "the NVIDIA device plugin does not run on the node" in outcome["reason"]["message"]
+
+    def told() -> list[Event]:
+        events = kube.list(Event, namespace="default")
+        return [one for one in events if one.involvedObject.name == name]
+
+    assert until(lambda: [e for e in told() if "device plugin" in str(e.message)])
+    logged = [str(e["line"]) for e in env.since(created).of("logs", function=ADMIT_NODE)]
+    assert any("DeviceNotAllocatable" in line for line in logged)
+    assert new_instance(env, before) == instance
+    env.sandbox.faults("kubernetes", [])
+    until(lambda: runs(kube, "test-1"))
+    assert new_instance(env, before) == instance
