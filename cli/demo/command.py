@@ -81,7 +81,7 @@ def _check(nodes: int, interruptions: int, report: Path) -> None:
 
 
 def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
-    from cli.demo.pools import launching, start_pools
+    from cli.demo.pools import start_pools
     from cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
     from cli.report.run import Run
     from sandbox.scenario import demo_scenario
@@ -93,9 +93,8 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
         plan = _plan(sandbox, scenario, interruptions)
         progress.storm(plan)
         sandbox.faults("aws", [SPOT_SHORTAGE])
-        with launching(sandbox, scenario):
-            send_warnings(sandbox, plan)
-            storm = follow_storm(sandbox, plan, progress.show_storm)
+        send_warnings(sandbox, plan)
+        storm = follow_storm(sandbox, plan, progress.show_storm)
     duration = time.monotonic() - started
     pods = scenario.pods + sum(pool.pods for pool in scenario.pools)
     return storm, Run(seed, nodes, pods, interruptions, began, duration)
@@ -103,6 +102,7 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
 
 @contextmanager
 def _sandbox(scenario: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
+    from cli.demo.pools import SCHEDULES_WAIT
     from cli.demo.progress import Progress
     from cli.sandbox.state import sandbox_errors
     from sandbox.sandbox import Sandbox
@@ -112,7 +112,10 @@ def _sandbox(scenario: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
         Progress(stderr_console()) as progress,
         TemporaryDirectory(prefix="leeway-demo-") as folder,
         Sandbox.start(
-            scenario, state_dir=Path(folder), report_progress=progress.show_start
+            scenario,
+            state_dir=Path(folder),
+            options=SCHEDULES_WAIT,
+            report_progress=progress.show_start,
         ) as sandbox,
     ):
         yield sandbox, progress
