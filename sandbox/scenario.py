@@ -112,11 +112,7 @@ def demo_scenario(seed: int = 0, nodes: int = 20, of_pools: int = 0) -> Scenario
 def _demo_pool(nodes: int) -> Pool:
     """Return a pool of machines with four processors, each of which holds three pods."""
     orders = pod_spec(cpu="1", memory="1Gi", grace=10, ends_after=1.0, starts_after=1.0)
-    taint = {"key": "team", "value": "orders", "effect": "NoSchedule"}
-    orders["spec"] |= {
-        "nodeSelector": {POOL_LABEL: "flexible"},
-        "tolerations": [{"operator": "Equal", **taint}],
-    }
+    orders["spec"]["nodeSelector"] = {POOL_LABEL: "flexible"}
     terms = [{"tags": {DISCOVERY_TAG: DEMO}}]
     node_class = {
         "apiVersion": "karpenter.k8s.aws/v1",
@@ -138,7 +134,6 @@ def _demo_pool(nodes: int) -> Pool:
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {
         "nodeClassRef": reference,
-        "taints": [taint],
         "requirements": [
             {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
         ],

@@ -100,6 +100,8 @@ def report_from_journal(entries: Iterable[Entry], plan: StormPlan) -> StormRepor
             cordoned={node for node, moments in index.cordons.items() if moments},
             evicted_on={pod.node for pod in index.pods.values() if pod.attempts and pod.node},
             launched=_launched_by_group(index, began_at),
+            of_pools=launched,
+            used=_used_nodes(index, plan),
         ),
         launches=launched,
         shortages=shortages(fleets),
@@ -261,6 +263,15 @@ def _match_launches(
     return matched
 
 
+def _used_nodes(index: _Index, plan: StormPlan) -> set[str]:
+    """Return the nodes that ran other pods than those of DaemonSets."""
+    return {
+        pod.node
+        for pod in index.pods.values()
+        if pod.node and not plan.workloads.get(pod.owner or "", Workload("")).daemon
+    }
+
+
 def _first_notice(index: _Index, instance: str) -> float:
     return min((notice.at for notice in index.notices.get(instance, ())), default=float("inf"))
 
@@ -299,7 +310,7 @@ def _node_report(
         reclaimed_by_ec2=by_ec2,
         node_gone_at=index.gone.get(target.node),
         replacement=replacement,
-        leeway_events=tuple(index.leeway_events.get(target.instance, ())),
+        leeway_events=_since_notice(index, target.instance),
     )
     since = trace.noticed_at or 0.0
     pods = tuple(
@@ -307,6 +318,12 @@ def _node_report(
         for pod in _pods_of(index, plan, target.node, since)
     )
     return NodeReport(trace, pods, evaluate_node(trace, pods))
+
+
+def _since_notice(index: _Index, instance: str) -> tuple[LeewayEvent, ...]:
+    """Return Leeway's events of an instance since its notice: earlier ones are of its launch."""
+    since = _first_notice(index, instance)
+    return tuple(event for event in index.leeway_events.get(instance, ()) if event.at >= since)
 
 
 def _pods_of(index: _Index, plan: StormPlan, node: str, since: float) -> list[PodTrace]:
