@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from sandbox.sandbox import Sandbox
 
 SCHEDULES_WAIT = {"aws": ["--schedule-speed", "0"]}
-"""The option of a sandbox whose functions run on schedule only from `start_schedules` on: a function
-that runs before the manifests are stored would know for a minute that there are none."""
+"""The option of a sandbox whose schedules begin with `start_schedules`. A function that ran before
+the manifests are stored would know for a minute that there are none."""
 
 WATCH = "watch-pods"
 
@@ -36,7 +36,7 @@ def start_pools(
     start_schedules(sandbox)
     if not scenario.pools:
         return
-    show("Leeway launches the nodes of pools", 0, None)
+    show("creating the workloads of pools", 0, None)
     workloads = [manifest for pool in scenario.pools for manifest in pool.workloads]
     create_workloads(workloads, sandbox.write_kubeconfig())
     nodes = sum(pool.nodes for pool in scenario.pools)
