@@ -28,6 +28,7 @@ from cli.report.pool_launches import launches, shortages
 
 Entry = Mapping[str, Any]
 
+_ADMISSIONS = frozenset({"Leeway Node Admitted", "Leeway Node Not Admitted"})
 _LAUNCHING = frozenset({"pending", "running"})
 _ENDING = frozenset({"shutting-down", "terminated"})
 
@@ -130,11 +131,17 @@ def _index_aws(index: _Index, entry: Entry) -> None:
             index.fleets.append(entry)
         case "reclaimed":
             index.reclaimed[entry["instance"]] = entry["at"]
-        case "put-events" if str(entry["source"]).startswith("leeway"):
+        case "put-events" if _is_about_retirement(entry):
             event = _leeway_event(entry)
             index.leeway_events.setdefault(str(entry["detail"].get("instance", "")), []).append(
                 event
             )
+
+
+def _is_about_retirement(entry: Entry) -> bool:
+    """Return whether it is an event of Leeway that is not about the admission of a new node."""
+    of_leeway = str(entry["source"]).startswith("leeway")
+    return of_leeway and entry["detail_type"] not in _ADMISSIONS
 
 
 def _leeway_event(entry: Entry) -> LeewayEvent:
@@ -310,7 +317,7 @@ def _node_report(
         reclaimed_by_ec2=by_ec2,
         node_gone_at=index.gone.get(target.node),
         replacement=replacement,
-        leeway_events=_since_notice(index, target.instance),
+        leeway_events=tuple(index.leeway_events.get(target.instance, ())),
     )
     since = trace.noticed_at or 0.0
     pods = tuple(
@@ -318,12 +325,6 @@ def _node_report(
         for pod in _pods_of(index, plan, target.node, since)
     )
     return NodeReport(trace, pods, evaluate_node(trace, pods))
-
-
-def _since_notice(index: _Index, instance: str) -> tuple[LeewayEvent, ...]:
-    """Return Leeway's events of an instance since its notice: earlier ones are of its launch."""
-    since = _first_notice(index, instance)
-    return tuple(event for event in index.leeway_events.get(instance, ()) if event.at >= since)
 
 
 def _pods_of(index: _Index, plan: StormPlan, node: str, since: float) -> list[PodTrace]:

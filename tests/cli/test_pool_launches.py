@@ -161,14 +161,14 @@ def test_a_launched_instance_that_does_not_become_ready_is_a_fault() -> None:
     assert fault == f"Leeway launched {NEXT[1]} for pool web, and it did not become Ready."
 
 
-def test_leeways_reports_of_an_own_node_begin_with_its_notice() -> None:
-    def said(journal: Journal, at: float, result: str) -> None:
+def test_the_admission_of_an_own_node_is_no_report_about_its_retirement() -> None:
+    def said(journal: Journal, at: float, title: str, result: str) -> None:
         detail = {"instance": INSTANCE, "result": result}
-        journal.add(at, "put-events", source="leeway", detail_type="…", detail=detail)
+        journal.add(at, "put-events", source="leeway", detail_type=title, detail=detail)
 
     journal = storm()
-    said(journal, -20, "admitted")
-    said(journal, 30, "drained")
+    said(journal, 2, "Leeway Node Admitted", "admitted")
+    said(journal, 30, "Leeway Node Retired", "drained")
 
     events = report(journal).nodes[0].trace.leeway_events
     assert [event.result for event in events] == ["drained"]
