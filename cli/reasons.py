@@ -167,11 +167,8 @@ SANDBOX_STILL_RUNS = ReasonCode(
 )
 DEMO_FOUND_FAULTS = ReasonCode(
     "DemoFoundFaults",
-    "The report lists {count} faults that a correct drain would have prevented.",
+    "The report lists {count} faults that correct work of Leeway would have prevented.",
     _RUNBOOK,
-)
-POOL_NOT_STARTED = ReasonCode(
-    "PoolNotStarted", "The nodes of the demo's pool were not launched: {error}.", _RUNBOOK
 )
 REPORT_NOT_WRITTEN = ReasonCode(
     "ReportNotWritten", "The report {path} could not be written: {error}.", _RUNBOOK

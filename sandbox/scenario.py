@@ -112,11 +112,47 @@ def demo_scenario(seed: int = 0, nodes: int = 20, of_pools: int = 0) -> Scenario
 def _demo_pool(nodes: int) -> Pool:
     """Return a pool of machines with four processors, each of which holds three pods."""
     orders = pod_spec(cpu="1", memory="1Gi", grace=10, ends_after=1.0, starts_after=1.0)
-    taint = {"key": "team", "value": "orders", "effect": "NoSchedule"}
-    orders["spec"] |= {
-        "nodeSelector": {POOL_LABEL: "flexible"},
-        "tolerations": [{"operator": "Equal", **taint}],
+    orders["spec"]["nodeSelector"] = {POOL_LABEL: "flexible"}
+    requirements = {
+        "karpenter.k8s.aws/instance-category": ["m"],
+        "karpenter.k8s.aws/instance-cpu": ["4"],
     }
+    workloads = (
+        namespace("orders"),
+        # Without a spread, three pods fit on a node.
+        deployment("orders", "orders", nodes * 3, orders, spread=False),
+        budget("orders", "orders", maxUnavailable="50%"),
+    )
+    return Pool("flexible", nodes, _pool_manifests("flexible", requirements), workloads)
+
+
+def scale_up_scenario(seed: int = 0, replicas: int = 10) -> Scenario:
+    """Return a cluster of three nodes with a Deployment that fits on them, and a pool of Spot and
+    on-demand machines of many sizes for the Deployment's further pods."""
+    web = pod_spec(cpu="250m", memory="512Mi", grace=10, starts_after=1.0)
+    requirements = {
+        "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
+        "karpenter.k8s.aws/instance-cpu": ["4", "8", "16"],
+    }
+    workload = deployment("shop", "web", replicas, web, topology="topology.kubernetes.io/zone")
+    return Scenario(
+        cluster=DEMO,
+        groups=(Group("system", 3),),
+        workloads=tuple(_system_workloads(lambda seconds: seconds)),
+        pools=(
+            Pool(
+                "general",
+                0,
+                _pool_manifests("general", requirements),
+                (namespace("shop"), workload),
+            ),
+        ),
+        seed=seed,
+    )
+
+
+def _pool_manifests(name: str, requirements: Mapping[str, list[str]]) -> tuple[Manifest, ...]:
+    """Return a NodePool of x86 machines, Spot or on-demand, and its EC2NodeClass."""
     terms = [{"tags": {DISCOVERY_TAG: DEMO}}]
     node_class = {
         "apiVersion": "karpenter.k8s.aws/v1",
@@ -129,33 +165,24 @@ def _demo_pool(nodes: int) -> Pool:
             "amiSelectorTerms": [{"alias": "al2023@latest"}],
         },
     }
-    requirements = {
+    wanted = {
         "karpenter.sh/capacity-type": ["spot", "on-demand"],
         "kubernetes.io/arch": ["amd64"],
-        "karpenter.k8s.aws/instance-category": ["m"],
-        "karpenter.k8s.aws/instance-cpu": ["4"],
+        **requirements,
     }
-    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {
-        "nodeClassRef": reference,
-        "taints": [taint],
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
         "requirements": [
-            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
+            {"key": key, "operator": "In", "values": values} for key, values in wanted.items()
         ],
     }
     pool = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": {"name": "flexible"},
+        "metadata": {"name": name},
         "spec": {"template": {"spec": template}},
     }
-    workloads = (
-        namespace("orders"),
-        # Without a spread, three pods fit on a node.
-        deployment("orders", "orders", nodes * 3, orders, spread=False),
-        budget("orders", "orders", maxUnavailable="50%"),
-    )
-    return Pool("flexible", nodes, (node_class, pool), workloads)
+    return node_class, pool
 
 
 def smoke_scenario(nodes: int = 3) -> Scenario:
@@ -261,12 +288,19 @@ def namespace(name: str) -> Manifest:
 
 
 def deployment(
-    space: str, name: str, replicas: int, template: Mapping[str, Any], *, spread: bool = True
+    space: str,
+    name: str,
+    replicas: int,
+    template: Mapping[str, Any],
+    *,
+    spread: bool = True,
+    topology: str = "kubernetes.io/hostname",
 ) -> Manifest:
-    """Return a Deployment, whose pods prefer to spread over nodes unless `spread` is False."""
+    """Return a Deployment, whose pods prefer to spread over nodes, or over other topologies, unless
+    `spread` is False."""
     constraint = {
         "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
+        "topologyKey": topology,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"app": name}},
     }

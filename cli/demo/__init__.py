@@ -1,1 +1,1 @@
-"""`leeway demo`: sends Spot interruption warnings to a sandbox and reports the result."""
+"""`leeway demo`: runs scenarios in a sandbox and reports the result."""

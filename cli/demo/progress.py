@@ -6,6 +6,7 @@ from rich.console import Console
 
 from cli.progress_bars import ProgressBars
 from cli.report.model import Outcome, StormPlan, StormReport
+from cli.report.scale_up import ScaleUpPlan, ScaleUpReport
 from cli.report.summary import drained_in_time
 
 
@@ -52,3 +53,24 @@ class Progress(ProgressBars):
         elif report.shortages:
             now += "; capacity is short"
         self._bars.update(self._task, completed=moved, total=max(len(pods), 1), now=now)
+
+    def scale_up(self, plan: ScaleUpPlan) -> None:
+        """Show that the scale-up begins."""
+        self._bars.update(self._task, visible=False)
+        self._task = self._bars.add_task("Scale-up", total=plan.after, now="")
+        if not self._console.is_terminal:
+            self._console.print(
+                f"Scale-up: {plan.owner} gets {plan.after} pods instead of {plan.before};"
+                " Leeway launches nodes"
+            )
+
+    def show_scale_up(self, report: ScaleUpReport) -> None:
+        """Show the progress of the scale-up."""
+        last, launched = report.last, len(report.launches)
+        ready = sum(one.ready_at is not None for one in report.launches)
+        now = f"{last.pending} pods pending, {last.running} running"
+        if launched:
+            now += f"; {ready}/{launched} new nodes Ready, {report.price:.2f} USD per hour"
+        elif report.shortages:
+            now += "; capacity is short"
+        self._bars.update(self._task, completed=last.running, now=now)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from cli.report.model import (
     Evaluation,
+    Launch,
     LeewayEvent,
     NodeTrace,
     Outcome,
@@ -171,8 +172,14 @@ def evaluate_storm(
     cordoned: Set[str],
     evicted_on: Set[str],
     launched: Mapping[str, Sequence[str]],
+    of_pools: Iterable[Launch] = (),
+    used: Set[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Return the actions on nodes without a notice, and the launches that were too many."""
+    """Return the actions on nodes without a notice, and the launches that were too many.
+
+    `launched` are the instances of each group, `of_pools` those that Leeway launched, and `used`
+    the nodes that ran other pods than those of DaemonSets.
+    """
     interrupted = {target.node for target in targets}
     faults = [f"{node} was cordoned without a notice." for node in sorted(cordoned - interrupted)]
     faults += [
@@ -185,6 +192,22 @@ def evaluate_storm(
             faults.append(
                 f"{group} launched {len(instances)} instances for {lost[group]} lost ones."
             )
+    return (*faults, *evaluate_launches(of_pools, used))
+
+
+def evaluate_launches(launches: Iterable[Launch], used: Set[str]) -> tuple[str, ...]:
+    """Return the instances of pools that were not needed or did not become nodes. `used` are the
+    nodes that ran other pods than those of DaemonSets.
+
+    One larger node may replace several, so that launches are not compared with lost nodes.
+    """
+    faults = []
+    for one in launches:
+        what = f"Leeway launched {one.instance} for pool {one.pool}"
+        if one.ready_at is None:
+            faults.append(f"{what}, and it did not become Ready.")
+        elif one.node not in used:
+            faults.append(f"{what}, and no pod needed it.")
     return tuple(faults)
 
 

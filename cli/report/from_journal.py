@@ -28,6 +28,7 @@ from cli.report.pool_launches import launches, shortages
 
 Entry = Mapping[str, Any]
 
+_ADMISSIONS = frozenset({"Leeway Node Admitted", "Leeway Node Not Admitted"})
 _LAUNCHING = frozenset({"pending", "running"})
 _ENDING = frozenset({"shutting-down", "terminated"})
 
@@ -100,6 +101,8 @@ def report_from_journal(entries: Iterable[Entry], plan: StormPlan) -> StormRepor
             cordoned={node for node, moments in index.cordons.items() if moments},
             evicted_on={pod.node for pod in index.pods.values() if pod.attempts and pod.node},
             launched=_launched_by_group(index, began_at),
+            of_pools=launched,
+            used=_used_nodes(index, plan),
         ),
         launches=launched,
         shortages=shortages(fleets),
@@ -128,11 +131,17 @@ def _index_aws(index: _Index, entry: Entry) -> None:
             index.fleets.append(entry)
         case "reclaimed":
             index.reclaimed[entry["instance"]] = entry["at"]
-        case "put-events" if str(entry["source"]).startswith("leeway"):
+        case "put-events" if _is_about_retirement(entry):
             event = _leeway_event(entry)
             index.leeway_events.setdefault(str(entry["detail"].get("instance", "")), []).append(
                 event
             )
+
+
+def _is_about_retirement(entry: Entry) -> bool:
+    """Return whether it is an event of Leeway that is not about the admission of a new node."""
+    of_leeway = str(entry["source"]).startswith("leeway")
+    return of_leeway and entry["detail_type"] not in _ADMISSIONS
 
 
 def _leeway_event(entry: Entry) -> LeewayEvent:
@@ -259,6 +268,15 @@ def _match_launches(
             ready_at=new.ready_at,
         )
     return matched
+
+
+def _used_nodes(index: _Index, plan: StormPlan) -> set[str]:
+    """Return the nodes that ran other pods than those of DaemonSets."""
+    return {
+        pod.node
+        for pod in index.pods.values()
+        if pod.node and not plan.workloads.get(pod.owner or "", Workload("")).daemon
+    }
 
 
 def _first_notice(index: _Index, instance: str) -> float:

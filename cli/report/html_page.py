@@ -36,7 +36,7 @@ NUMBERS = (
 def render_page(report: StormReport, run: Run) -> str:
     """Render the report of a run as a self-contained HTML document."""
     return (
-        _environment()
+        page_environment()
         .get_template("report.html.j2")
         .render(
             report=report,
@@ -68,7 +68,8 @@ def headline(report: StormReport) -> str:
     return f"{interrupted}, every pod moved in time."
 
 
-def _environment() -> "Environment":
+def page_environment() -> "Environment":
+    """Return the environment of the reports' templates."""
     found = environment()
     found.filters["seconds"] = _seconds
     found.filters["short"] = short

@@ -46,11 +46,11 @@ def as_data(report: StormReport, run: Run) -> dict[str, Any]:
             "duplicateNotices": count.duplicates,
             "cordonedAfterSeconds": _spread(count.to_cordon),
             "replacedAfterSeconds": _spread(count.to_ready),
-            "leastSecondsToSpare": _rounded(count.to_spare),
+            "leastSecondsToSpare": rounded(count.to_spare),
         },
         "nodes": [_node(node) for node in report.nodes],
-        "launches": [_launch(launch) for launch in report.launches],
-        "shortages": [_shortage(shortage) for shortage in report.shortages],
+        "launches": [launch_as_data(launch) for launch in report.launches],
+        "shortages": [shortage_as_data(shortage) for shortage in report.shortages],
         "unmanagedInstances": [_unmanaged(unmanaged) for unmanaged in report.unmanaged],
     }
 
@@ -63,26 +63,26 @@ def _node(node: NodeReport) -> dict[str, Any]:
         "group": trace.target.group or None,
         "pool": trace.target.pool or None,
         "notices": [_notice(notice) for notice in trace.notices],
-        "cordonedAt": [_moment(cordon) for cordon in trace.cordons],
-        "cordonedAfterSeconds": _rounded(to_cordon(node)),
+        "cordonedAt": [moment_as_text(cordon) for cordon in trace.cordons],
+        "cordonedAfterSeconds": rounded(to_cordon(node)),
         "drained": drained_in_time(node),
-        "drainedAt": _moment(node.drained_at),
-        "reclaimAt": _moment(trace.reclaim_at),
-        "instanceGoneAt": _moment(trace.instance_gone_at),
+        "drainedAt": moment_as_text(node.drained_at),
+        "reclaimAt": moment_as_text(trace.reclaim_at),
+        "instanceGoneAt": moment_as_text(trace.instance_gone_at),
         "reclaimedByEC2": trace.reclaimed_by_ec2,
-        "nodeGoneAt": _moment(trace.node_gone_at),
+        "nodeGoneAt": moment_as_text(trace.node_gone_at),
         "replacement": None
         if trace.replacement is None
         else {
             "instance": trace.replacement.instance,
             "node": trace.replacement.node,
-            "launchedAt": _moment(trace.replacement.launched_at),
-            "readyAt": _moment(trace.replacement.ready_at),
-            "afterSeconds": _rounded(to_ready(node)),
+            "launchedAt": moment_as_text(trace.replacement.launched_at),
+            "readyAt": moment_as_text(trace.replacement.ready_at),
+            "afterSeconds": rounded(to_ready(node)),
         },
         "leewayEvents": [
             {
-                "at": _moment(event.at),
+                "at": moment_as_text(event.at),
                 "kind": event.kind,
                 "result": event.result,
                 "evicted": event.evicted,
@@ -106,28 +106,30 @@ def _pod(pod: PodReport) -> dict[str, Any]:
         "fault": pod.evaluation.fault,
         "reason": pod.evaluation.reason,
         "evictions": [
-            {"at": _moment(attempt.at), "status": attempt.status} for attempt in trace.attempts
+            {"at": moment_as_text(attempt.at), "status": attempt.status}
+            for attempt in trace.attempts
         ],
-        "terminationRequestedAt": _moment(trace.requested_at),
+        "terminationRequestedAt": moment_as_text(trace.requested_at),
         "requestedBy": trace.requested_by,
         "graceSeconds": trace.workload.grace,
-        "graceGivenSeconds": _rounded(trace.grace_given),
-        "endedAt": _moment(trace.ended_at),
+        "graceGivenSeconds": rounded(trace.grace_given),
+        "endedAt": moment_as_text(trace.ended_at),
         "ended": trace.how,
-        "missingForSeconds": _rounded(missing_for(trace)),
+        "missingForSeconds": rounded(missing_for(trace)),
         "replacement": None
         if successor is None
         else {
             "pod": successor.pod,
             "node": successor.node,
-            "runningAt": _moment(successor.running_at),
+            "runningAt": moment_as_text(successor.running_at),
         },
     }
 
 
-def _launch(launch: Launch) -> dict[str, Any]:
+def launch_as_data(launch: Launch) -> dict[str, Any]:
+    """Render an instance that Leeway launched."""
     return {
-        "at": _moment(launch.at),
+        "at": moment_as_text(launch.at),
         "instance": launch.instance,
         "pool": launch.pool,
         "instanceType": launch.instance_type,
@@ -135,13 +137,14 @@ def _launch(launch: Launch) -> dict[str, Any]:
         "capacityType": launch.capacity_type,
         "fallback": launch.fallback,
         "node": launch.node,
-        "readyAt": _moment(launch.ready_at),
+        "readyAt": moment_as_text(launch.ready_at),
     }
 
 
-def _shortage(shortage: Shortage) -> dict[str, Any]:
+def shortage_as_data(shortage: Shortage) -> dict[str, Any]:
+    """Render a shortage of capacity."""
     return {
-        "at": _moment(shortage.at),
+        "at": moment_as_text(shortage.at),
         "pool": shortage.pool,
         "code": shortage.code,
         "capacityType": shortage.capacity_type,
@@ -159,7 +162,11 @@ def _unmanaged(unmanaged: UnmanagedReport) -> dict[str, Any]:
 
 
 def _notice(notice: Notice) -> dict[str, Any]:
-    return {"id": notice.id, "at": _moment(notice.at), "time": _moment(notice.sent_at)}
+    return {
+        "id": notice.id,
+        "at": moment_as_text(notice.at),
+        "time": moment_as_text(notice.sent_at),
+    }
 
 
 def _spread(spread: Any) -> dict[str, float] | None:
@@ -168,11 +175,13 @@ def _spread(spread: Any) -> dict[str, float] | None:
     return {"median": round(spread.median, 3), "worst": round(spread.maximum, 3)}
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """Round seconds or a ratio to three decimals."""
     return None if value is None else round(value, 3)
 
 
-def _moment(moment: float | None) -> str | None:
+def moment_as_text(moment: float | None) -> str | None:
+    """Render an epoch second as RFC 3339."""
     if moment is None:
         return None
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

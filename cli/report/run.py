@@ -22,3 +22,18 @@ class Run:
             f"leeway demo --seed {self.seed} --nodes {self.nodes}"
             f" --interruptions {self.interruptions}"
         )
+
+
+@dataclass(frozen=True)
+class ScaleUpRun:
+    """The parameters of a run that scales a Deployment, its start and its duration in seconds."""
+
+    seed: int
+    replicas: int
+    began: datetime
+    duration: float
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the run."""
+        return f"leeway demo --scenario scale-up --seed {self.seed} --replicas {self.replicas}"

@@ -104,7 +104,7 @@ class _Axis:
 
 
 def lay_out(report: StormReport) -> Timeline:
-    """CandidateNode every node and pod of the report."""
+    """Lay out every node and pod of the report."""
     axis = _Axis(report.began_at, _last_time(report) + TAIL)
     lanes, y = [], TOP
     for node in report.nodes:
@@ -144,9 +144,14 @@ def _last_time(report: StormReport) -> float:
     return max(moments)
 
 
+def tick_step(seconds: float) -> int:
+    """Return the distance between the labels of a time axis of this length."""
+    return next((size for size in (1, 2, 5, 10, 20, 30, 60) if seconds / size <= 12), 120)
+
+
 def _ticks(axis: _Axis) -> tuple[Tick, ...]:
     length = axis.last - axis.zero
-    step = next((size for size in (1, 2, 5, 10, 20, 30, 60) if length / size <= 12), 120)
+    step = tick_step(length)
     return tuple(
         Tick(axis.x(axis.zero + second), f"{second} s")
         for second in range(0, math.floor(length) + 1, step)

@@ -44,3 +44,26 @@ def test_a_node_of_leeways_own_is_replaced_on_demand_while_spot_is_short(
     assert report["launches"][0]["fallback"]
     assert report["launches"][0]["readyAt"]
     assert "instead of Spot" in page.read_text()
+    (own,) = [node for node in report["nodes"] if node["pool"]]
+    assert [event["result"] for event in own["leewayEvents"]] == ["drained"]
+
+
+def test_a_scale_up_gets_nodes_and_its_report_has_their_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    command = ["demo", "--scenario", "scale-up", "--replicas", "80"]
+
+    code = main.run([*command, "--report", str(page), "-o", "json"])
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["faults"] == []
+    assert code == 0
+    summary = report["summary"]
+    assert summary["podsRunning"] == 80
+    assert summary["podsPendingAtMost"] > 0
+    assert report["pods"][-1]["pending"] == 0
+    assert sum(one["count"] for one in report["nodes"]) == summary["nodesLaunched"] > 0
+    assert {one["capacityType"] for one in report["nodes"]} == {"spot"}
+    assert summary["pricePerHour"] >= summary["lowerBoundPerHour"] > 0
+    assert "Pods over time" in page.read_text()

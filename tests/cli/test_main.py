@@ -62,6 +62,16 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--nodes", "2"], "--nodes: expected 3 to 200, got 2"),
         (["demo", "--nodes", "5", "--interruptions", "5"], "--interruptions: expected 1 to 4"),
         (["demo", "--interruptions", "0"], "--interruptions: expected 1 to 19"),
+        (["demo", "--scenario", "calm"], "'calm' is not one of 'storm', 'scale-up'"),
+        (["demo", "--replicas", "50"], "--replicas: expected --scenario scale-up with it"),
+        (
+            ["demo", "--scenario", "scale-up", "--nodes", "5"],
+            "--nodes: expected --scenario storm with it",
+        ),
+        (
+            ["demo", "--scenario", "scale-up", "--replicas", "10"],
+            "--replicas: expected 11 to 2000, got 10",
+        ),
         (["demo", "--report", "no/such/folder/r.html"], "no/such/folder is no folder"),
         (["demo", "-o", "yaml"], "'--output' / '-o': 'yaml' is not one of 'table', 'json'"),
         (["sandbox", "up", "--nodes", "0"], "--nodes: expected 3 to 1000, got 0"),

@@ -7,7 +7,7 @@ from cli.report.html_page import render_page
 from cli.report.json_output import as_data
 from cli.report.model import StormPlan, StormReport, Target
 from cli.report.summary import launch_lines
-from tests.cli.journals import INSTANCE, NODE, Journal
+from tests.cli.journals import AGENT, INSTANCE, NODE, WEB, Journal
 from tests.cli.test_report_output import RUN
 
 NEW, NEXT = ("ip-10-0-0-20.ec2.internal", "i-20"), ("ip-10-0-0-21.ec2.internal", "i-21")
@@ -15,6 +15,7 @@ OTHER, OTHER_NODE = "i-2", "ip-10-0-0-2.ec2.internal"
 PLAN = StormPlan(
     cluster="demo",
     targets=(Target(INSTANCE, NODE, "", pool="web"), Target(OTHER, OTHER_NODE, "", pool="web")),
+    workloads={workload.owner: workload for workload in (WEB, AGENT)},
     late=80.0,
 )
 
@@ -135,3 +136,39 @@ def test_the_page_of_a_storm_without_pools_says_nothing_about_launches() -> None
     page = render_page(report_from_journal(Journal().notice().entries, PLAN), RUN)
 
     assert "What Leeway launched" not in page
+
+
+def faults(journal: Journal) -> list[str]:
+    """The faults of the launches."""
+    return [one for one in report(journal).faults if "Leeway launched" in one]
+
+
+def test_a_launched_node_that_runs_a_pod_is_no_fault() -> None:
+    assert faults(storm().runs("shop/web-1", WEB, at=10, node=NEW[0])) == []
+
+
+def test_a_launched_node_that_no_pod_needs_is_a_fault() -> None:
+    agents = storm().runs("kube-system/node-agent-1", AGENT, at=10, node=NEW[0])
+
+    (fault,) = faults(agents)
+    assert fault == f"Leeway launched {NEW[1]} for pool web, and no pod needed it."
+
+
+def test_a_launched_instance_that_does_not_become_ready_is_a_fault() -> None:
+    journal = fleet(storm(), 4, [{"instance": NEXT[1], **place("m6i.large")}], [])
+
+    (fault,) = faults(journal.runs("shop/web-1", WEB, at=10, node=NEW[0]))
+    assert fault == f"Leeway launched {NEXT[1]} for pool web, and it did not become Ready."
+
+
+def test_the_admission_of_an_own_node_is_no_report_about_its_retirement() -> None:
+    def said(journal: Journal, at: float, title: str, result: str) -> None:
+        detail = {"instance": INSTANCE, "result": result}
+        journal.add(at, "put-events", source="leeway", detail_type=title, detail=detail)
+
+    journal = storm()
+    said(journal, 2, "Leeway Node Admitted", "admitted")
+    said(journal, 30, "Leeway Node Retired", "drained")
+
+    events = report(journal).nodes[0].trace.leeway_events
+    assert [event.result for event in events] == ["drained"]

@@ -8,7 +8,7 @@ from leeway.execution.attempt import Phase
 from leeway.instances.observed import (
     ObservedInstance,
 )
-from leeway.notices import NoticeKind
+from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import Action
 from leeway.reconciliation.lost_state_changes import check_restart, check_state
 from leeway.retirement.attempts import undo
@@ -93,3 +93,20 @@ def test_an_instance_without_a_restart_or_with_an_undone_retirement_is_not_found
     assert restarted(interrupted(), launched=300) is None, "it was interrupted after the restart"
     for phase in (Phase.UNDOING, Phase.UNDONE):
         assert restarted(STOPPED.model_copy(update={"phase": phase}), launched=300) is None
+
+
+@pytest.mark.parametrize(
+    ("action", "first_start", "restart"),
+    [
+        (InterruptionAction.TERMINATE, 119, 121),
+        (InterruptionAction.STOP, 29, 200),
+        (InterruptionAction.HIBERNATE, 29, 200),
+    ],
+)
+def test_the_first_start_of_an_interrupted_instance_is_no_restart(
+    action: InterruptionAction, first_start: int, restart: int
+) -> None:
+    record = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1", action=action).record
+    drained = record.model_copy(update={"phase": Phase.FINISHED})
+    assert restarted(drained, launched=first_start) is None, "its drain would be undone"
+    assert restarted(drained, launched=restart) is not None

@@ -1,11 +1,11 @@
 """Finds instances that stopped, ended or started again and whose state-change event was lost."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedInstance
 from leeway.notices import NoticeKind
-from leeway.policy.rules import Action
+from leeway.policy.rules import SPOT_WARNING, Action
 from leeway.reconciliation.findings import (
     EVENT_DELAY,
     CheckContext,
@@ -16,8 +16,8 @@ from leeway.reconciliation.findings import (
 )
 from leeway.reconciliation.lost_interruptions import CERTAIN_ENDS
 from leeway.reconciliation.reasons import RESTART_EVENT_LOST, STATE_EVENT_LOST
-from leeway.retirement.attempts import has_kept_running
-from leeway.retirement.record import Retirement
+from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running
+from leeway.retirement.record import INTERRUPTIONS, Retirement
 
 GONE = frozenset({"shutting-down", "terminated"})
 
@@ -58,7 +58,7 @@ def check_restart(
     instance: ObservedInstance, retirement: Retirement | None, context: CheckContext
 ) -> LostEvent | None:
     """Check an instance whose node is marked as retiring: if it was stopped and runs again, the
-    marks are removed. EC2 sets the launch time at each start."""
+    marks are removed. EC2 sets the launch time at each start, also at the first."""
     if instance.state != "running" or retirement is None or is_undone(retirement):
         return None
     if not _is_started_after(instance.launched_at, retirement, context.now):
@@ -72,4 +72,16 @@ def check_restart(
 
 
 def _is_started_after(launched_at: datetime, retirement: Retirement, now: datetime) -> bool:
-    return launched_at > retirement.noticed_at and now >= launched_at + EVENT_DELAY
+    return launched_at > _stopped_from(retirement) and now >= launched_at + EVENT_DELAY
+
+
+def _stopped_from(retirement: Retirement) -> datetime:
+    """Return the time from which a start of the instance is another one than before the notice.
+
+    A warning may be about an instance that has just been launched. EC2 terminates it two minutes
+    after the time of the warning, and until then it runs since its first start.
+    """
+    if retirement.ec2_terminates:
+        return retirement.noticed_at + SPOT_WARNING
+    tolerance = CLOCK_TOLERANCE if retirement.kind in INTERRUPTIONS else timedelta(0)
+    return retirement.noticed_at + tolerance
