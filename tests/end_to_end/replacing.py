@@ -29,7 +29,7 @@ FOUR, EIGHT = {"cpu": ["4"]}, {"cpu": ["8"]}
 POOLS = ("paused", "calm", "rebalanced", "pair", "roomy", "scarce", "killed")
 GROUP, GROUP_SIZE = "shared-group", 3
 SHARED = "shared"
-MANIFESTS_KEPT = 46.0
+MANIFESTS_KEPT = 62.0
 """Seconds after which every function has read a changed manifest."""
 WITHIN = 20.0
 """Seconds of the disruption budget: one voluntary retirement begins in this time."""
