@@ -186,7 +186,8 @@ class PoolCase:
         dynamodb, table = client("dynamodb", self.sandbox.aws_url), table_of(self.sandbox)
         writing = DynamoLaunchIntents(lambda: dynamodb, table)
         older = [
-            one.model_copy(update={"created_at": one.created_at - passed}) for one in self.intents()
+            one.model_copy(update={"created_at": one.created_at - passed, "version": 1})
+            for one in self.intents()
         ]
         delete_items(self.sandbox, "OFFERINGS#", lambda _: True)
         delete_items(self.sandbox, "LAUNCH#", lambda record: record["pool"] == self.pool)
