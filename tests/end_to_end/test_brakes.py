@@ -72,7 +72,9 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """A cluster with pools of machines that hold one pod each."""
     scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
     state = tmp_path_factory.mktemp("brakes")
-    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
+    # A node is not Ready for three seconds: time for the taint of a controller.
+    kubernetes = ["--node-join", "1", "--node-ready", "3"]
+    options = {"aws": ["--schedule-speed", "0"], "kubernetes": kubernetes}
     with Sandbox.start(
         scenario, state_dir=state, parameters=PARAMETERS, options=options
     ) as running:
@@ -293,7 +295,8 @@ def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
 ) -> None:
     never = workload("never", 3, "webhook", cpu="900")
     create_workloads([never], env.sandbox.write_kubeconfig())
-    launches.run_until(lambda: told(kube, "never") == {"RequestTooLarge"})
+    launches.run_until(lambda: told(kube, "never") == {"NoNodePoolMatches"})
+    assert says(kube, "never", "900")
     for _ in range(2):
         launches.run()
     events = [e for e in kube.list(Event, namespace="default") if e.reportingComponent == "leeway"]
@@ -305,4 +308,4 @@ def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
         TableName=table_of(env.sandbox), Key=key
     )
     (group,) = json.loads(stored["Item"]["record"]["S"])["without_node"]
-    assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)
+    assert (group["reason"]["code"], group["count"]) == ("NoNodePoolMatches", 3)
