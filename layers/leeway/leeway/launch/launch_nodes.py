@@ -446,7 +446,7 @@ class _Run:
         pods = [pod for pod in self.order.pods if pod.name in without]
         supply = Supply(pools, self.order.catalog, (), self.order.daemons)
         # Without the nodes that exist: they have room for other pods of the plan.
-        possible = pack(pods, supply, (), self.order.effort)
+        possible = pack(pods, supply, proceed=lambda: False)
         return {pod: self.blocked[node.pool] for node in possible.launches for pod in node.pods}
 
 
