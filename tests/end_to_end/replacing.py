@@ -120,10 +120,14 @@ class Replacing(Environment):
         """Return the nodes of the pods of a team that run and stay, by the name of the pod."""
         return self.pods(team, "Running")
 
-    def nodes(self, team: str) -> dict[str, Node]:
-        """Return the Nodes of a team, by the id of the instance."""
+    def nodes(self, team: str) -> dict[str, str]:
+        """Return the names of the Nodes of a team, by the id of the instance."""
         found = self.kube.list(Node, labels={TEAM: team})
-        return {str(one.spec.providerID).rpartition("/")[2]: one for one in found if one.spec}
+        return {
+            str(one.spec.providerID).rpartition("/")[2]: str(one.metadata.name)
+            for one in found
+            if one.spec and one.metadata
+        }
 
     def delete(self, team: str) -> None:
         """Delete the Deployment of a team."""

@@ -92,7 +92,7 @@ def test_a_paused_cluster_rebalances_no_node_and_replaces_an_interrupted_one(
     world: Replacing,
 ) -> None:
     ((instance, node),) = world.nodes("paused").items()
-    name, since = str(node.metadata.name), time.time()
+    name, since = node, time.time()
     world.sandbox.interrupt([instance], rebalance=True, warning=False)
     world.until(since, lambda seen: "ClusterPaused" in codes_about(seen, instance))
     assert not world.since(since).of("node-cordoned", node=name)
@@ -124,7 +124,7 @@ def test_an_interrupted_node_is_replaced_at_once_from_another_offering(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ((instance, node),) = world.nodes("calm").items()
-    name, since = str(node.metadata.name), time.time()
+    name, since = node, time.time()
     before = launched(world.since(0), "calm")[instance]
     seen = world.interrupt([instance], late=80)
     reclaim_at = seen.of("interrupted", instance=instance)[0]["reclaim_at"]
@@ -156,7 +156,7 @@ def test_an_interrupted_node_is_replaced_at_once_from_another_offering(
 def test_two_interrupted_nodes_of_a_pool_get_a_successor_each(
     world: Replacing, resumed: float
 ) -> None:
-    nodes = {i: str(node.metadata.name) for i, node in world.nodes("pair").items()}
+    nodes = world.nodes("pair")
     assert len(nodes) == 2
     since = time.time()
     seen = world.interrupt(list(nodes), late=60)
@@ -174,7 +174,7 @@ def test_nothing_is_launched_if_the_pods_fit_on_existing_nodes(
 ) -> None:
     world.create(workload("roomy", 1, "300m"))
     ((instance, node),) = world.nodes("roomy").items()
-    name = str(node.metadata.name)
+    name = node
     cordon(world.kube, name, cordoned=True)
     other = workload("roomy-too", 1, "3500m")
     other["spec"]["template"]["spec"]["nodeSelector"] = {"team": "roomy"}
@@ -195,7 +195,7 @@ def test_without_capacity_anywhere_the_drain_goes_on_and_tells_why(
     world: Replacing, resumed: float
 ) -> None:
     ((instance, node),) = world.nodes("scarce").items()
-    name, since = str(node.metadata.name), time.time()
+    name, since = node, time.time()
     world.sandbox.faults("aws", [{"service": "ec2", "action": "Launch", **NO_CAPACITY}])
     seen = world.interrupt([instance], late=60)
     (outcome,) = seen.outcomes(instance)
@@ -245,7 +245,7 @@ def test_a_retirement_converges_when_its_functions_are_killed(
     world: Replacing, resumed: float
 ) -> None:
     ((instance, node),) = world.nodes("killed").items()
-    name, since = str(node.metadata.name), time.time()
+    name, since = node, time.time()
     buyer = {"service": "ec2", "action": "CreateFleet", "function": "leeway-provision-nodes"}
     world.sandbox.faults("aws", [{**buyer, "kill": True, "when": "after", "count": 1}])
     execution = f"retire-{instance}-*"
@@ -270,7 +270,7 @@ def test_a_retirement_converges_when_its_functions_are_killed(
 def test_a_rebalanced_node_is_drained_when_its_successor_is_ready_within_the_budget(
     world: Replacing, resumed: float
 ) -> None:
-    nodes = {i: str(node.metadata.name) for i, node in world.nodes("rebalanced").items()}
+    nodes = world.nodes("rebalanced")
     assert len(nodes) == 2
     wait_until(resumed)
     since = time.time()
