@@ -182,7 +182,7 @@ def main() -> None:
     for column in (*columns, "again, nodes on the way", "peak"):
         runs.add_column(column, justify="right")
     with TemporaryDirectory() as folder, sandbox_with_pools(Path(folder)) as sandbox:
-        found = delays(sandbox, SAMPLES)
+        console.print(_delay_table(delays(sandbox, SAMPLES)))
         for nodes in provision_read.SIZES:
             _forget_launches(sandbox)
             some = [run_once(sandbox, nodes) for _ in range(REPEATS)]
@@ -190,13 +190,16 @@ def main() -> None:
             cold, warm, again = (_medians(some, what) for what in ("cold", "launching", "again"))
             peak = max(one["peak"] for one in some)
             runs.add_row(f"{nodes:,}", cold, warm, str(launched), again, f"{peak} MB")
+    console.print(runs)
+    provision_read.main()
+
+
+def _delay_table(found: Sequence[float]) -> Table:
     table = Table(title=f"From the creation of a pod to CreateFleet: {len(found)} pods")
     for name in ("p50", "p99", "longest"):
         table.add_column(name, justify="right")
     table.add_row(*(f"{percentile(found, at):.2f} s" for at in (0.5, 0.99, 1)))
-    console.print(table)
-    console.print(runs)
-    provision_read.main()
+    return table
 
 
 def _medians(some: Sequence[Mapping[str, Any]], what: str) -> str:

@@ -99,7 +99,7 @@ def _read(way: str, port: str) -> dict[str, object]:
 
 
 def _read_lists(connection: Connection) -> None:
-    """Read a cluster as the command line does: from lists of whole objects."""
+    """Read a cluster as `leeway select` reads files: from whole objects."""
     objects = []
     for kind, path in PATHS.items():
         parameters = {"limit": "500"}

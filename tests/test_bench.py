@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from leeway.manifests.reading import read_manifests
 
 from bench.__main__ import main
 from bench.costs import Usage, dollars
 from bench.idle import METRIC, SECONDS, month
+from bench.provision import manifests
 from bench.storms import timings, usage
 
 
@@ -57,6 +60,12 @@ def test_timings_start_at_the_notice_of_each_instance() -> None:
     found = timings(entries, since=5.0)
     assert (found["i-1"].to_cordon, found["i-1"].to_evictions) == (2.0, 4.0)
     assert found["i-2"].to_cordon is None
+
+
+def test_the_pools_of_the_bench_of_provisioning_are_read_without_problems() -> None:
+    reading = read_manifests(yaml.safe_dump_all(manifests("bench")), "bench")
+    assert reading.problems == ()
+    assert [one.name for one in reading.written] == ["default", "general", "small"]
 
 
 @pytest.mark.parametrize("name", ["storm", "storms=many", "kubernetes=5"])
