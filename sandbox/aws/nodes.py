@@ -27,7 +27,9 @@ LABEL_TAG = "k8s.io/cluster-autoscaler/node-template/label/"
 TAINT_TAG = "k8s.io/cluster-autoscaler/node-template/taint/"
 RESOURCE_TAG = "k8s.io/cluster-autoscaler/node-template/resources/"
 CLUSTER_TAG = "kubernetes.io/cluster/"
-CLUSTER_NAME_TAGS = ("aws:eks:cluster-name", "eks:cluster-name")
+EKS_TAG = "aws:eks:cluster-name"
+"""EKS writes it on an instance that joins a cluster; nobody else can."""
+CLUSTER_NAME_TAGS = (EKS_TAG, "eks:cluster-name")
 
 # Boots an instance of a fleet: the cluster that it joins, and its Node; None if it joins none.
 type Boot = Callable[[Instance], tuple[str, dict[str, Any]] | None]
@@ -152,7 +154,9 @@ class NodeLink:
         if fleet_of(instance) is None:
             return cluster_of(instance), None
         if state == "running" and instance.id not in self._booted:
-            self._booted[instance.id] = self._boot(instance)
+            booted = self._booted[instance.id] = self._boot(instance)
+            if booted is not None:
+                instance.add_tags({EKS_TAG: booted[0]})
         joined = self._booted.get(instance.id)
         if state == "terminated":
             self._booted.pop(instance.id, None)

@@ -295,7 +295,7 @@ def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
 ) -> None:
     never = workload("never", 3, "webhook", cpu="900")
     create_workloads([never], env.sandbox.write_kubeconfig())
-    launches.run_until(lambda: told(kube, "never") == {"NoNodePoolMatches"})
+    launches.run_until(lambda: told(kube, "never") == {"RequestTooLarge"})
     assert says(kube, "never", "900")
     for _ in range(2):
         launches.run()
