@@ -53,7 +53,8 @@ def team_pool(name: str, only: dict[str, list[str]]) -> dict[str, Any]:
 
 def unbootable() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the pool `young` and its node class, whose instances never join."""
-    made, kind = team_pool("young", FOUR), node_class(amiFamily="Custom", userData="#!/bin/sh\n")
+    made = team_pool("young", FOUR)
+    kind = node_class(metadataOptions={"httpEndpoint": "disabled"})
     made["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "young"
     kind["metadata"]["name"] = "young"
     return made, kind

@@ -281,41 +281,6 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
     broken.check_launched(3)
 
 
-def test_a_run_that_is_killed_at_any_call_of_a_launch_launches_nothing_twice(
-    sandbox: Sandbox, case: Begin
-) -> None:
-    """A kill before a call leaves what a kill after the previous call leaves."""
-    killed = case("killed")
-    # Lambda receives and deletes messages with the role of the function, so "sqs" is left out.
-    kill = {"service": "?[!q]*", "function": FUNCTION, "kill": True, "count": 1}
-    sandbox.faults("aws", [kill])
-    number = died = 0
-    killed.need(1)
-    wake_and_wait(sandbox, killed, 1)
-    while deaths(sandbox) > died:
-        died, number = deaths(sandbox), number + 1
-        sandbox.faults("aws", [kill | {"skip": number - 1, "when": "after"}])
-        killed.need(number + 1)
-        wake_and_wait(sandbox, killed, number + 1)
-    sandbox.faults("aws", [])
-    assert number > 20, "the kills must have met each call of a launch"
-    assert killed.runs(1) == [0]
-    killed.check_launched(number + 1)
-    killed.until_all_run()
-
-
-def wake_and_wait(sandbox: Sandbox, killed: PoolCase, count: int) -> None:
-    """Send a message, and wait until so many instances are there and the queue has no message."""
-    wake(sandbox)
-    until(lambda: left_messages(sandbox) == 0)
-    assert len(killed.instances()) == count
-
-
-def deaths(sandbox: Sandbox) -> int:
-    """How often a run was killed."""
-    return sum(one["kind"] == "caller-killed" for one in sandbox.journal())
-
-
 def test_messages_that_come_late_and_repeatedly_launch_nothing_twice(
     sandbox: Sandbox, case: Begin
 ) -> None:

@@ -226,7 +226,7 @@ def test_pods_do_not_wait_for_an_instance_that_is_interrupted_before_it_joins(
     world.until(since, lambda seen: seen.of("boot-refused", instance=instance))
     # The next instances join: the launch after the interruption is seen by the pod that waits.
     _, works = unbootable()
-    del works["spec"]["amiFamily"], works["spec"]["userData"]
+    del works["spec"]["metadataOptions"]
     store(world.sandbox, works, replaces=1)
     refresh = {"function": "leeway-provision-nodes", "kill": "before"}
     world.sandbox.faults("lambda", [refresh])
