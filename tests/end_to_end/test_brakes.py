@@ -308,4 +308,4 @@ def test_pods_that_never_fit_cost_nothing_and_are_told_once_each(
         TableName=table_of(env.sandbox), Key=key
     )
     (group,) = json.loads(stored["Item"]["record"]["S"])["without_node"]
-    assert (group["reason"]["code"], group["count"]) == ("NoNodePoolMatches", 3)
+    assert (group["reason"]["code"], group["count"]) == ("RequestTooLarge", 3)

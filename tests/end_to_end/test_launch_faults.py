@@ -20,13 +20,10 @@ from tests.end_to_end.launch_faults import (
     ONE_POD_EACH,
     PoolCase,
     failing,
-    left_messages,
     no_capacity,
-    wake,
 )
 from tests.end_to_end.provisioning import (
     CLUSTER,
-    FUNCTION,
     PARAMETERS,
     prepare,
     store,
@@ -279,26 +276,3 @@ def test_nodes_that_never_join_are_terminated_and_pause_their_pool(
     broken.check_told("NodesNeverJoined", pods=3)
     assert all("leeway resume" in str(one.message) for one in broken.events())
     broken.check_launched(3)
-
-
-def test_messages_that_come_late_and_repeatedly_launch_nothing_twice(
-    sandbox: Sandbox, case: Begin
-) -> None:
-    repeated = case("repeated")
-    faults = [{"function": FUNCTION, "copies": 3}, {"function": FUNCTION, "latency": 1}]
-    sandbox.faults("lambda", faults)
-    repeated.need(2)
-    for _ in range(2):
-        wake(sandbox)
-    until(lambda: left_messages(sandbox) == 0)
-    received = [
-        message["receives"]
-        for entry in sandbox.journal()
-        if entry["kind"] == "queue-batch" and entry["at"] >= repeated.since
-        for message in entry["messages"]
-    ]
-    assert max(received) == 3
-    repeated.check_launched(2)
-    assert len(repeated.intents()) == 1
-    assert repeated.runs(1) == [0]
-    repeated.until_all_run()
