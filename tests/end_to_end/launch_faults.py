@@ -214,14 +214,6 @@ def wake(sandbox: Sandbox) -> None:
     SqsProvisionNodes(lambda: sqs, url).wake(CLUSTER, "test")
 
 
-def left_messages(sandbox: Sandbox) -> int:
-    """The number of messages in the queue of provision_nodes, visible or not."""
-    sqs, url = _queue(sandbox)
-    counted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=counted)["Attributes"]
-    return sum(map(int, found.values()))
-
-
 def _queue(sandbox: Sandbox) -> tuple[Any, str]:
     sqs = client("sqs", sandbox.aws_url)
     (url,) = [one for one in sqs.list_queues()["QueueUrls"] if one.endswith("provision.fifo")]
