@@ -6,6 +6,7 @@ import pytest
 
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Manifest, Scenario
+from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import Environment
 from tests.end_to_end.rights import check_calls_are_granted
 
@@ -77,3 +78,12 @@ def without_faults(env: Environment) -> Iterator[None]:
     yield
     for part in ("kubernetes", "aws", "lambda"):
         env.sandbox.faults(part, [])
+
+
+@pytest.fixture(autouse=True)
+def own_clients() -> Iterator[None]:
+    """Give each test clients of its own. The command line keeps its AWS clients for a process, and
+    several modules start a sandbox, each at other addresses."""
+    drop_clients()
+    yield
+    drop_clients()

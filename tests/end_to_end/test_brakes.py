@@ -21,7 +21,6 @@ from cli import main
 from sandbox.provisioning import client, create_workloads
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Scenario
-from tests.cli.conftest import drop_clients
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.provisioning import (
@@ -201,7 +200,6 @@ def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
     assert launches.count() == 3, "a paused pool launches nothing"
     for name, value in env.sandbox.environment().items():
         monkeypatch.setenv(name, value)
-    drop_clients()
     ec2 = client("ec2", env.sandbox.aws_url)
     (image,) = ec2.describe_images(Filters=[{"Name": "name", "Values": [OWN_AMI]}])["Images"]
     correct = [{"Key": "sandbox.leeway.sh/ami-family", "Value": "AL2023"}]
@@ -209,7 +207,6 @@ def test_a_broken_ami_pauses_its_pool_after_three_instances_and_resume_goes_on(
     assert main.run(["resume", CLUSTER, "--pool", "broken"]) == 0
     launches.run_until(lambda: launches.count() == 6)
     until(lambda: len(bound(kube)) == 3)
-    drop_clients()
 
 
 def test_a_controller_that_doubles_its_pods_stops_at_the_maximum_and_at_the_limits_of_the_pool(

@@ -13,7 +13,6 @@ from lightkube import Client, KubeConfig
 from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Scenario
-from tests.cli.conftest import drop_clients
 from tests.end_to_end.conftest import daemonset
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import (
@@ -90,7 +89,6 @@ def case(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     """The case of a pool. Its pods and the faults are removed at the end."""
     for name, value in sandbox.environment().items():
         monkeypatch.setenv(name, value)
-    drop_clients()
     begun: list[PoolCase] = []
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
 
@@ -101,7 +99,6 @@ def case(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         yield begin
         for one in begun:
             one.end()
-    drop_clients()
 
 
 type Begin = Callable[[str], PoolCase]

@@ -11,7 +11,6 @@ from lightkube.resources.core_v1 import Pod
 
 from cli.main import run
 from sandbox.sandbox import Sandbox
-from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.rights import granted, used
 
@@ -47,7 +46,6 @@ def pool(
         monkeypatch.setenv(name, value)
     file = tmp_path_factory.mktemp("pool") / "pool.yaml"
     file.write_text(yaml.safe_dump(POOL))
-    drop_clients()  # those of another sandbox
     assert run(["apply", "-f", str(file), "--cluster", CLUSTER]) == 0
     # A warm function knows the manifests of the last minute.
     env.sandbox.faults("lambda", [{"function": "*watch-pods*", "kill": "before"}])
