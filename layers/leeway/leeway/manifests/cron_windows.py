@@ -1,4 +1,4 @@
-"""The field types of cron windows: cron expressions and time zones."""
+"""The field types of schedules: cron expressions and time zones."""
 
 from functools import cache
 from importlib.resources import files
@@ -13,6 +13,21 @@ from leeway.manifests.problems import near_miss
 
 def _cron(value: Any) -> Any:
     return parse_cron(value) if isinstance(value, str) else value
+
+
+_DESCRIPTORS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+def _cron_or_descriptor(value: Any) -> Any:
+    return _cron(_DESCRIPTORS.get(value, value)) if isinstance(value, str) else value
 
 
 def _timezone(value: Any) -> Any:
@@ -44,6 +59,18 @@ CronExpression = Annotated[
         }
     ),
 ]
+BudgetSchedule = Annotated[
+    Cron,
+    BeforeValidator(_cron_or_descriptor),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(\\S+ +\\S+ +\\S+ +\\S+ +\\S+|{'|'.join(_DESCRIPTORS)})$",
+            "description": "A cron expression of five fields, or a descriptor such as @daily.",
+        }
+    ),
+]
+"""The schedule of a disruption budget; Karpenter accepts descriptors there, too."""
 TimeZone = Annotated[
     ZoneInfo,
     BeforeValidator(_timezone),

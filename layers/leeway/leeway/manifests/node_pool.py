@@ -13,6 +13,7 @@ from pydantic import (
 
 from leeway.manifests.amounts import Amounts
 from leeway.manifests.base import Duration, LabelKey, LabelValue, Manifest, Name, NotActedOn, Strict
+from leeway.manifests.cron_windows import BudgetSchedule
 from leeway.manifests.kubelet import KUBELET, KubeletSettings
 from leeway.manifests.pool_labels import NOT_ACTED_ON, check_pool_label
 from leeway.manifests.problems import Note
@@ -124,7 +125,7 @@ class Budget(Strict):
     """Number or percentage of nodes; a percentage is rounded up."""
     reasons: tuple[Literal["Underutilized", "Empty", "Drifted"], ...] | None = None
     """Reasons to which the budget applies; without any, it applies to all."""
-    schedule: str | None = None
+    schedule: BudgetSchedule | None = None
     """Cron expression in UTC: when the budget begins to apply."""
     duration: Duration | None = None
     """How long the budget applies after each start."""

@@ -1,0 +1,61 @@
+"""Disruption budgets of pools: how many more nodes may be disrupted now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from leeway.capacity_return import reasons
+from leeway.capacity_return.rules import Cause, ReturnRules
+from leeway.capacity_return.snapshot import Snapshot
+from leeway.reasons import Reason
+
+
+@dataclass
+class Allowances:
+    """What the budgets of all pools and of the cluster still allow in one run."""
+
+    now: datetime
+    rules: Mapping[str, ReturnRules]
+    totals: dict[str, int]
+    disrupted: dict[str, int]
+    left: int | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Allowances":
+        """Count the nodes of each pool; a node that goes or is not Ready is disrupted.
+
+        Source: Karpenter documentation, "Disruption budgets".
+        """
+        totals: dict[str, int] = {}
+        disrupted: dict[str, int] = {}
+        for one in snapshot.own:
+            totals[one.pool] = totals.get(one.pool, 0) + 1
+            if one.going or not one.ready:
+                disrupted[one.pool] = disrupted.get(one.pool, 0) + 1
+        return cls(snapshot.now, snapshot.rules, totals, disrupted, snapshot.most)
+
+    def left_in(self, pool: str, cause: Cause) -> int:
+        """Return how many more nodes of a pool may be disrupted for a cause."""
+        left = [self.totals.get(pool, 0)] if self.left is None else [self.left]
+        left += [
+            budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
+            for budget in self.rules[pool].budgets
+            if budget.applies(cause, self.now)
+        ]
+        return max(min(left), 0)
+
+    def take(self, pool: str, cause: Cause) -> Reason | None:
+        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+        if self.left is not None and self.left <= 0:
+            return reasons.CLUSTER_BUDGET_USED()
+        disrupted = self.disrupted.get(pool, 0)
+        for budget in self.rules[pool].budgets:
+            limit = budget.limit(self.totals.get(pool, 0))
+            if budget.applies(cause, self.now) and disrupted >= limit:
+                return reasons.DISRUPTION_BUDGET_USED(
+                    pool=pool, limit=limit, cause=cause, disrupted=disrupted
+                )
+        self.disrupted[pool] = disrupted + 1
+        if self.left is not None:
+            self.left -= 1
+        return None

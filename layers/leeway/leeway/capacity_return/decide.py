@@ -1,0 +1,112 @@
+"""Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
+
+from leeway.capacity_return import reasons
+from leeway.capacity_return.budgets import Allowances
+from leeway.capacity_return.consolidation import Consolidation
+from leeway.capacity_return.decision import NodeReturn, ReturnDecision
+from leeway.capacity_return.moving import Moving
+from leeway.capacity_return.protection import why_not_consolidated, why_protected
+from leeway.capacity_return.rules import Cause
+from leeway.capacity_return.snapshot import OwnNode, Snapshot
+from leeway.reasons import Reason
+
+
+def decide_returns(snapshot: Snapshot) -> ReturnDecision:
+    """Decide what is given back: expired and drifted nodes, empty ones, and, if there is none of
+    these, what consolidation finds.
+
+    Sources: Karpenter documentation, "Disruption"; its order of methods is drift, emptiness,
+    consolidation.
+    """
+    run = _Run(snapshot)
+    for one in snapshot.own:
+        if why := why_protected(one, snapshot):
+            run.kept[one.name] = why
+        else:
+            run.free.append(one)
+    run.replace_outdated()
+    run.remove_empty()
+    if not run.returns:
+        run.consolidate()
+    returned = {name for one in run.returns for name in one.nodes}
+    for one in run.free:
+        if one.name not in returned:
+            run.kept.setdefault(
+                one.name, reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods))
+            )
+    kept = {name: why for name, why in run.kept.items() if name not in returned}
+    return ReturnDecision(tuple(run.returns), kept)
+
+
+class _Run:
+    """One decision in the making. `free` are the nodes that nothing protects."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._moving = Moving(snapshot)
+        self._allowances = Allowances.of(snapshot)
+        self.free: list[OwnNode] = []
+        self.returns: list[NodeReturn] = []
+        self.kept: dict[str, Reason] = {}
+
+    def replace_outdated(self) -> None:
+        """Replace nodes that have expired or drifted, the oldest first."""
+        for one in sorted(self.free, key=lambda each: each.created_at):
+            expires = self._snapshot.rules[one.pool].expires
+            if expires is not None and self._snapshot.now - one.created_at >= expires:
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=expires)
+                self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
+            elif one.drift:
+                drift = " ".join(each.message for each in one.drift)
+                reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
+                self._take(one, Cause.DRIFTED, reason, replaced=bool(one.pods))
+
+    def remove_empty(self) -> None:
+        """Give back nodes without pods that have been quiet for long enough."""
+        for one in self._left():
+            if one.pods:
+                continue
+            if why := why_not_consolidated(one, self._snapshot) or self._why_expected(one):
+                self.kept[one.name] = why
+                continue
+            reason = reasons.NODE_EMPTY(
+                node=one.name, since=one.quiet_since, saving=one.price or 0.0
+            )
+            self._take(one, Cause.EMPTY, reason, saving=one.price or 0.0)
+
+    def consolidate(self) -> None:
+        """Give back nodes that are not needed, or that a cheaper one replaces."""
+        candidates = []
+        for one in self._left():
+            if one.name in self.kept:
+                continue
+            why = why_not_consolidated(one, self._snapshot) or self._why_expected(one)
+            if why is None and self._snapshot.rules[one.pool].only_empty:
+                why = reasons.POOL_ONLY_EMPTY(node=one.name, pods=len(one.pods), pool=one.pool)
+            if why is not None:
+                self.kept[one.name] = why
+            else:
+                candidates.append(one)
+        consolidation = Consolidation(self._moving, self._allowances, self.kept)
+        self.returns += consolidation.run(candidates)
+
+    def _left(self) -> list[OwnNode]:
+        returned = {name for one in self.returns for name in one.nodes}
+        return [one for one in self.free if one.name not in returned]
+
+    def _why_expected(self, one: OwnNode) -> Reason | None:
+        pods = self._moving.expected.get(one.name, 0)
+        return reasons.NODE_IS_EXPECTED(node=one.name, pods=pods) if pods else None
+
+    def _take(
+        self,
+        one: OwnNode,
+        cause: Cause,
+        reason: Reason,
+        saving: float = 0.0,
+        replaced: bool = False,
+    ) -> None:
+        if refused := self._allowances.take(one.pool, cause):
+            self.kept[one.name] = refused
+            return
+        self.returns.append(NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced))

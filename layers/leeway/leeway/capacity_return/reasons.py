@@ -1,0 +1,81 @@
+"""Reason codes of giving capacity back. docs/giving-back.md explains the rules."""
+
+from leeway.reasons import ReasonCode
+
+NODE_EMPTY = ReasonCode(
+    "NodeEmpty",
+    "Node {node} has had no pods but those of DaemonSets since {since:%H:%M} UTC: it is given "
+    "back, which saves {saving:.4f} USD per hour.",
+)
+NODE_EXPIRED = ReasonCode(
+    "NodeExpired",
+    "Node {node} is older than the {expires} after which nodes of pool {pool} expire: it is "
+    "replaced.",
+)
+NODE_DRIFTED = ReasonCode(
+    "NodeDrifted",
+    "Node {node} differs from what pool {pool} launches now: it is replaced. {drift}",
+)
+NODE_NOT_NEEDED = ReasonCode(
+    "NodeNotNeeded",
+    "The {pods} pods of node {node} fit on {targets}: it is given back, which saves {saving:.4f} "
+    "USD per hour.",
+)
+NODES_REPLACEABLE = ReasonCode(
+    "NodesReplaceable",
+    "The {pods} pods of {nodes} fit on one {type} ({capacity_type}, {price:.4f} USD per hour): the "
+    "replacement saves {saving:.4f} USD per hour.",
+)
+POOL_WITHOUT_RULES = ReasonCode(
+    "PoolWithoutRules", "Pool {pool} has no manifest: Leeway gives none of its nodes back."
+)
+NODE_GOES_ALREADY = ReasonCode("NodeGoesAlready", "Node {node} is being retired already.")
+NODE_STARTS = ReasonCode("NodeStarts", "Node {node} is not Ready yet.")
+NODE_IS_PROTECTED = ReasonCode(
+    "NodeIsProtected", "Node {node} has the annotation {annotation}: it is kept."
+)
+POD_IS_PROTECTED = ReasonCode(
+    "PodIsProtected", "Pod {pod} on node {node} has the annotation {annotation}: it is kept."
+)
+POD_IS_BLOCKED = ReasonCode(
+    "PodIsBlocked",
+    "PodDisruptionBudget {budget} allows no disruption of pod {pod} on node {node} now.",
+)
+NODE_IS_EXPECTED = ReasonCode(
+    "NodeIsExpected", "Node {node} has room that {pods} waiting pods need: it is kept."
+)
+POOL_NEVER_CONSOLIDATED = ReasonCode(
+    "PoolNeverConsolidated", "Pool {pool} has consolidateAfter: Never."
+)
+NODE_NOT_QUIET = ReasonCode(
+    "NodeNotQuiet",
+    "Pods came to node {node} or left it {ago} ago; pool {pool} waits {after} (consolidateAfter).",
+)
+POOL_ONLY_EMPTY = ReasonCode(
+    "PoolOnlyEmpty", "Node {node} has {pods} pods, and pool {pool} gives back only empty nodes."
+)
+NODE_WITHOUT_PRICE = ReasonCode(
+    "NodeWithoutPrice",
+    "The price of {type} ({capacity_type}) in {zone} is not known, so no saving is known either.",
+)
+NOTHING_CHEAPER = ReasonCode(
+    "NothingCheaper",
+    "The {pods} pods of node {node} do not fit on other nodes, and no cheaper node holds them.",
+)
+MOVE_NOT_WORTH = ReasonCode(
+    "MoveNotWorth",
+    "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",
+)
+SPOT_NOT_FLEXIBLE = ReasonCode(
+    "SpotNotFlexible",
+    "Only {types} cheaper Spot instance types hold the pods of node {node}, and {least} are "
+    "needed: the cheapest one alone would be interrupted soon.",
+)
+DISRUPTION_BUDGET_USED = ReasonCode(
+    "DisruptionBudgetUsed",
+    "A budget of pool {pool} allows {limit} disrupted nodes for the cause {cause}, and {disrupted} "
+    "are disrupted.",
+)
+CLUSTER_BUDGET_USED = ReasonCode(
+    "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."
+)

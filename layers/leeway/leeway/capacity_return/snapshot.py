@@ -1,0 +1,83 @@
+"""The state of a cluster from which it is decided what is given back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from leeway.capacity_return.rules import ReturnRules, Worth
+from leeway.reasons import Reason
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pools import NodePool
+
+
+@dataclass(frozen=True, slots=True)
+class MovablePod:
+    """A pod that needs another place if its node goes.
+
+    `protected_until` is until when an annotation forbids to disrupt it. `blocked_by` are the
+    PodDisruptionBudgets that allow no disruption of it now.
+    """
+
+    pod: Pod
+    protected_until: datetime | None = None
+    blocked_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """A node that Leeway launched.
+
+    - `node`: the node with all its pods, as selection sees it.
+    - `price`: USD per hour of its offering now, None if it is not known.
+    - `quiet_since`: when the last of its pods came or went, or the node became Ready.
+    - `protected`: an annotation of the node forbids to disrupt it.
+    - `going`: it is being retired, or its instance is interrupted.
+    - `drift`: why it differs from what would be launched now; empty if it does not.
+    """
+
+    node: ExistingNode
+    instance: str
+    pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float | None
+    created_at: datetime
+    quiet_since: datetime
+    pods: tuple[MovablePod, ...] = ()
+    ready: bool = True
+    protected: bool = False
+    going: bool = False
+    drift: tuple[Reason, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its Node."""
+        return self.node.name
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at the time `now` (aware, UTC).
+
+    - `others`: the nodes that are not Leeway's own, and instances that have not joined yet.
+    - `waiting`: pods without a node, and those that scheduled headroom will create soon: nodes with
+      room for them are needed.
+    - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
+    - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
+    - `most`: how many nodes the disruption budget of the cluster allows now.
+    """
+
+    now: datetime
+    own: tuple[OwnNode, ...]
+    pools: Sequence[NodePool]
+    catalog: Catalog
+    rules: Mapping[str, ReturnRules]
+    others: tuple[ExistingNode, ...] = ()
+    waiting: tuple[Pod, ...] = ()
+    unavailable: frozenset[Unavailable] = frozenset()
+    daemons: tuple[PodSpec, ...] = ()
+    worth: Worth = field(default_factory=Worth)
+    most: int | None = None

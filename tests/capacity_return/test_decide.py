@@ -1,0 +1,179 @@
+"""What is given back: empty, expired, drifted, not needed and replaceable nodes."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from leeway.capacity_return import reasons
+from leeway.capacity_return.decide import decide_returns
+from leeway.capacity_return.rules import Budget, Cause, ReturnRules, Worth
+from leeway.headroom.cron import parse_cron
+from leeway.selection.labels import HOSTNAME
+from leeway.selection.pods import Pod
+from leeway.selection.pools import NodePool
+
+from tests.capacity_return.snapshots import NOW, own_node, snapshot, with_pods
+from tests.selection.workloads import spec, term
+
+MINUTE = timedelta(minutes=1)
+
+
+def codes(kept: dict[str, object]) -> dict[str, str]:
+    return {name: str(reason.code) for name, reason in kept.items()}  # type: ignore[attr-defined]
+
+
+def test_an_empty_node_is_given_back_when_it_has_been_quiet_long_enough() -> None:
+    rules = ReturnRules(after=30 * MINUTE, budgets=())
+    quiet, busy = own_node("quiet", quiet=31 * MINUTE), own_node("busy", quiet=29 * MINUTE)
+    found = decide_returns(snapshot(quiet, busy, rules=rules))
+    assert [(one.nodes, one.cause, one.replaced) for one in found.returns] == [
+        (("quiet",), Cause.EMPTY, False)
+    ]
+    assert found.returns[0].saving == pytest.approx(0.11)
+    assert found.kept["busy"].code == reasons.NODE_NOT_QUIET.name
+
+
+def test_an_empty_node_that_waiting_pods_fit_on_is_kept() -> None:
+    waiting = (Pod("default/coming", spec(3000)),)
+    found = decide_returns(snapshot(own_node("here"), waiting=waiting))
+    assert not found.returns
+    assert found.kept["here"].code == reasons.NODE_IS_EXPECTED.name
+
+
+def test_a_node_that_starts_is_not_empty() -> None:
+    found = decide_returns(snapshot(replace(own_node("new"), ready=False)))
+    assert found.kept["new"].code == reasons.NODE_STARTS.name
+
+
+def test_a_pool_with_consolidate_after_never_keeps_its_nodes() -> None:
+    found = decide_returns(snapshot(own_node("here"), rules=ReturnRules(after=None, budgets=())))
+    assert found.kept["here"].code == reasons.POOL_NEVER_CONSOLIDATED.name
+
+
+def test_an_expired_node_is_replaced_before_it_goes() -> None:
+    rules = ReturnRules(expires=timedelta(days=30), budgets=())
+    old = own_node("old", spec(3000), age=timedelta(days=30))
+    found = decide_returns(snapshot(old, own_node("young", spec(3000)), rules=rules))
+    assert [(one.nodes, one.cause, one.replaced) for one in found.returns] == [
+        (("old",), Cause.EXPIRED, True)
+    ]
+
+
+def test_a_drifted_node_is_replaced_and_its_reason_says_what_differs() -> None:
+    why = reasons.NODE_STARTS(node="another AMI")
+    found = decide_returns(snapshot(replace(own_node("old", spec(3000)), drift=(why,))))
+    assert found.returns[0].cause is Cause.DRIFTED
+    assert "another AMI" in found.returns[0].reason.message
+
+
+def test_a_node_whose_pods_fit_elsewhere_is_not_needed() -> None:
+    own = [own_node("one", spec(1000)), own_node("two", spec(2000), spec(500))]
+    found = decide_returns(snapshot(*own))
+    assert [(one.nodes, one.moves, one.replaced) for one in found.returns] == [(("one",), 1, False)]
+    assert "two" in found.returns[0].reason.message
+
+
+def test_pods_that_must_be_apart_keep_their_nodes() -> None:
+    apart = spec(1000, labels={"app": "db"}, pod_anti_affinity=(term(HOSTNAME, app="db"),))
+    found = decide_returns(snapshot(own_node("one", apart), own_node("two", apart)))
+    # Each may still become a smaller node; neither pod may move to the other node.
+    assert all(one.replaced for one in found.returns)
+
+
+def test_two_nodes_become_one_cheaper_one() -> None:
+    own = [own_node(f"n{i}", *[spec(900)] * 2, zone=zone) for i, zone in enumerate("ab")]
+    big = [replace(one, price=0.2) for one in own]
+    found = decide_returns(snapshot(*big))
+    # Either one node takes all, or the pods fit on what stays: nothing is launched for that.
+    assert found.returns
+
+
+def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
+    found = decide_returns(snapshot(own_node("large", spec(1500), kind="large")))
+    (one,) = found.returns
+    assert (one.replaced, one.cause) == (True, Cause.UNDERUTILIZED)
+    assert one.saving == pytest.approx(0.35)
+    assert "small" in one.reason.message
+
+
+def test_a_replacement_that_saves_too_little_is_not_worth_the_move() -> None:
+    worth = Worth(per_pod=10.0)
+    found = decide_returns(snapshot(own_node("large", spec(1500), kind="large"), worth=worth))
+    assert not found.returns
+    assert found.kept["large"].code == reasons.MOVE_NOT_WORTH.name
+
+
+def test_a_spot_node_is_replaced_only_with_many_other_spot_types() -> None:
+    large = own_node("large", spec(1500), kind="large", capacity_type="spot")
+    found = decide_returns(snapshot(large, pools=(NodePool("plain"),)))
+    assert not found.returns
+    assert found.kept["large"].code == reasons.SPOT_NOT_FLEXIBLE.name
+
+
+def test_a_pool_that_gives_back_only_empty_nodes_keeps_those_with_pods() -> None:
+    rules = ReturnRules(only_empty=True, budgets=())
+    found = decide_returns(snapshot(own_node("large", spec(100), kind="large"), rules=rules))
+    assert found.kept["large"].code == reasons.POOL_ONLY_EMPTY.name
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"protected": True}, reasons.NODE_IS_PROTECTED),
+        ({"going": True}, reasons.NODE_GOES_ALREADY),
+        ({"price": None}, reasons.NODE_WITHOUT_PRICE),
+    ],
+)
+def test_nodes_are_kept_for_a_reason(change: dict[str, object], code: object) -> None:
+    one = replace(own_node("here", spec(100), kind="large"), **change)  # type: ignore[arg-type]
+    found = decide_returns(snapshot(one))
+    assert not found.returns
+    assert found.kept["here"].code == code.name  # type: ignore[attr-defined]
+
+
+def test_pods_that_may_not_be_disrupted_keep_their_node() -> None:
+    one = own_node("here", spec(100), kind="large")
+    forever = [replace(m, protected_until=NOW + MINUTE) for m in one.pods]
+    blocked = [replace(m, blocked_by=("web",)) for m in one.pods]
+    found = decide_returns(snapshot(with_pods(one, forever)))
+    assert found.kept["here"].code == reasons.POD_IS_PROTECTED.name
+    found = decide_returns(snapshot(with_pods(one, blocked)))
+    assert found.kept["here"].code == reasons.POD_IS_BLOCKED.name
+    over = [replace(m, protected_until=NOW) for m in one.pods]
+    assert decide_returns(snapshot(with_pods(one, over))).returns
+
+
+def test_budgets_limit_how_many_nodes_go_at_once() -> None:
+    own = [own_node(f"n{number}") for number in range(15)]
+    rules = ReturnRules(budgets=(Budget("10%"),))
+    found = decide_returns(snapshot(*own, rules=rules))
+    assert len(found.returns) == 2  # 10% of 15, rounded up
+    going = [replace(one, going=True) for one in own[:1]]
+    found = decide_returns(snapshot(*going, *own[1:], rules=rules))
+    assert len(found.returns) == 1
+    assert reasons.DISRUPTION_BUDGET_USED.name in {why.code for why in found.kept.values()}
+
+
+def test_a_budget_applies_to_its_causes_and_in_its_windows() -> None:
+    day = Budget("0", cron=parse_cron("0 9 * * *"), duration=timedelta(hours=8))
+    assert day.applies(Cause.EMPTY, NOW)
+    assert not day.applies(Cause.EMPTY, NOW + timedelta(hours=5))
+    assert not day.applies(Cause.EMPTY, NOW - timedelta(hours=3, minutes=1))
+    assert day.applies(Cause.EMPTY, NOW - timedelta(hours=3))
+    drift = Budget("0", causes=frozenset({Cause.DRIFTED}))
+    rules = ReturnRules(budgets=(drift,))
+    assert len(decide_returns(snapshot(own_node("here"), rules=rules)).returns) == 1
+
+
+def test_the_budget_of_the_cluster_limits_all_pools() -> None:
+    own = [own_node(f"n{number}") for number in range(5)]
+    assert len(decide_returns(snapshot(*own, most=2)).returns) == 2
+    assert not decide_returns(snapshot(*own, most=0)).returns
+
+
+def test_a_pool_without_a_manifest_keeps_its_nodes() -> None:
+    found = decide_returns(snapshot(own_node("here"), rules=None))
+    assert found.returns
+    stranger = replace(own_node("here"), pool="gone")
+    found = decide_returns(snapshot(stranger))
+    assert found.kept["here"].code == reasons.POOL_WITHOUT_RULES.name
