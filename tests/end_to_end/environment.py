@@ -8,6 +8,7 @@ from typing import Any
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
+from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
@@ -106,6 +107,16 @@ class Environment:
     def since(self, moment: float) -> Journal:
         """Return all entries since a time."""
         return Journal(tuple(e for e in self.sandbox.journal() if e["at"] >= moment))
+
+    def forget_unavailable_offerings(self) -> None:
+        """Remove the marks of offerings as unavailable: an interruption marks that of its instance
+        for three minutes."""
+        dynamodb = client("dynamodb", self.sandbox.aws_url)
+        table = self.sandbox.environment()["LEEWAY_TABLE"]
+        for item in dynamodb.scan(TableName=table)["Items"]:
+            if item["sk"]["S"].startswith("UNAVAILABLE#"):
+                key = {name: item[name] for name in ("pk", "sk")}
+                dynamodb.delete_item(TableName=table, Key=key)
 
     def _missing(self, journal: Journal, instances: Iterable[str]) -> str:
         missing = [i for i in instances if not journal.outcomes(i)]

@@ -8,7 +8,6 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from leeway import __version__
 from leeway.aws.manifests import DynamoManifestWriting
@@ -16,6 +15,7 @@ from leeway.manifests.ports import StoredManifest
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
+from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Scenario
 from tests.end_to_end.conftest import deployment
@@ -28,18 +28,6 @@ EKS_GROUP = "eks-general-0ac1b6a3-4d3e-9f0b-6c56-3f1c2e9a7b10"
 """The name of the Auto Scaling group of a managed node group, as EKS forms it."""
 
 
-def client(sandbox: Sandbox, service: str) -> Any:
-    """Return a boto3 client of the sandbox."""
-    environment = sandbox.environment()
-    return boto3.client(
-        service,
-        endpoint_url=environment["AWS_ENDPOINT_URL"],
-        region_name=environment["AWS_REGION"],
-        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-    )
-
-
 def say(sandbox: Sandbox, **spec: Any) -> None:
     """Write a Cluster manifest before a function reads one."""
     cluster = sandbox.endpoints.cluster
@@ -49,7 +37,9 @@ def say(sandbox: Sandbox, **spec: Any) -> None:
         "cluster.leeway.sh", "", cluster, body, 1, __version__, datetime.now(UTC)
     )
     table = sandbox.environment()["LEEWAY_TABLE"]
-    DynamoManifestWriting(lambda: client(sandbox, "dynamodb"), table).write(cluster, manifest, 0)
+    DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table).write(
+        cluster, manifest, 0
+    )
 
 
 def lines_about(seen: Any, instance: str) -> list[dict[str, Any]]:
@@ -59,6 +49,12 @@ def lines_about(seen: Any, instance: str) -> list[dict[str, Any]]:
 
 def first(entries: list[Entry]) -> float:
     return min(float(entry["at"]) for entry in entries)
+
+
+@pytest.fixture(autouse=True)
+def with_capacity(env: Environment) -> None:
+    """Remove what interruptions in other tests say about the offerings of the groups."""
+    env.forget_unavailable_offerings()
 
 
 @pytest.mark.parametrize("group", ["hooked", "plain"])
@@ -78,10 +74,9 @@ def test_a_rebalance_evicts_no_pod_before_the_replacement_is_ready(
     assert ready <= first(seen.of("eviction", node=node))
     (replacement,) = outcome["successors"]
     assert replacement["instance"] == launched["instance"]
-    # Its own zone is first, except for three minutes after an interruption there (by other tests).
-    zone = client(env.sandbox, "ec2").describe_instances(InstanceIds=[launched["instance"]])[
-        "Reservations"
-    ][0]["Instances"][0]["Placement"]["AvailabilityZone"]
+    ec2 = client("ec2", env.sandbox.aws_url)
+    (reservation,) = ec2.describe_instances(InstanceIds=[launched["instance"]])["Reservations"]
+    zone = reservation["Instances"][0]["Placement"]["AvailabilityZone"]
     assert (replacement["zone"], replacement["instance_type"]) == (zone, "m5.large")
     message = outcome["replacement_reason"]["message"]
     assert f"Successor {launched['instance']} is Ready" in message
@@ -177,10 +172,10 @@ def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
 ) -> None:
     (instance, node) = env.unused_nodes(1, "plain").popitem()
     sandbox = env.sandbox
-    client(sandbox, "autoscaling").detach_instances(
+    client("autoscaling", sandbox.aws_url).detach_instances(
         AutoScalingGroupName="plain", InstanceIds=[instance], ShouldDecrementDesiredCapacity=True
     )
-    ec2 = client(sandbox, "ec2")
+    ec2 = client("ec2", sandbox.aws_url)
     ec2.delete_tags(Resources=[instance], Tags=[{"Key": "aws:autoscaling:groupName"}])
     since = time.time()
     sandbox.interrupt([instance], late=110, action="stop")
@@ -230,7 +225,7 @@ def test_a_paused_cluster_delays_voluntary_retirements_and_drains_interruptions(
 ) -> None:
     (waiting, node), (managed, other) = small.unused_nodes(2).items()
     tag = {"Key": "eks:nodegroup-name", "Value": "general"}
-    client(small.sandbox, "ec2").create_tags(Resources=[managed], Tags=[tag])
+    client("ec2", small.sandbox.aws_url).create_tags(Resources=[managed], Tags=[tag])
     since = time.time()
     small.sandbox.interrupt([waiting], rebalance=True, warning=False)
     (line, *_) = small.until(
@@ -285,7 +280,7 @@ def test_rebalances_survive_crashes_of_their_functions_with_one_replacement_each
     assert not seen.died(nodes.values())
     # Each of the concurrent rebalances raised the desired capacity of the group exactly once.
     assert len(seen.of("instance-state", state="pending", group=EKS_GROUP)) == SMALL
-    (group,) = client(small.sandbox, "autoscaling").describe_auto_scaling_groups()[
+    (group,) = client("autoscaling", small.sandbox.aws_url).describe_auto_scaling_groups()[
         "AutoScalingGroups"
     ]
     assert group["DesiredCapacity"] == SMALL
