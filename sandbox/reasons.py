@@ -280,3 +280,37 @@ ACCESS_RULE_NOT_SUPPORTED = ReasonCode(
     "{file}: the kind {kind!r} is not a role, a binding, an admission policy or a namespace.",
     "Keep only such objects in the files of --rbac.",
 )
+
+# A real cluster as the sandbox's Kubernetes
+KUBECONFIG_UNREADABLE = ReasonCode(
+    "KubeconfigUnreadable",
+    "The kubeconfig {file} cannot be used: {problem}.",
+    "Give a kubeconfig with --kubeconfig, and one of its contexts with --context.",
+)
+CLUSTER_NOT_LOCAL = ReasonCode(
+    "ClusterNotLocal",
+    "The API server of context {context}, {server}, is not on this machine, and a sandbox drains"
+    " and deletes nodes.",
+    "Use a cluster on this machine, or allow this one with --yes-this-cluster and its context.",
+)
+CLUSTER_UNREACHABLE = ReasonCode(
+    "ClusterUnreachable",
+    "The API server {server} does not do what the sandbox needs: {problem}.",
+    "The user of the kubeconfig needs the rights of cluster-admin: to impersonate, and to create"
+    " ClusterRoles.",
+)
+CLUSTER_WITHOUT_NODES = ReasonCode(
+    "ClusterWithoutNodes",
+    "The cluster of context {context} has no nodes besides its control plane.",
+    "Create it with worker nodes: the sandbox interrupts no node of a control plane.",
+)
+CLUSTER_HAS_LEEWAY = ReasonCode(
+    "ClusterHasLeeway",
+    "The cluster has a {what} that this sandbox did not create.",
+    "Take Leeway's access rules out of the cluster first, or use another test cluster.",
+)
+FAULTS_NOT_OF_REAL_CLUSTER = ReasonCode(
+    "FaultsNotOfRealCluster",
+    "The sandbox injects no faults into a real cluster.",
+    "Use faults of the parts aws and lambda, or a sandbox with its own Kubernetes.",
+)

@@ -37,6 +37,7 @@ from sandbox.scenario import Scenario
 from sandbox.startup import TOKEN_FILE, Endpoints, Startup
 
 if TYPE_CHECKING:
+    from sandbox.real_cluster.target import RealCluster
     from sandbox.template import DeployedTemplate
 
 __all__ = ["Endpoints", "Sandbox", "SandboxError"]
@@ -83,6 +84,7 @@ class Sandbox:
         parameters: Mapping[str, str] | None = None,
         options: Mapping[str, Sequence[str]] | None = None,
         grow: bool = False,
+        real: "RealCluster | None" = None,
         report_progress: ReportProgress = lambda _what, _done, _total: None,
     ) -> Iterator[Self]:
         """Run a sandbox with a scenario while the context lasts.
@@ -99,6 +101,8 @@ class Sandbox:
             options: more arguments for the processes, by part (`kubernetes`, `aws`, `lambda`,
                 `autoscaler`).
             grow: whether to run the node autoscaler.
+            real: the cluster that is used instead of the sandbox's own Kubernetes. The scenario has
+                as many nodes as it.
             report_progress: called with each step of the start and its progress.
 
         Raises:
@@ -116,10 +120,14 @@ class Sandbox:
             stack.enter_context(_state_lock(state_dir))
             stack.callback(stop_all, children)
             report_progress("starting its processes", 0, None)
-            startup = Startup(state_dir, scenario, host, advertise, dict(options or {}), children)
+            startup = Startup(
+                state_dir, scenario, host, advertise, dict(options or {}), children, real
+            )
             endpoints = startup.run(template)
             sandbox = cls(state_dir, endpoints)
             stack.callback(sandbox.close)
+            if real is not None:
+                stack.callback(sandbox.leave_cluster)
             report_progress("launching instances", 0, None)
             foreign_instances = provision_aws(scenario, endpoints.aws)
             sandbox.endpoints = replace(endpoints, foreign_instances=foreign_instances)
@@ -373,6 +381,10 @@ class Sandbox:
         """
         body = {"instance": instance, "state": state, "node": node, "join": 0}
         self._control("kubernetes", "POST", "instances", body)
+
+    def leave_cluster(self) -> None:
+        """Take what the sandbox has put into a real cluster out of it again."""
+        self._control("kubernetes", "POST", "leave")
 
     def _control(self, part: str, method: str, path: str, body: Any = None) -> Any:
         url = f"{self._controls[part]}/_sandbox/{path}"

@@ -109,6 +109,11 @@ def demo_scenario(seed: int = 0, nodes: int = 20, of_pools: int = 0) -> Scenario
     )
 
 
+def real_scenario(cluster: str, nodes: int) -> Scenario:
+    """Return a cluster that runs already: one group has its nodes, and nothing is created in it."""
+    return Scenario(cluster=cluster, groups=(Group("workers", nodes, terminate_hook=True),))
+
+
 def _demo_pool(nodes: int) -> Pool:
     """Return a pool of machines with four processors, each of which holds three pods."""
     orders = pod_spec(cpu="1", memory="1Gi", grace=10, ends_after=1.0, starts_after=1.0)

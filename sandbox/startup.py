@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import urllib3
 
@@ -12,6 +13,9 @@ from sandbox.access import bearer, new_token
 from sandbox.children import ROOT, Child, SandboxError
 from sandbox.reasons import CONTROL_API_FAILED
 from sandbox.scenario import Scenario
+
+if TYPE_CHECKING:
+    from sandbox.real_cluster.target import RealCluster
 
 START_TIMEOUT = 60.0
 TOKEN_FILE = "control-token"
@@ -45,22 +49,14 @@ class Startup:
     advertise: str
     options: Mapping[str, Sequence[str]]
     children: list[Child]
+    real: "RealCluster | None" = None
 
     def run(self, template: Path) -> Endpoints:
         """Start the processes and wait until they are ready; SandboxError if one is not."""
         headers = bearer(new_token(self.state_dir / TOKEN_FILE))
         # The import of SAM's translator takes about as long as the start of moto: do both at once.
         warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
-        cluster = ["--cluster-name", self.scenario.cluster]
-        certificate = ["--certificate", str(self.state_dir / "certificate")]
-        certificate += ["--san", self.advertise]
-        # The functions have the same rights as on EKS, so that a missing right shows here first.
-        rights = ["--rbac", str(RBAC)]
-        # The first nodes join without a delay, because no function watches the cluster yet.
-        initial = ["--initial-nodes", str(self.scenario.nodes)]
-        kubernetes = self._start(
-            "kubernetes", [*cluster, *certificate, *rights, *initial, *self._seed()]
-        )
+        kubernetes = self._start_cluster()
         aws = self._start("aws", self._seed())
         warming.start()
         aws_report = aws.ready(START_TIMEOUT)
@@ -86,8 +82,25 @@ class Startup:
         self._link(endpoints, cluster_report["port"], headers)
         return endpoints
 
-    def _start(self, part: str, arguments: Sequence[str]) -> Child:
-        module = {"lambda": "lambda_service"}.get(part, part)
+    def _start_cluster(self) -> Child:
+        certificate = ["--certificate", str(self.state_dir / "certificate")]
+        certificate += ["--san", self.advertise]
+        # The functions have the same rights as on EKS, so that a missing right shows here first.
+        rights = ["--rbac", str(RBAC)]
+        if self.real is not None:
+            found = ["--kubeconfig", str(self.real.kubeconfig), "--context", self.real.context]
+            machines = ["--join-command", self.real.join, "--leave-command", self.real.leave]
+            nodes = [word for name in self.real.nodes for word in ("--node", name)]
+            arguments = [*certificate, *rights, *found, *machines, *nodes]
+            return self._start("kubernetes", arguments, module="real_cluster")
+        cluster = ["--cluster-name", self.scenario.cluster]
+        # The first nodes join without a delay, because no function watches the cluster yet.
+        initial = ["--initial-nodes", str(self.scenario.nodes)]
+        arguments = [*cluster, *certificate, *rights, *initial, *self._seed()]
+        return self._start("kubernetes", arguments)
+
+    def _start(self, part: str, arguments: Sequence[str], module: str = "") -> Child:
+        module = module or {"lambda": "lambda_service"}.get(part, part)
         child = Child.start(
             f"sandbox.{module}",
             [

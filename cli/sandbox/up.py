@@ -25,9 +25,11 @@ from cli.sandbox.state import (
 )
 
 if TYPE_CHECKING:
+    from sandbox.real_cluster.target import RealCluster
     from sandbox.sandbox import Sandbox
 
 LOOPBACK = "127.0.0.1"
+USUAL_NODES = 5
 CONNECT_TIMEOUT = 2.0  # seconds within which the advertised address must accept a connection
 FEWEST_NODES, MOST_NODES = 3, 1000  # the workloads do not fit on fewer nodes
 
@@ -37,7 +39,9 @@ FaultsOption = Annotated[
 ]
 
 
-NodesOption = Annotated[int, typer.Option(help="Set the number of nodes.")]
+NodesOption = Annotated[
+    int | None, typer.Option(help="Set the number of nodes.", show_default=str(USUAL_NODES))
+]
 SeedOption = Annotated[
     int, typer.Option(help="Set the seed of the sizes and times of the workloads.")
 ]
@@ -68,10 +72,35 @@ PodEndOption = Annotated[
 ScheduleSpeedOption = Annotated[
     float, typer.Option(min=0, help="Set the speed of schedules; 0: they run only on `fire`.")
 ]
+KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Use a test cluster (kind, k3d …) instead of an own Kubernetes."
+    ),
+]
+ContextOption = Annotated[
+    str | None, typer.Option(help="Set the context of --kubeconfig (default: its current one).")
+]
+YesThisClusterOption = Annotated[
+    str | None,
+    typer.Option(metavar="CONTEXT", help="Allow a cluster that is not on this machine, by name."),
+]
+JoinCommandOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND", help="Run this shell command for a launched instance: it adds a node."
+    ),
+]
+LeaveCommandOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND", help="Run this shell command for an ended instance: it stops a node."
+    ),
+]
 
 
 def up(
-    nodes: NodesOption = 5,
+    nodes: NodesOption = None,
     seed: SeedOption = 0,
     state_dir: StateDirOption = None,
     for_containers: ForContainersOption = False,
@@ -82,21 +111,36 @@ def up(
     join: JoinOption = 4.0,
     pod_end: PodEndOption = 0.5,
     schedule_speed: ScheduleSpeedOption = 1.0,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    yes_this_cluster: YesThisClusterOption = None,
+    join_command: JoinCommandOption = "",
+    leave_command: LeaveCommandOption = "",
     fault: FaultsOption = [],  # noqa: B006 - typer's own idiom
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Run a sandbox until Ctrl-C, SIGTERM or `leeway sandbox down`."""
-    _check(nodes, env_file)
+    _check(USUAL_NODES if nodes is None else nodes, env_file)
+    if kubeconfig is None:
+        _check_without_kubeconfig(context, yes_this_cluster, join_command, leave_command)
+    elif nodes is not None or grow:
+        expected = "no --nodes or --grow with it: the cluster has the nodes that it has"
+        raise BadInputError(INVALID_OPTION(option="--kubeconfig", expected=expected))
     faults = read_faults(fault)
     signal.signal(signal.SIGTERM, _end)
     with sandbox_errors():
         addresses = _addresses(for_containers, host, advertise)
-    options = {
-        "kubernetes": ["--node-join", str(join), "--pod-end", str(pod_end)],
-        "aws": ["--schedule-speed", str(schedule_speed)],
-    }
+        real = None
+        if kubeconfig is not None:
+            real = _real(kubeconfig, context, yes_this_cluster, join_command, leave_command)
+    options = {"aws": ["--schedule-speed", str(schedule_speed)]}
+    if real is None:
+        options["kubernetes"] = ["--node-join", str(join), "--pod-end", str(pod_end)]
     folder = (state_dir or default_state_dir()).absolute()
-    with sandbox_errors(), _started(nodes, seed, folder, addresses, options, grow) as sandbox:
+    with (
+        sandbox_errors(),
+        _started(nodes or USUAL_NODES, seed, folder, addresses, options, grow, real) as sandbox,
+    ):
         if fault:
             faults.apply(sandbox)
         # From here on Ctrl-C is the usual way to stop the sandbox, and not an interrupt.
@@ -118,6 +162,36 @@ def _check(nodes: int, env_file: Path | None) -> None:
         raise BadInputError(INVALID_OPTION(option="--env-file", expected=expected))
 
 
+def _check_without_kubeconfig(
+    context: str | None, allowed: str | None, join: str, leave: str
+) -> None:
+    """Refuse the options that say something about a cluster of --kubeconfig."""
+    given = {
+        "--context": context,
+        "--yes-this-cluster": allowed,
+        "--join-command": join,
+        "--leave-command": leave,
+    }
+    for option, value in given.items():
+        if value:
+            expected = "--kubeconfig with it"
+            raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+
+
+def _real(
+    kubeconfig: Path, context: str | None, allowed: str | None, join: str, leave: str
+) -> "RealCluster":
+    """Find the cluster of a kubeconfig, or refuse it."""
+    from sandbox.children import RefusedError
+    from sandbox.real_cluster.target import find_cluster
+    from sandbox.reasons import ReasonError
+
+    try:
+        return find_cluster(kubeconfig.absolute(), context, allowed, join, leave)
+    except ReasonError as error:
+        raise RefusedError.relayed(error.code, str(error)) from error
+
+
 @contextmanager
 def _started(
     nodes: int,
@@ -126,21 +200,26 @@ def _started(
     addresses: tuple[str, str],
     options: dict[str, list[str]],
     grow: bool,
+    real: "RealCluster | None",
 ) -> "Iterator[Sandbox]":
     """Start a sandbox that listens on the first address and advertises the second."""
     from cli.demo.progress import Progress
     from sandbox.sandbox import Sandbox
-    from sandbox.scenario import demo_scenario
+    from sandbox.scenario import demo_scenario, real_scenario
 
+    scenario = demo_scenario(seed, nodes)
+    if real is not None:
+        scenario = real_scenario(real.name, len(real.nodes))
     with ExitStack() as stack:
         with Progress(stderr_console()) as progress:
             starting = Sandbox.start(
-                demo_scenario(seed, nodes),
+                scenario,
                 state_dir=folder,
                 host=addresses[0],
                 advertise=addresses[1],
                 options=options,
                 grow=grow,
+                real=real,
                 report_progress=progress.show_start,
             )
             sandbox = stack.enter_context(starting)
