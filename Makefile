@@ -9,7 +9,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: reasons help setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -59,6 +59,16 @@ build: setup .tools/sam/.ready ## build the artefacts of a deployment
 
 deploy: build ## deploy, with questions for missing parameters
 	$(SAM) deploy --guided
+
+# Only a KUBECONFIG of the command line counts: the environment's may name a cluster in use.
+conformance: setup ## KUBECONFIG=FILE: run the tests that fit on that test cluster (CONTEXT=NAME)
+ifneq ($(origin KUBECONFIG),command line)
+	@echo 'No cluster: name a test cluster with `make conformance KUBECONFIG=FILE`.' >&2; exit 2
+endif
+	LEEWAY_CONFORMANCE_KUBECONFIG='$(abspath $(KUBECONFIG))' \
+	LEEWAY_CONFORMANCE_CONTEXT='$(CONTEXT)' \
+	LEEWAY_CONFORMANCE_YES_THIS_CLUSTER='$(YES_THIS_CLUSTER)' \
+		$(BIN)/python -m pytest -v tests/conformance
 
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md

@@ -74,7 +74,7 @@ class Guests:
         for name, before in self._before.items():
             try:
                 found = await self._upstream.find(f"{NODES}/{name}")
-                if found is not None and (change := _undone(found, before)):
+                if found is not None and (change := undone(found, before)):
                     await self._upstream.call("PATCH", f"{NODES}/{name}", change, MERGE_PATCH)
             except (httpx.HTTPError, RefusedRequestError) as error:
                 _log.warning("%s", error)
@@ -104,7 +104,7 @@ def _labelled(rule: Object) -> Object:
     return {**rule, "metadata": {**metadata, "labels": labels}}
 
 
-def _undone(node: Object, before: Object) -> Object:
+def undone(node: Object, before: Object) -> Object:
     """Return the patch that removes Leeway's marks from a Node; empty if it has none."""
     change: Object = {}
     for field in ("labels", "annotations"):

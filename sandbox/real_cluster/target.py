@@ -61,11 +61,19 @@ def read_config(kubeconfig: Path, context: str | None) -> SingleConfig:
     """
     try:
         config = KubeConfig.from_file(kubeconfig).get(context)
-    except (ConfigError, LoadResourceError, OSError, ValueError, KeyError, TypeError) as error:
-        problem = f"{type(error).__name__}: {error}"
-        raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem=problem) from error
     except yaml.YAMLError as error:
         raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem="no YAML") from error
+    # lightkube looks up what the file should have, whatever it has.
+    except (
+        ConfigError,
+        LoadResourceError,
+        OSError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        problem = f"{type(error).__name__}: {error}"
+        raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem=problem) from error
     if config is None or config.user is None:
         problem = "the context has no user"
         raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem=problem)
@@ -83,7 +91,7 @@ def find_cluster(
     """
     config = read_config(kubeconfig, context)
     server = config.cluster.server
-    if not _is_on_this_machine(server) and allowed != config.context_name:
+    if not is_on_this_machine(server) and allowed != config.context_name:
         raise ReasonError(CLUSTER_NOT_LOCAL, context=config.context_name, server=server)
     try:
         with Client(config, timeout=_TIMEOUT, trust_env=False) as kube:
@@ -101,7 +109,7 @@ def _is_worker(node: NodeModel) -> bool:
     return not any(label in labels for label in CONTROL_PLANE)
 
 
-def _is_on_this_machine(server: str) -> bool:
+def is_on_this_machine(server: str) -> bool:
     """Whether a URL names an address of this machine: it can be bound, or is a loopback address."""
     host = urlsplit(server).hostname or ""
     try:

@@ -1,0 +1,116 @@
+"""Which clusters a sandbox uses, and which it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.main import run
+from sandbox.real_cluster.target import RealCluster, find_cluster, is_on_this_machine
+from sandbox.reasons import ReasonError
+from tests.sandbox.kubernetes.live import Live
+
+
+def config(server: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
+        **changes,
+    }
+
+
+def written(folder: Path, content: object) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("server", "own"),
+    [
+        ("https://127.0.0.1:6443", True),
+        ("https://localhost:6443", True),
+        ("https://[::1]:6443", True),
+        ("https://192.0.2.7:6443", False),
+        ("https://0123456789.gr7.us-east-1.eks.invalid", False),
+        ("", False),
+    ],
+)
+def test_only_addresses_of_this_machine_are_its_own(server: str, own: bool) -> None:
+    assert is_on_this_machine(server) is own
+
+
+def test_a_cluster_that_is_elsewhere_is_refused_unless_it_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path, config("https://192.0.2.7:1"))
+    for allowed in (None, "another"):
+        with pytest.raises(ReasonError) as refused:
+            find_cluster(path, None, allowed)
+        assert refused.value.code == "ClusterNotLocal"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        "",
+        config("https://127.0.0.1:1", contexts=[]),
+        config("https://127.0.0.1:1", users=[]),
+        config("https://127.0.0.1:1", **{"current-context": "another"}),
+        config("https://127.0.0.1:1", contexts=[{"name": "test", "context": {"cluster": "c"}}]),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_has_one_reason(tmp_path: Path, content: object) -> None:
+    with pytest.raises(ReasonError) as refused:
+        find_cluster(written(tmp_path, content), None, None)
+    assert refused.value.code == "KubeconfigUnreadable"
+    assert "secret" not in str(refused.value)
+
+
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ReasonError) as refused:
+        find_cluster(written(tmp_path, config("https://127.0.0.1:1")), None, None)
+    assert refused.value.code == "ClusterUnreachable"
+    assert "https://127.0.0.1:1" in str(refused.value)
+
+
+def test_nodes_of_the_control_plane_are_not_used(live: Live, kubeconfig: Path) -> None:
+    with pytest.raises(ReasonError) as refused:
+        find_cluster(kubeconfig, None, None)
+    assert refused.value.code == "ClusterWithoutNodes"
+    live.add_nodes(1, **{"node-role.kubernetes.io/control-plane": ""})
+    (worker,) = live.add_nodes(2)
+    assert find_cluster(kubeconfig, None, None).nodes == (worker,)
+
+
+@pytest.mark.parametrize(
+    ("context", "name"), [("kind-kind", "kind-kind"), ("arn:aws:eks:x", "test-cluster")]
+)
+def test_a_context_names_the_cluster_if_eks_allows_it(context: str, name: str) -> None:
+    assert RealCluster(Path("config"), context, ("a",)).name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ["--context", "kind"],
+            "InvalidOption: --context: expected --kubeconfig with it",
+        ),
+        (["--join-command", "true"], "InvalidOption: --join-command: expected --kubeconfig"),
+        (["--kubeconfig", "nothing", "--nodes", "4"], "no --nodes or --grow with it"),
+        (["--kubeconfig", "nothing"], "KubeconfigUnreadable: The kubeconfig"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(
+    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sandbox", "up", "--state-dir", str(tmp_path), *options]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert len(err.splitlines()) == 1
