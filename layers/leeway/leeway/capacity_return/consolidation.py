@@ -39,7 +39,7 @@ class Consolidation:
         """Return what is given back now: all nodes that are not needed, else the replacement that
         saves the most nodes. The next run sees what became of it."""
         known = [one for one in candidates if self._has_price(one)]
-        ordered = sorted(known, key=_prospect)
+        ordered = sorted(known, key=prospect)
         if spare := self._spare(ordered):
             return spare
         replacement = self._many_to_one(ordered) or self._one_to_one(ordered)
@@ -157,7 +157,7 @@ class Consolidation:
         return False
 
 
-def _prospect(one: OwnNode) -> tuple[float, str]:
+def prospect(one: OwnNode) -> tuple[float, str]:
     """Order candidates by what each saves for each pod that moves, the most first."""
     return (-(one.price or 0) / (len(one.pods) + 1), one.name)
 

@@ -52,9 +52,9 @@ class _Run:
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, the oldest first."""
         for one in sorted(self.free, key=lambda each: each.created_at):
-            expires = self._snapshot.rules[one.pool].expires
-            if expires is not None and self._snapshot.now - one.created_at >= expires:
-                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=expires)
+            rules = self._snapshot.rules[one.pool]
+            if rules.expired(one.created_at, self._snapshot.now):
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
                 self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
             elif one.drift:
                 drift = " ".join(each.message for each in one.drift)
