@@ -19,7 +19,7 @@ def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
     return Cause.UNDERUTILIZED if one.pods else Cause.EMPTY
 
 
-def blockers_of(one: OwnNode, moving: Moving) -> tuple[Blocker, ...]:
+def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[Blocker, ...]:
     """Return everything that keeps a node, whether or not it would pay to give it back."""
     snapshot = moving.snapshot
     found = list(protections(one, snapshot))
@@ -27,7 +27,7 @@ def blockers_of(one: OwnNode, moving: Moving) -> tuple[Blocker, ...]:
         cause = pending_cause(one, snapshot)
         if cause in {Cause.EMPTY, Cause.UNDERUTILIZED}:
             found += _against_saving(one, moving)
-        found += Allowances.of(snapshot).exhausted(one.pool, cause)
+        found += allowances.exhausted(one.pool, cause)
     return tuple(found)
 
 

@@ -67,7 +67,5 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
         return
     quiet = snapshot.now - one.quiet_since
     if quiet < rules.after:
-        reason = reasons.NODE_NOT_QUIET(
-            node=one.name, ago=quiet, pool=one.pool, after=rules.after
-        )
+        reason = reasons.NODE_NOT_QUIET(node=one.name, ago=quiet, pool=one.pool, after=rules.after)
         yield Blocker(reason, one.quiet_since + rules.after)

@@ -79,3 +79,7 @@ DISRUPTION_BUDGET_USED = ReasonCode(
 CLUSTER_BUDGET_USED = ReasonCode(
     "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."
 )
+NODE_OF_OTHER_OWNER = ReasonCode(
+    "NodeOfOtherOwner",
+    "Node {node} belongs to {owner}: Leeway gives back only nodes that it has launched.",
+)

@@ -19,6 +19,7 @@ class Cause(StrEnum):
     DRIFTED = "Drifted"
     UNDERUTILIZED = "Underutilized"
 
+
 MOST_WINDOWS = 100
 """Windows of a budget that may follow each other without a gap, before their end is not known."""
 
