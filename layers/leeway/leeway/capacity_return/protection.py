@@ -33,6 +33,11 @@ def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
     rules = snapshot.rules[one.pool]
     if not one.ready:
         return reasons.NODE_STARTS(node=one.name)
+    if one.busy:
+        return reasons.NODE_IS_BUSY(node=one.name)
+    for movable in one.pods:
+        if movable.bare:
+            return reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name)
     if rules.after is None:
         return reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool)
     quiet = snapshot.now - one.quiet_since
