@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.capacity_return.protection import FOREVER
+from leeway.provisioning.node_details import FOREVER
 
 from cli.explain.money import price_as_data
 from cli.selection.select import launch_as_data

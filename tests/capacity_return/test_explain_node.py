@@ -13,6 +13,7 @@ from leeway.capacity_return.rules import Budget, Cause, ReturnRules, Worth
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.headroom.cron import parse_cron
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.provisioning.node_details import FOREVER
 from leeway.selection.labels import INSTANCE_TYPE
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirements
@@ -69,7 +70,7 @@ def test_everything_that_blocks_a_node_is_listed_with_its_end() -> None:
 
 def test_an_annotation_without_a_duration_never_ends() -> None:
     one = own_node("here", spec(100), kind="large")
-    pods = [replace(one.pods[0], protected_until=datetime.max.replace(tzinfo=UTC))]
+    pods = [replace(one.pods[0], protected_until=FOREVER)]
     found = explained(snapshot(with_pods(one, pods)))
     assert blocking(found) == {reasons.POD_IS_PROTECTED.name: None}
 

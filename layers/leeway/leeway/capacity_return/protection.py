@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from leeway.capacity_return import reasons
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
+from leeway.provisioning.node_details import FOREVER
 from leeway.reasons import Reason
-
-FOREVER = datetime(9000, 1, 1, tzinfo=UTC)
-"""A time from here on stands for never: the end of an annotation without a duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +60,11 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     rules = snapshot.rules[one.pool]
     if not one.ready:
         yield Blocker(reasons.NODE_STARTS(node=one.name))
+    if one.busy:
+        yield Blocker(reasons.NODE_IS_BUSY(node=one.name))
+    for movable in one.pods:
+        if movable.bare:
+            yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
     if rules.after is None:
         yield Blocker(reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool))
         return

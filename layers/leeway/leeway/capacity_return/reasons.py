@@ -26,6 +26,15 @@ NODES_REPLACEABLE = ReasonCode(
     "The {pods} pods of {nodes} fit on one {type} ({capacity_type}, {price:.4f} USD per hour): the "
     "replacement saves {saving:.4f} USD per hour.",
 )
+LABEL_DRIFTED = ReasonCode(
+    "LabelDrifted", "Its label {key} has {has}, and the pool requires {wanted}."
+)
+TAINT_DRIFTED = ReasonCode("TaintDrifted", "It lacks the taint {taint} of the pool.")
+POD_IS_BARE = ReasonCode(
+    "PodIsBare",
+    "Pod {pod} on node {node} has no controller that would create it again: the node is kept.",
+)
+NODE_IS_BUSY = ReasonCode("NodeIsBusy", "A pod is ending on node {node}, or is about to come.")
 POOL_WITHOUT_RULES = ReasonCode(
     "PoolWithoutRules", "Pool {pool} has no manifest: Leeway gives none of its nodes back."
 )
