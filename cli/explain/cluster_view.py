@@ -6,9 +6,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from leeway.instances.owners import OwnerKind
 from leeway.printable import printable
 
-from cli.explain.money import cost_as_data, cost_text, money, price_as_data
+from cli.explain.money import cost_as_data, cost_text, money, price_as_data, saves
 from cli.explain.step_view import iso, some, step_as_data, utc
 from cli.output import stdout_console
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from leeway.capacity_return.explain_cluster import ClusterExplanation, Protected
     from leeway.capacity_return.foreign_nodes import SpareInGroup
     from rich.table import Table
+
+
+_OWNERS = {
+    OwnerKind.AUTO_SCALING_GROUP: "Auto Scaling groups",
+    OwnerKind.MANAGED_NODE_GROUP: "managed node groups",
+    OwnerKind.AUTO_MODE: "EKS Auto Mode",
+    OwnerKind.KARPENTER: "Karpenter",
+    OwnerKind.LEEWAY: "not confirmed",
+    OwnerKind.FARGATE: "Fargate",
+    OwnerKind.NONE: "other nodes",
+}
 
 
 def cluster_as_data(found: "ClusterExplanation", cluster: str, at: datetime) -> dict[str, Any]:
@@ -82,9 +94,9 @@ def _parts(found: "ClusterExplanation", cluster: str, at: datetime) -> "Iterator
     yield f"{f'cluster {cluster}' if cluster else 'the cluster'} at {utc(at)}"
     yield _line("Leeway", cost_text(found.own))
     for kind, cost in found.foreign.items():
-        yield _line(kind.value, cost_text(cost))
+        yield _line(_OWNERS[kind], cost_text(cost))
     bound = "unknown, there are no pools" if found.bound is None else money(found.bound)
-    yield _line("bound", f"{bound}, for the pods on Leeway's nodes")
+    yield _line("lower bound", f"{bound}, for the pods on Leeway's nodes")
     yield _line("next step", _next(found))
     if found.course.steps:
         yield _line("after all", cost_text(found.end))
@@ -105,16 +117,15 @@ def _next(found: "ClusterExplanation") -> str:
     if step is None:
         return "none: nothing can be given back"
     reason = f"{step.returned.reason.code}: {step.returned.reason.message}"
-    saves = f"It saves {money(step.returned.saving)}."
     when = "" if step.allowed else f"Not allowed now; from {utc(step.at)} on: "
-    return f"{when}{reason} {saves}"
+    return f"{when}{reason} It {saves(step.saving)}."
 
 
 def _steps(steps: "Sequence[Step]") -> "Table":
     table = _table("STEP", "WHEN", "CAUSE", "NODES", "PODS", "USD/H", "USD/MONTH", "NEW NODES")
     for number, step in enumerate(steps, 1):
         one = step.returned
-        saving = price_as_data(one.saving)
+        saving = price_as_data(step.saving)
         new = [new.cheapest.type.name for new in step.launches]
         row = (
             str(number),
@@ -149,7 +160,7 @@ def _group(group: "SpareInGroup") -> Iterator[str]:
     unknown = f", without {group.without_price} of unknown price" if group.without_price else ""
     yield (
         f"Auto Scaling group {printable(group.group)} could be smaller by {count} "
-        f"({some(group.nodes)}): saves {money(group.saving)}{unknown}; {limits}. "
+        f"({some(group.nodes)}): {saves(group.saving)}{unknown}; {limits}. "
         "Leeway changes nothing there. To do it:"
     )
     for command in commands(group) or ["by hand: a name has characters that a shell does not take"]:

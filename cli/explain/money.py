@@ -4,6 +4,9 @@ from typing import Any
 
 from leeway.capacity_return.explain_cluster import MONTH_HOURS, Cost
 
+CENT = 0.005
+"""Half a cent, in USD."""
+
 
 def price_as_data(per_hour: float | None, name: str = "price") -> dict[str, float | None]:
     """Render an amount in USD per hour as two fields, per hour and per month of 730 hours."""
@@ -29,8 +32,19 @@ def money(per_hour: float | None) -> str:
     return f"{per_hour:.4f} USD per hour, {per_hour * MONTH_HOURS:,.2f} a month"
 
 
+def saves(per_hour: float) -> str:
+    """Render what is saved, as a part of a sentence; savings below a cent a month are none."""
+    if abs(per_hour) * MONTH_HOURS < CENT:
+        return "saves nothing"
+    return f"{'saves' if per_hour > 0 else 'costs'} {money(abs(per_hour))}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Render a number of things: `1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def cost_text(cost: Cost) -> str:
     """Render the cost of some nodes for a terminal."""
-    nodes = f"{cost.nodes} {'node' if cost.nodes == 1 else 'nodes'}"
     unknown = f", without the {cost.without_price} of unknown price" if cost.without_price else ""
-    return f"{nodes}: {money(cost.per_hour)}{unknown}"
+    return f"{counted(cost.nodes, 'node')}: {money(cost.per_hour)}{unknown}"

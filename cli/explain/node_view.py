@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leeway.capacity_return.foreign_nodes import title_of
 from leeway.instances.owners import OwnerKind
 
-from cli.explain.money import money, price_as_data
+from cli.explain.money import counted, money, price_as_data, saves
 from cli.explain.step_view import iso, step_as_data, utc
 from cli.output import stdout_console
 from cli.selection.select import launch_as_data
@@ -32,7 +32,7 @@ def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
         **price_as_data(one.price),
         "decision": decision(found),
         "reason": asdict(found.reason),
-        "savingPerHour": round(found.returned.saving, 6) if found.returned else None,
+        **price_as_data(found.returned.saving if found.returned else None, "saving"),
         "later": step_as_data(step) if step else None,
         "blockers": [_blocker_as_data(each) for each in found.blockers],
         "pods": [_pod_as_data(each) for each in one.pods],
@@ -120,9 +120,9 @@ def _lines(found: "NodeExplanation") -> Iterator[str]:
 
 def _verdict(found: "NodeExplanation") -> str:
     if found.returned is not None:
-        return f"is given back now: it saves {money(found.returned.saving)}."
+        return f"is given back now: it {saves(found.returned.saving)}."
     if found.later is not None:
-        return f"is kept now, and goes later: it saves {money(found.later.returned.saving)}."
+        return f"is kept now, and goes later: it {saves(found.later.saving)}."
     if found.owner.kind is OwnerKind.LEEWAY:
         return "is kept."
     if found.spare:
@@ -147,7 +147,7 @@ def _pods(found: "NodeExplanation") -> Iterator[str]:
 
 def _instead(instead: "Instead") -> Iterator[str]:
     for place in instead.existing:
-        yield _line("instead", f"{len(place.pods)} pods on node {place.node}")
+        yield _line("instead", f"{counted(len(place.pods), 'pod')} on node {place.node}")
     for new in instead.launches:
         yield _line("instead", new_node(new))
     for homeless in instead.homeless:
@@ -160,16 +160,15 @@ def new_node(new: "PlannedNode") -> str:
     offered = new.cheapest.offering
     place = f"{offered.capacity_type} in {offered.zone}"
     price = money(offered.price)
-    pods = f"{len(new.pods)} {'pod' if len(new.pods) == 1 else 'pods'}"
-    return f"a new {new.cheapest.type.name} of pool {new.pool} ({place}; {price}) for {pods}"
+    return f"a new {new.cheapest.type.name} of pool {new.pool} ({place}; {price}) for {counted(len(new.pods), 'pod')}"
 
 
 def _worth(shortfall: "Shortfall") -> str:
-    saving = shortfall.saving
-    saves = f"saves {saving:.4f}" if saving > 0 else f"costs {-saving:.4f}"
+    saving, pods = shortfall.saving, counted(shortfall.pods, "pod")
+    done = f"saves {saving:.4f}" if saving > 0 else f"costs {-saving:.4f}"
     return (
-        f"that {saves} USD per hour; it would have to save {shortfall.least:.4f} for "
-        f"{shortfall.pods} pods that move: {shortfall.missing:.4f} are missing"
+        f"that {done} USD per hour, and the move of {pods} has to save {shortfall.least:.4f}: "
+        f"{shortfall.missing:.4f} too little"
     )
 
 

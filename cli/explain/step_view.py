@@ -21,7 +21,7 @@ def step_as_data(step: "Step") -> dict[str, Any]:
         "nodes": list(returned.nodes),
         "cause": returned.cause.value,
         "reason": asdict(returned.reason),
-        **price_as_data(returned.saving, "saving"),
+        **price_as_data(step.saving, "saving"),
         "podsMoved": returned.moves,
         "replacementFirst": returned.replaced,
         "launches": [launch_as_data(new) for new in step.launches],

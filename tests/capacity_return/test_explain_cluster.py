@@ -55,6 +55,15 @@ def test_a_replacement_follows_the_removal_of_empty_nodes() -> None:
     assert found.course.complete
 
 
+def test_a_drifted_node_saves_what_its_replacement_costs_less() -> None:
+    why = reasons.NODE_STARTS(node="another AMI")
+    drifted = replace(own_node("old", spec(1500), kind="large"), drift=(why,))
+    found = explained(snapshot(drifted))
+    assert found.next is not None
+    assert found.next.returned.saving == 0
+    assert found.next.saving == pytest.approx(0.35)
+
+
 def test_a_step_that_a_budget_delays_is_shown_at_its_time() -> None:
     rules = ReturnRules(after=timedelta(hours=1), budgets=())
     soon = own_node("soon", quiet=timedelta(minutes=30))
@@ -160,7 +169,7 @@ def test_the_steps_lose_no_pod_and_end_no_cheaper_than_the_bound(seed: int) -> N
     found = explain_cluster(given, decide_returns(given))
     names = sorted(m.pod.name for one in given.own for m in one.pods)
     assert sorted(m.pod.name for one in found.course.end.own for m in one.pods) == names
-    saved = sum(step.returned.saving for step in found.course.steps)
+    saved = sum(step.saving for step in found.course.steps)
     assert found.end.per_hour == pytest.approx(found.own.per_hour - saved)
     assert found.bound is not None
     assert found.bound <= found.end.per_hour + 1e-9

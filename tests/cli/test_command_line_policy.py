@@ -11,7 +11,7 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
-from cli.explain.pod import stored_launches
+from cli.explain.cluster_reads import stored_launches
 from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status

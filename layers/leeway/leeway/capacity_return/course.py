@@ -1,6 +1,6 @@
 """The steps that would follow if nothing but Leeway changed the cluster."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,10 +23,12 @@ MOST_ROUNDS = 30
 @dataclass(frozen=True, slots=True)
 class Step:
     """One return, and the nodes that are launched for it. `allowed`: it is allowed now. Otherwise
-    it is from the time `at` (UTC) on, after the steps before it."""
+    it is from the time `at` (UTC) on, after the steps before it. `saving` is in USD per hour: also
+    that of expired and drifted nodes, which are not given back for it."""
 
     at: datetime
     returned: NodeReturn
+    saving: float
     launches: tuple[PlannedNode, ...] = ()
     allowed: bool = False
 
@@ -58,8 +60,9 @@ def follow(snapshot: Snapshot, decision: ReturnDecision, proceed: Proceed = alwa
     for number in range(MOST_ROUNDS):
         if decision.returns:
             outcome = outcome_of(now, decision.returns)
-            pairs = zip(decision.returns, outcome.launches, strict=True)
-            steps += [Step(now.now, one, new, allowed=number == 0) for one, new in pairs]
+            for one, new in zip(decision.returns, outcome.launches, strict=True):
+                saving = _saving(one, new, now)
+                steps.append(Step(now.now, one, saving, new, allowed=number == 0))
             now = replace(outcome.snapshot, most=None)
         elif now.most is not None:
             now = replace(now, most=None)
@@ -72,6 +75,12 @@ def follow(snapshot: Snapshot, decision: ReturnDecision, proceed: Proceed = alwa
             break
         decision = decide_returns(now)
     return Course(tuple(steps), now, decision.kept, complete=False)
+
+
+def _saving(one: NodeReturn, launches: Sequence[PlannedNode], before: Snapshot) -> float:
+    prices = {each.name: each.price or 0.0 for each in before.own}
+    gone = sum(prices[name] for name in one.nodes)
+    return gone - sum(new.cheapest.offering.price or 0.0 for new in launches)
 
 
 def _ends(snapshot: Snapshot) -> Iterator[datetime]:

@@ -112,7 +112,7 @@ def _by_kind(foreign: Sequence[ForeignNode]) -> dict[OwnerKind, Cost]:
 
 def _next(course: Course) -> Step | None:
     now = [step for step in course.steps if step.allowed]
-    best = max(now, key=lambda step: (step.returned.saving, -step.returned.moves), default=None)
+    best = max(now, key=lambda step: (step.saving, -step.returned.moves), default=None)
     return best or next(iter(course.steps), None)
 
 

@@ -126,7 +126,7 @@ def _examined_alone(name: str, why: Reason, course: Course) -> tuple[Reason, Ste
     kept: dict[str, Reason] = {}
     found = Consolidation(Moving(course.end), Allowances.of(course.end), kept).run([one])
     if found:
-        return found[0].reason, Step(course.end.now, found[0])
+        return found[0].reason, Step(course.end.now, found[0], found[0].saving)
     return kept.get(name, why), None
 
 
@@ -170,7 +170,7 @@ def _explain_foreign(other: ForeignNode, kept: Snapshot) -> NodeExplanation:
     return NodeExplanation(
         one=one,
         owner=other.owner,
-        reason=reasons.NODE_OF_OTHER_OWNER(node=one.name, owner=other.owner_title),
+        reason=other.reason,
         spare=other.name in spare_among([other], kept),
         blockers=protecting(other, kept),
         instead=None if one.going or not one.pods else _instead(one, moving),

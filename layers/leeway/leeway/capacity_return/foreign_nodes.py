@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from leeway.capacity_return import reasons
 from leeway.capacity_return.consolidation import prospect
 from leeway.capacity_return.moving import Moving
 from leeway.capacity_return.protection import Blocker, protections, why_protected
@@ -12,6 +13,7 @@ from leeway.capacity_return.snapshot import OwnNode, Snapshot
 from leeway.capacity_return.spare_nodes import find_spare_nodes
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.printable import printable
+from leeway.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,13 @@ class ForeignNode:
         return self.one.name
 
     @property
-    def owner_title(self) -> str:
-        """Its owner, as a part of a sentence."""
-        return title_of(self.owner)
+    def reason(self) -> Reason:
+        """Why Leeway does nothing to it."""
+        if self.owner.kind is OwnerKind.LEEWAY:
+            return reasons.NODE_NOT_CONFIRMED(node=self.name, pool=printable(self.owner.name))
+        if self.owner.kind is OwnerKind.NONE:
+            return reasons.NODE_WITHOUT_OWNER(node=self.name)
+        return reasons.NODE_OF_OTHER_OWNER(node=self.name, owner=title_of(self.owner))
 
 
 @dataclass(frozen=True, slots=True)

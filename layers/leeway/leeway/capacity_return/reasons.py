@@ -92,3 +92,12 @@ NODE_OF_OTHER_OWNER = ReasonCode(
     "NodeOfOtherOwner",
     "Node {node} belongs to {owner}: Leeway gives back only nodes that it has launched.",
 )
+NODE_WITHOUT_OWNER = ReasonCode(
+    "NodeWithoutOwner",
+    "Node {node} has no known owner: Leeway gives back only nodes that it has launched.",
+)
+NODE_NOT_CONFIRMED = ReasonCode(
+    "NodeNotConfirmed",
+    "Node {node} has the tags of pool {pool}, but not those that EC2 and EKS write on the nodes "
+    "that Leeway launches: it is kept.",
+)

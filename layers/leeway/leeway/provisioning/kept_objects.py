@@ -365,7 +365,8 @@ class KeptObjects:
             if pod.bound and (pod.movable or not pod.terminating):
                 known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
                 controlled = pod.movable or bool(pod.controller)
-                running.append(PodOnNode(known, pod.uid, controlled, pod.protected_until))
+                found = PodOnNode(known, pod.uid, controlled, pod.protected_until, pod.created_at)
+                running.append(found)
         self._existing[name] = there.on(kept.node, self._facts.attachable.get(name))
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)

@@ -22,13 +22,14 @@ class PodOnNode:
     """A pod that runs on a node, and is neither a DaemonSet's nor a static pod.
 
     `controlled`: a controller creates it again. `protected_until` is until when an annotation
-    forbids to disrupt it.
+    forbids to disrupt it. `created_at` is None if it is not known.
     """
 
     pod: Pod
     uid: str
     controlled: bool
     protected_until: datetime | None = None
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,11 @@ class DisruptionLedger(BaseModel):
     version: int = 0
     begun: dict[str, AwareDatetime] = {}
 
+    def left(self, nodes: int, cap: ChurnCap, now: datetime) -> int:
+        """Return how many more retirements may begin now in a cluster of `nodes` nodes."""
+        recent = sum(now - at < cap.within for at in self.begun.values())
+        return max(0, _allowed(nodes, cap) - recent)
+
     def request(
         self, instance: str, nodes: int, cap: ChurnCap, now: datetime
     ) -> tuple["DisruptionLedger | None", BudgetDecision]:
@@ -72,7 +77,7 @@ class DisruptionLedger(BaseModel):
         recent = {name: at for name, at in self.begun.items() if now - at < cap.within}
         if instance in recent:
             return None, ALLOWED
-        allowed = max(cap.at_least, nodes * cap.percent // 100)
+        allowed = _allowed(nodes, cap)
         if len(recent) >= allowed:
             minutes = cap.within.total_seconds() / 60
             reason = BUDGET_EXHAUSTED(
@@ -82,6 +87,10 @@ class DisruptionLedger(BaseModel):
         begun = {**recent, instance: now}
         changed = self.model_copy(update={"begun": begun, "version": self.version + 1})
         return changed, ALLOWED
+
+
+def _allowed(nodes: int, cap: ChurnCap) -> int:
+    return max(cap.at_least, nodes * cap.percent // 100)
 
 
 def is_voluntary(record: Retirement, now: datetime) -> bool:
