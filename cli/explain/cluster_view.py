@@ -101,7 +101,7 @@ def _parts(found: "ClusterExplanation", cluster: str, at: datetime) -> "Iterator
     if found.course.steps:
         yield _line("after all", cost_text(found.end))
         yield ""
-        yield _steps(found.course.steps)
+        yield _steps(found.course.steps, at)
         if not found.course.complete:
             yield "More steps may follow."
     if found.protected:
@@ -121,7 +121,7 @@ def _next(found: "ClusterExplanation") -> str:
     return f"{when}{reason} It {saves(step.saving)}."
 
 
-def _steps(steps: "Sequence[Step]") -> "Table":
+def _steps(steps: "Sequence[Step]", now: datetime) -> "Table":
     table = _table("STEP", "WHEN", "CAUSE", "NODES", "PODS", "USD/H", "USD/MONTH", "NEW NODES")
     for number, step in enumerate(steps, 1):
         one = step.returned
@@ -129,7 +129,7 @@ def _steps(steps: "Sequence[Step]") -> "Table":
         new = [new.cheapest.type.name for new in step.launches]
         row = (
             str(number),
-            "now" if step.allowed else f"{step.at:%H:%M} UTC",
+            "now" if step.allowed else "then" if step.at == now else f"{step.at:%H:%M} UTC",
             one.cause.value,
             some(one.nodes),
             str(one.moves),

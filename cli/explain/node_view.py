@@ -160,7 +160,8 @@ def new_node(new: "PlannedNode") -> str:
     offered = new.cheapest.offering
     place = f"{offered.capacity_type} in {offered.zone}"
     price = money(offered.price)
-    return f"a new {new.cheapest.type.name} of pool {new.pool} ({place}; {price}) for {counted(len(new.pods), 'pod')}"
+    pods = counted(len(new.pods), "pod")
+    return f"a new {new.cheapest.type.name} of pool {new.pool} ({place}; {price}) for {pods}"
 
 
 def _worth(shortfall: "Shortfall") -> str:
