@@ -44,5 +44,6 @@ def read_records(
     with aws_errors(deployment.where):
         found = DynamoRecords(database, deployment.table).open_records(name).records
         ledger = DynamoDisruptionLedgers(database, deployment.table).ledger(name)
-    most = ledger.left(len(state.nodes), policy.churn, state.read_at)
+    ready = sum(one.ready for one in state.details.values())
+    most = ledger.left(ready, policy.churn, state.read_at)
     return StoredRecords(frozenset(r.instance for r in found if isinstance(r, Retirement)), most)

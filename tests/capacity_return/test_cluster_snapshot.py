@@ -1,102 +1,26 @@
 """What a run has read becomes a snapshot: which nodes are Leeway's, what holds them, what goes."""
 
-from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
-import yaml
 from leeway.capacity_requests.request import CapacityRequest
-from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
+from leeway.capacity_return.cluster_snapshot import own_instances
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
-from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.manifests.reading import read_manifests
 from leeway.ports.kubernetes_objects import RETIRING
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.cluster_state import ClusterState, WaitingPod
-from leeway.provisioning.demand import demand_of
-from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode
-from leeway.selection.labels import INSTANCE_TYPE, NODE_CLASS
+from leeway.provisioning.cluster_state import WaitingPod
+from leeway.provisioning.node_details import PodBudget
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.pods import ExistingNode, LabelSelector, Pod
+from leeway.selection.pods import LabelSelector
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirements
 
+from tests.capacity_return.clusters import DAY, Cluster, facts
 from tests.launch.conftest import catalog
 from tests.launch.launching import NOW
-from tests.launch.pools import node_class, pods, pool
-from tests.provisioning.buying import node
+from tests.launch.pools import pods
 
 __all__ = ["catalog"]
-
-DAY = timedelta(days=1)
-
-
-def facts(instance: str, **more: Any) -> InstanceFacts:
-    known = InstanceFacts(
-        instance=instance,
-        cluster="prod",
-        private_dns_name="",
-        zone="us-east-1a",
-        instance_type="m5.large",
-        capacity_type="on-demand",
-        owner=Owner(OwnerKind.LEEWAY, "web"),
-        joined=True,
-        from_fleet=True,
-    )
-    return known.model_copy(update=more)
-
-
-def running(*some: Pod) -> tuple[PodOnNode, ...]:
-    return tuple(PodOnNode(one, f"uid-{one.name}", controlled=True) for one in some)
-
-
-def details(instance: str, *some: Pod, **more: Any) -> NodeDetails:
-    plain = NodeDetails(instance, NOW - DAY, True, NOW - DAY, pods=running(*some))
-    return replace(plain, **more)
-
-
-class Cluster:
-    """A cluster of the pool `web` with nodes of one instance each."""
-
-    def __init__(self, catalog: Catalog, **spec: Any) -> None:
-        documents = [pool(**spec), node_class()]
-        reading = read_manifests(yaml.safe_dump_all(map(dict, documents)), "test.yaml")
-        self.manifests = [one.meant for one in reading.written]
-        self.catalog = catalog
-        self.nodes: dict[str, tuple[ExistingNode, NodeDetails]] = {}
-        self.waiting: list[WaitingPod] = []
-        self.requests: list[CapacityRequest] = []
-        self.budgets: list[PodBudget] = []
-        self.own: dict[str, InstanceFacts] = {}
-
-    def add(self, name: str, *some: Pod, foreign: bool = False, **more: Any) -> None:
-        instance = f"i-{name}"
-        labels = {**node(name).labels, NODE_CLASS: "default", INSTANCE_TYPE: "m5.large"}
-        given = replace(node(name, *some), labels=labels)
-        for field in ("labels", "taints"):
-            if field in more:
-                given = replace(given, **{field: more.pop(field)})
-        self.nodes[name] = given, details(instance, *some, **more)
-        if not foreign:
-            self.own[instance] = facts(instance)
-
-    def snapshot(self, quiet: dict[str, Any] | None = None, retiring: set[str] = set()) -> Snapshot:  # noqa: B006
-        state = ClusterState(
-            NOW,
-            nodes=[each for each, _ in self.nodes.values()],
-            joined={one.instance: name for name, (_, one) in self.nodes.items()},
-            waiting=self.waiting,
-            movable={n: tuple(p.pod for p in d.pods) for n, (_, d) in self.nodes.items()},
-            details={name: one for name, (_, one) in self.nodes.items()},
-            budgets=self.budgets,
-        )
-        demand = demand_of(state, self.requests, {})
-        read = ClusterRead(
-            "prod", self.manifests, self.catalog, state, (), self.requests, {}, demand
-        )
-        return snapshot_of(read, self.own, quiet or {}, retiring)
 
 
 @pytest.fixture

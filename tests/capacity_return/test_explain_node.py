@@ -68,6 +68,15 @@ def test_everything_that_blocks_a_node_is_listed_with_its_end() -> None:
     ]
 
 
+def test_a_pool_that_bounds_the_drain_is_blocked_by_no_annotation_when_a_node_has_expired() -> None:
+    one = own_node("here", spec(100), kind="large")
+    held = with_pods(one, [replace(one.pods[0], protected_until=FOREVER)])
+    day = timedelta(days=1)
+    rules = ReturnRules(expires=day, drain_within=day, budgets=(Budget("0"),))
+    found = explained(snapshot(held, rules=rules))
+    assert blocking(found) == {reasons.DISRUPTION_BUDGET_USED.name: None}
+
+
 def test_an_annotation_without_a_duration_never_ends() -> None:
     one = own_node("here", spec(100), kind="large")
     pods = [replace(one.pods[0], protected_until=FOREVER)]

@@ -5,7 +5,12 @@ from collections.abc import Iterator
 from leeway.capacity_return import reasons
 from leeway.capacity_return.budgets import Allowances
 from leeway.capacity_return.moving import Moving
-from leeway.capacity_return.protection import Blocker, against_consolidation, protections
+from leeway.capacity_return.protection import (
+    Blocker,
+    against_consolidation,
+    may_be_forced,
+    protections,
+)
 from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
 
@@ -23,12 +28,14 @@ def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[B
     """Return everything that keeps a node, whether or not it would pay to give it back."""
     snapshot = moving.snapshot
     found = list(protections(one, snapshot))
-    if one.pool in snapshot.rules and not one.going:
-        cause = pending_cause(one, snapshot)
-        if cause in {Cause.EMPTY, Cause.UNDERUTILIZED}:
-            found += _against_saving(one, moving)
-        found += allowances.exhausted(one.pool, cause)
-    return tuple(found)
+    if one.pool not in snapshot.rules or one.going:
+        return tuple(found)
+    cause = pending_cause(one, snapshot)
+    if cause in {Cause.EMPTY, Cause.UNDERUTILIZED}:
+        found += _against_saving(one, moving)
+    elif may_be_forced(one, snapshot):
+        found = []
+    return (*found, *allowances.exhausted(one.pool, cause))
 
 
 def _against_saving(one: OwnNode, moving: Moving) -> Iterator[Blocker]:

@@ -9,6 +9,7 @@ from math import isfinite
 
 from leeway.capacity_return.drift import DRIFTS_AFTER, drift_of
 from leeway.capacity_return.pool_rules import rules_of
+from leeway.capacity_return.rules import Worth
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
@@ -48,13 +49,15 @@ def snapshot_of(
     retiring: Collection[str] = (),
     unavailable: Collection[Unavailable] = (),
     most: int | None = None,
+    worth: Worth | None = None,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
     `own` are Leeway's instances, by id; `quiet` is since when each node is quiet, by its name; a
     node that is not in it counts as quiet from now on. `retiring` are instances with an open
     retirement besides those that the cluster shows, `unavailable` offerings without capacity,
-    `most` how many nodes the disruption budget of the cluster allows now.
+    `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
+    pods is worth.
     """
     pools = pools_of(read.manifests)
     making = _Nodes(read, own, quiet, frozenset(retiring), {one.name: one for one in pools})
@@ -74,6 +77,7 @@ def snapshot_of(
         waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
         unavailable=frozenset(unavailable),
         daemons=tuple(read.state.daemons),
+        worth=worth or Worth(),
         most=most,
     )
 

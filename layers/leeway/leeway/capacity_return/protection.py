@@ -26,6 +26,13 @@ def why_protected(one: OwnNode, snapshot: Snapshot) -> Reason | None:
     return first.reason if first else None
 
 
+def may_be_forced(one: OwnNode, snapshot: Snapshot) -> bool:
+    """Whether a protected node goes nevertheless when it has expired or drifted, because its pool
+    bounds the drain. Source: Karpenter documentation, "TerminationGracePeriod"."""
+    rules = snapshot.rules.get(one.pool)
+    return rules is not None and rules.drain_within is not None and not one.going
+
+
 def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
     """Return why a node is not consolidated now, before it is known whether that would pay; None if
     it may be."""

@@ -26,6 +26,29 @@ NODES_REPLACEABLE = ReasonCode(
     "The {pods} pods of {nodes} fit on one {type} ({capacity_type}, {price:.4f} USD per hour): the "
     "replacement saves {saving:.4f} USD per hour.",
 )
+CAPACITY_RETURNED = ReasonCode(
+    "CapacityReturned", "Leeway gives {nodes} of cluster {cluster} back ({cause}). {why}"
+)
+CAPACITY_RETURN_REHEARSED = ReasonCode(
+    "CapacityReturnRehearsed",
+    "Leeway would give {nodes} of cluster {cluster} back ({cause}), and does nothing because of "
+    "spec.dryRun. {why}",
+)
+CAPACITY_RETURN_FAILED = ReasonCode(
+    "CapacityReturnFailed",
+    "Leeway could not give capacity of cluster {cluster} back: {error}. The next run tries again.",
+    "capacity-is-not-given-back",
+)
+LAUNCH_NOT_RECORDED = ReasonCode(
+    "LaunchNotRecorded",
+    "Instance {instance} has the tags of Leeway, and Leeway has no record that it launched it: "
+    "the instance is left alone.",
+    "capacity-is-not-given-back",
+)
+RETURN_DECLINED_BEFORE = ReasonCode(
+    "ReturnDeclinedBefore",
+    "A retirement of instance {instance} ended without effect less than ten minutes ago.",
+)
 LABEL_DRIFTED = ReasonCode(
     "LabelDrifted", "Its label {key} has {has}, and the pool requires {wanted}."
 )

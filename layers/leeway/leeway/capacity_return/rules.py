@@ -74,12 +74,17 @@ class ReturnRules:
     - `after`: for how long a node has to be quiet before it is consolidated, None for never.
     - `only_empty`: only empty nodes are consolidated.
     - `expires`: the age at which a node is replaced, None for never.
+    - `drain_within`: the most that a drain may take, None for no limit. With a limit, expired and
+      drifted nodes go although annotations or PodDisruptionBudgets forbid to disrupt their pods.
     - `budgets`: all that apply must allow a disruption.
+
+    Source: Karpenter documentation, "TerminationGracePeriod".
     """
 
     after: timedelta | None = timedelta(0)
     only_empty: bool = False
     expires: timedelta | None = None
+    drain_within: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
 
     def expired(self, created_at: datetime, now: datetime) -> bool:

@@ -31,6 +31,8 @@ from leeway.provisioning.cluster_state import ClusterState, ClusterStates
 from leeway.provisioning.demand import demand_of
 from leeway.provisioning.launch_cap import remaining_launches
 from leeway.provisioning.ports import (
+    CapacityReturned,
+    CapacityReturns,
     Catalogs,
     ClusterManifests,
     GroupInstances,
@@ -56,6 +58,7 @@ from leeway.provisioning.starting_nodes import (
 )
 from leeway.provisioning.status import (
     MOST_PROBLEMS,
+    MOST_RETURNED,
     ProvisioningStatus,
     grouped,
     launched_instances,
@@ -80,6 +83,10 @@ BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
 EVENTS_AT_ONCE = 16
+FOR_RETURNS = timedelta(seconds=20)
+"""The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
+seconds."""
+
 FOR_THE_END = timedelta(seconds=15)
 """The time that a run keeps after its last launch, for answers, Events and the status."""
 
@@ -97,6 +104,7 @@ class Dependencies:
     groups: GroupInstances
     upcoming: UpcomingPods
     records: ProvisioningRecords
+    returns: CapacityReturns
     events_in: Callable[[str], PodEvents]
     clock: Clock
 
@@ -136,6 +144,7 @@ class NodeProvisioning:
         read = self._read(cluster, manifests, requests, catalog, upcoming)
         outcome = self._launch(read, policy, until)
         failures = () if policy.dry_run else self._tell(read, outcome, until)
+        returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
         result = PROVISIONED(
             cluster=cluster,
@@ -154,8 +163,9 @@ class NodeProvisioning:
             without_node=outcome.without_node,
             launch_problems=(*outcome.reasons, *read.problems),
             unreadable=tuple(one.reason for one in read.state.unreadable),
-            failures=failures,
+            failures=(*failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
+            returned=returned,
         )
         return self._with_status(report, policy.dry_run)
 
@@ -190,6 +200,15 @@ class NodeProvisioning:
             demand,
             upcoming.problems,
         )
+
+    def _return_capacity(
+        self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime
+    ) -> CapacityReturned:
+        """Give capacity back on what was just read. If the run has launched, or may have, the next
+        run reads what became of it."""
+        launched = outcome.launched or any(not one.is_answered for one in read.intents)
+        in_time = self._deps.clock.now() + FOR_RETURNS < until
+        return self._deps.returns.after_run(read, policy, in_time and not launched)
 
     def _in_groups(
         self, cluster: str, state: ClusterState, now: datetime
@@ -368,6 +387,9 @@ def _status(
     if before is not None and not launched:
         launched, count = before.launched, before.launched_count
     launched_at = now if report.launched else before.launched_at if before else None
+    returned, returned_at = report.returned.begun, now
+    if before is not None and not returned:
+        returned, returned_at = before.returned, before.returned_at or now
     problems = [*report.launch_problems, *report.failures, *report.unreadable][:MOST_PROBLEMS]
     return ProvisioningStatus(
         cluster=report.cluster,
@@ -381,6 +403,8 @@ def _status(
         without_node=groups,
         others=others,
         problems=tuple(map(shortened, problems)),
+        returned=tuple(map(shortened, returned[:MOST_RETURNED])),
+        returned_at=returned_at if returned else None,
         failure=None if failure is None else shortened(failure),
     )
 
