@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
     """Render an explanation as JSON."""
-    one, step = found.one, found.later
+    one, step = found.one, found.step
     return {
         "node": one.name,
         "instance": one.instance or None,
@@ -32,8 +32,7 @@ def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
         **price_as_data(one.price),
         "decision": decision(found),
         "reason": asdict(found.reason),
-        **price_as_data(found.returned.saving if found.returned else None, "saving"),
-        "later": step_as_data(step) if step else None,
+        "step": step_as_data(step) if step else None,
         "blockers": [_blocker_as_data(each) for each in found.blockers],
         "pods": [_pod_as_data(each) for each in one.pods],
         "otherPods": other_pods(found),
@@ -47,9 +46,9 @@ def decision(found: "NodeExplanation") -> str:
     `spare` or `needed`."""
     if found.owner.kind is not OwnerKind.LEEWAY:
         return "spare" if found.spare else "needed"
-    if found.returned is not None:
-        return "goes"
-    return "later" if found.later else "kept"
+    if found.step is None:
+        return "kept"
+    return "goes" if found.step.allowed else "later"
 
 
 def other_pods(found: "NodeExplanation") -> int:
@@ -102,9 +101,10 @@ def _lines(found: "NodeExplanation") -> Iterator[str]:
     offering = " ".join(each for each in (one.instance_type, one.zone, one.capacity_type) if each)
     yield f"node/{one.name} {_verdict(found)}"
     yield _line("reason", f"{found.reason.code}: {found.reason.message}")
-    if found.later is not None:
-        reason = found.later.returned.reason
-        yield _line("later", f"{_when(found)}: {reason.code}: {reason.message}")
+    if found.step is not None and not found.step.allowed:
+        reason = found.step.returned.reason
+        when = f"from {utc(found.step.at)} on, after the steps before it"
+        yield _line("later", f"{when}: {reason.code}: {reason.message}")
     yield _line("owner", title_of(found.owner))
     yield _line("instance", f"{one.instance or 'unknown'} {offering}".rstrip())
     yield _line("price", money(one.price))
@@ -119,20 +119,14 @@ def _lines(found: "NodeExplanation") -> Iterator[str]:
 
 
 def _verdict(found: "NodeExplanation") -> str:
-    if found.returned is not None:
-        return f"is given back now: it {saves(found.returned.saving)}."
-    if found.later is not None:
-        return f"is kept now, and goes later: it {saves(found.later.saving)}."
+    if found.step is not None:
+        when = "is given back now" if found.step.allowed else "is kept now, and goes later"
+        return f"{when}: it {saves(found.step.saving)}."
     if found.owner.kind is OwnerKind.LEEWAY:
         return "is kept."
     if found.spare:
         return f"could go: its pods fit on other nodes, which saves {money(found.one.price)}."
     return "is needed, or is protected."
-
-
-def _when(found: "NodeExplanation") -> str:
-    assert found.later is not None  # noqa: S101 - narrows what the caller checked
-    return f"from {utc(found.later.at)} on, after the steps before it"
 
 
 def _pods(found: "NodeExplanation") -> Iterator[str]:

@@ -36,8 +36,9 @@ def blocking(found: NodeExplanation) -> dict[str, datetime | None]:
 
 def test_a_node_that_is_given_back_has_no_blocker() -> None:
     found = explained(snapshot(own_node("here")))
-    assert found.returned is not None
-    assert found.returned.cause is Cause.EMPTY
+    assert found.step is not None
+    assert found.step.allowed
+    assert found.step.returned.cause is Cause.EMPTY
     assert (found.reason.code, found.blockers) == (reasons.NODE_EMPTY.name, ())
 
 
@@ -99,16 +100,16 @@ def test_a_budget_that_this_run_uses_up_blocks_the_next_node() -> None:
     (other,) = {"a", "b"} - {first}
     found = explained(given, other)
     assert reasons.DISRUPTION_BUDGET_USED.name in blocking(found)
-    assert found.later is not None
-    assert not found.later.allowed
+    assert found.step is not None
+    assert not found.step.allowed
 
 
 def test_a_node_that_is_quiet_soon_goes_later() -> None:
     rules = ReturnRules(after=30 * MINUTE, budgets=())
     found = explained(snapshot(own_node("here", quiet=20 * MINUTE), rules=rules))
     assert found.reason.code == reasons.NODE_NOT_QUIET.name
-    assert found.later is not None
-    assert found.later.at == NOW + 10 * MINUTE
+    assert found.step is not None
+    assert found.step.at == NOW + 10 * MINUTE
 
 
 def test_the_nearest_miss_of_a_node_without_a_cheaper_one_is_named() -> None:
@@ -152,7 +153,7 @@ def test_a_node_that_one_run_did_not_examine_is_examined_alone() -> None:
     assert decide_returns(given).kept["zz"].code == reasons.NOTHING_CHEAPER.name
     found = explained(given, "zz")
     assert found.reason.code == reasons.NODES_REPLACEABLE.name
-    assert found.later is not None
+    assert found.step is not None
     assert explained(given, "n20").reason.code == reasons.NOTHING_CHEAPER.name
 
 

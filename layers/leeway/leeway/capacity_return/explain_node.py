@@ -11,7 +11,7 @@ from leeway.capacity_return.blockers import blockers_of
 from leeway.capacity_return.budgets import Allowances
 from leeway.capacity_return.consolidation import Consolidation
 from leeway.capacity_return.course import Course, Step, follow
-from leeway.capacity_return.decision import NodeReturn, ReturnDecision
+from leeway.capacity_return.decision import ReturnDecision
 from leeway.capacity_return.foreign_nodes import (
     ForeignNode,
     as_kept,
@@ -62,7 +62,8 @@ class NodeExplanation:
     """Why a node is kept or goes.
 
     - `one`: the node with its pods and its price. `owner`: who launched it.
-    - `reason`: why it is given back now (`returned`), later (`later`), or why it is kept.
+    - `reason`: why it is given back now, or why it is kept now.
+    - `step`: what gives it back, now or later; None if nothing does.
     - `spare`: it is another owner's, and its pods fit on other nodes.
     - `blockers`: everything that keeps it now, whether or not it would pay to give it back.
     - `instead`: where its pods would go; None if it has none, or goes already.
@@ -72,8 +73,7 @@ class NodeExplanation:
     one: OwnNode
     owner: Owner
     reason: Reason
-    returned: NodeReturn | None = None
-    later: Step | None = None
+    step: Step | None = None
     spare: bool = False
     blockers: tuple[Blocker, ...] = ()
     instead: Instead | None = None
@@ -98,24 +98,22 @@ def explain_node(
             return _explain_foreign(other, as_kept(snapshot, foreign))
     one = {each.name: each for each in snapshot.own}[name]
     moving = Moving(snapshot)
-    returned = next((each for each in decision.returns if name in each.nodes), None)
-    instead = None if one.going or not one.pods else _instead(one, moving)
-    owner = Owner(OwnerKind.LEEWAY, one.pool)
-    if returned is not None:
-        return NodeExplanation(one, owner, returned.reason, returned, instead=instead)
     course = follow(snapshot, decision, proceed)
-    later = next((step for step in course.steps if name in step.returned.nodes), None)
-    reason = decision.kept[name]
-    if later is None and reason.code == reasons.NOTHING_CHEAPER.name:
-        reason, later = _examined_alone(name, reason, course)
+    step = next((each for each in course.steps if name in each.returned.nodes), None)
+    reason = step.returned.reason if step and step.allowed else decision.kept[name]
+    if step is None and reason.code == reasons.NOTHING_CHEAPER.name:
+        reason, step = _examined_alone(name, reason, course)
+    instead = None if one.going or not one.pods else _instead(one, moving)
+    allowed = step is not None and step.allowed
+    allowances = _allowances_after(decision, snapshot)
     return NodeExplanation(
         one=one,
-        owner=owner,
+        owner=Owner(OwnerKind.LEEWAY, one.pool),
         reason=reason,
-        later=later,
-        blockers=blockers_of(one, moving, _allowances_after(decision, snapshot)),
+        step=step,
+        blockers=() if allowed else blockers_of(one, moving, allowances),
         instead=instead,
-        shortfall=None if later else _shortfall(one, instead, snapshot),
+        shortfall=None if step else _shortfall(one, instead, snapshot),
     )
 
 
