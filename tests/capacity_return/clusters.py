@@ -10,6 +10,7 @@ from leeway.capacity_return.cluster_snapshot import snapshot_of
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.launch.intent import LaunchIntent
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
 from leeway.provisioning.demand import demand_of
@@ -62,6 +63,7 @@ class Cluster:
         self.waiting: list[WaitingPod] = []
         self.requests: list[CapacityRequest] = []
         self.budgets: list[PodBudget] = []
+        self.intents: list[LaunchIntent] = []
         self.own: dict[str, InstanceFacts] = {}
 
     def add(self, name: str, *some: Pod, foreign: bool = False, **more: Any) -> None:
@@ -89,7 +91,7 @@ class Cluster:
         )
         demand = demand_of(state, self.requests, {})
         return ClusterRead(
-            "prod", self.manifests, self.catalog, state, (), self.requests, {}, demand
+            "prod", self.manifests, self.catalog, state, self.intents, self.requests, {}, demand
         )
 
     def snapshot(

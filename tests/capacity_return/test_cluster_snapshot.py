@@ -7,6 +7,7 @@ from leeway.capacity_requests.request import CapacityRequest
 from leeway.capacity_return.cluster_snapshot import own_instances
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_state import WaitingPod
 from leeway.provisioning.node_details import PodBudget
@@ -134,3 +135,26 @@ def test_a_node_drifts_if_its_pool_requires_something_else(catalog: Catalog) -> 
 def test_a_node_that_is_as_its_pool_does_not_drift(cluster: Cluster) -> None:
     cluster.add("mine", taints=(Taint("example.com/added"),))
     assert not only(cluster.snapshot()).drift
+
+
+def test_an_empty_node_stays_while_pods_that_it_was_launched_for_wait(cluster: Cluster) -> None:
+    web, db = pods(1)[0], pods(1, name="db")[0]
+    cluster.add("empty")
+    cluster.add("filled", db)
+    launched = tuple(
+        FleetInstance(f"i-{n}", "m5.large", "us-east-1a", "spot") for n in cluster.nodes
+    )
+    intent = LaunchIntent(
+        id="one",
+        cluster="prod",
+        pool="web",
+        pods=(web.name,),
+        token="t",
+        created_at=NOW,
+        request=None,
+        instances=launched,
+    )
+    cluster.intents = [intent]
+    assert not any(one.busy for one in cluster.snapshot().own)
+    cluster.waiting = [WaitingPod(web, "uid", NOW)]
+    assert {one.name for one in cluster.snapshot().own if one.busy} == {"empty"}

@@ -20,6 +20,7 @@ from leeway.manifests.pools import pools_of
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.node_details import NodeDetails, blocking
+from leeway.provisioning.vain_launches import workload_of
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.unavailable import Unavailable
@@ -82,6 +83,14 @@ def snapshot_of(
     )
 
 
+def _awaited(read: ClusterRead) -> Iterator[str]:
+    """The instances that were launched in the last hour for workloads whose pods still wait."""
+    waiting = {workload_of(one.pod.name) for one in read.state.waiting}
+    for intent in read.intents:
+        if any(workload_of(pod) in waiting for pod in intent.pods):
+            yield from (one.instance for one in intent.instances)
+
+
 class _Nodes:
     """Makes the nodes of Leeway's own."""
 
@@ -99,6 +108,7 @@ class _Nodes:
         self._pools = pools
         self._retiring = retiring | {one.instance for one in read.requests}
         self._offers = Offers(read.catalog)
+        self._awaited = frozenset(_awaited(read))
 
     def own_nodes(self, nodes: Mapping[str, ExistingNode]) -> Iterator[OwnNode]:
         """Yield the nodes of instances that are Leeway's. If several Nodes name an instance, the
@@ -111,6 +121,8 @@ class _Nodes:
     def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
         now, budgets = self._read.state.read_at, self._read.state.budgets
         price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
+        # Without this, nodes that their pods can't use would go and be launched again for ever.
+        awaited = not details.pods and facts.instance in self._awaited
         marked = any(taint.key == RETIRING for taint in node.taints)
         return OwnNode(
             node=node,
@@ -131,7 +143,7 @@ class _Nodes:
             ready=details.ready and node.name not in self._read.starting,
             protected=details.protected,
             going=marked or facts.instance in self._retiring,
-            busy=details.busy,
+            busy=details.busy or awaited,
             drift=self._drift(node, facts, details),
         )
 

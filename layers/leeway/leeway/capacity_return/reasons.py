@@ -57,7 +57,10 @@ POD_IS_BARE = ReasonCode(
     "PodIsBare",
     "Pod {pod} on node {node} has no controller that would create it again: the node is kept.",
 )
-NODE_IS_BUSY = ReasonCode("NodeIsBusy", "A pod is ending on node {node}, or is about to come.")
+NODE_IS_BUSY = ReasonCode(
+    "NodeIsBusy",
+    "A pod is ending on node {node}, or pods that it was launched for have no node yet.",
+)
 POOL_WITHOUT_RULES = ReasonCode(
     "PoolWithoutRules", "Pool {pool} has no manifest: Leeway gives none of its nodes back."
 )

@@ -34,7 +34,8 @@ class OwnNode:
     - `price`: USD per hour of its offering now, None if it is not known.
     - `quiet_since`: when the last of its pods came or went, or the node became Ready.
     - `protected`: an annotation of the node forbids to disrupt it.
-    - `busy`: a pod terminates on it, or the scheduler preempts others there for a pod.
+    - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
+      and was launched for pods that still wait.
     - `going`: it is being retired, or its instance is interrupted.
     - `drift`: why it differs from what would be launched now; empty if it does not.
     """
