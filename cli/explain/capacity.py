@@ -35,7 +35,7 @@ from cli.output import write_stderr
 from cli.selection.catalogs import Offers, find_offers
 from cli.selection.kubernetes_files import KubernetesFiles
 
-FOLLOWED_SECONDS = 20.0
+FOLLOWED_SECONDS = 10.0
 """How long later steps are simulated."""
 
 STALE_AFTER = timedelta(hours=24)
