@@ -97,7 +97,7 @@ def read_capacity(source: Source) -> Capacity:
     state = _state_of_files(source.nodes) if source.nodes else _live_state(source)
     for unreadable in state.unreadable:
         write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
-    _warn_of_catalog(offers, state.read_at)
+    warn_of_catalog(offers, state.read_at)
     read = cluster_read(source.cluster, manifests, offers.catalog, state, stored)
     records = read_records(source.cluster, source.stack, policy, state)
     if source.nodes or not has_account():
@@ -180,7 +180,8 @@ def _policy(manifests: Sequence[Manifest]) -> ClusterPolicy:
     return policy
 
 
-def _warn_of_catalog(offers: Offers, now: datetime) -> None:
+def warn_of_catalog(offers: Offers, now: datetime) -> None:
+    """Warn if a catalog is empty or old."""
     if not offers.catalog.names:
         write_stderr("warning: the catalog has no instance type, so no price is known.")
     if offers.read_at is not None and now - offers.read_at > STALE_AFTER:

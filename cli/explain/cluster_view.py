@@ -109,7 +109,7 @@ def _parts(found: "ClusterExplanation", cluster: str, at: datetime) -> "Iterator
         yield _kept(found.protected)
     for group in found.groups:
         yield ""
-        yield from _group(group)
+        yield from group_lines(group)
 
 
 def _next(found: "ClusterExplanation") -> str:
@@ -149,7 +149,8 @@ def _kept(protected: "Sequence[Protected]") -> "Table":
     return table
 
 
-def _group(group: "SpareInGroup") -> Iterator[str]:
+def group_lines(group: "SpareInGroup") -> Iterator[str]:
+    """Yield what could be saved in a group, and the commands that do it."""
     count = len(group.nodes)
     size = group.size
     limits = (

@@ -12,8 +12,8 @@ import yaml
 from leeway.capacity_return.foreign_nodes import GroupSize, SpareInGroup
 
 from cli import main
-from cli.explain.capacity import _warn_of_catalog
-from cli.explain.cluster_view import _group, commands
+from cli.explain.capacity import warn_of_catalog
+from cli.explain.cluster_view import commands, group_lines
 from cli.selection.catalogs import Offers, sandbox_catalog
 from tests.launch.pools import node_class, pool
 
@@ -253,7 +253,7 @@ def test_the_commands_that_make_a_group_smaller_are_printed_quoted() -> None:
         "leeway terminate n-1 n-2 --ignore-daemonsets --decrement",
     ]
     assert commands(group("web", 1)) == ["leeway terminate n-1 n-2 --ignore-daemonsets --decrement"]
-    first = next(_group(group("web", 1)))
+    first = next(group_lines(group("web", 1)))
     assert "could be smaller by 2 (n-1, n-2): saves 0.2000 USD per hour, 146.00 a month" in first
     assert "its minimum is 1, its desired capacity 3. Leeway changes nothing there." in first
 
@@ -262,7 +262,7 @@ def test_the_commands_that_make_a_group_smaller_are_printed_quoted() -> None:
 def test_no_command_is_printed_for_a_name_with_control_characters(name: str) -> None:
     hostile = group(name, 2)
     assert commands(hostile) == []
-    lines = list(_group(hostile))
+    lines = list(group_lines(hostile))
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
 
@@ -270,9 +270,9 @@ def test_no_command_is_printed_for_a_name_with_control_characters(name: str) -> 
 def test_an_old_catalog_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime(2026, 11, 22, tzinfo=UTC)
     catalog = sandbox_catalog()
-    _warn_of_catalog(Offers(catalog, read_at=now - timedelta(hours=24)), now)
+    warn_of_catalog(Offers(catalog, read_at=now - timedelta(hours=24)), now)
     assert capsys.readouterr().err == ""
-    _warn_of_catalog(Offers(catalog, read_at=now - timedelta(hours=30, minutes=5)), now)
+    warn_of_catalog(Offers(catalog, read_at=now - timedelta(hours=30, minutes=5)), now)
     assert "the catalog is 30h old" in capsys.readouterr().err
 
 
