@@ -77,9 +77,6 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure)}", style="red")
-    for returned in one.returned:
-        ago = f" {age(now - one.returned_at)} ago" if one.returned_at else ""
-        yield Text(f"      given back{ago}: {_reason(returned)}")
     for problem in one.problems:
         yield Text(f"      {_reason(problem)}", style="yellow")
     for group in one.without_node[:MOST_PODS]:
@@ -88,6 +85,11 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
     if others:
         yield Text(f"      {others} pods get no node for other reasons")
+    if one.returned and one.returned_at is not None:
+        count, ago = len(one.returned), age(now - one.returned_at)
+        yield _line("gives back", "", f"{count} decisions {ago} ago")
+        for reason in one.returned:
+            yield Text(f"      {printable(reason.message)}")
 
 
 def _launched_kinds(one: ProvisioningStatus) -> str:
@@ -248,8 +250,8 @@ def _provisioning(one: ProvisioningStatus | None) -> dict[str, Any] | None:
         ],
         "others": one.others,
         "problems": [asdict(problem) for problem in one.problems],
-        "returned": [asdict(returned) for returned in one.returned],
         "returnedAt": one.returned_at.isoformat() if one.returned_at else None,
+        "returned": [asdict(reason) for reason in one.returned],
         "failure": asdict(one.failure) if one.failure else None,
     }
 

@@ -11,6 +11,7 @@ from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_state import WaitingPod
 from leeway.provisioning.node_details import PodBudget
+from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import LabelSelector
 from leeway.selection.pools import Taint
@@ -158,3 +159,12 @@ def test_an_empty_node_stays_while_pods_that_it_was_launched_for_wait(cluster: C
     assert not any(one.busy for one in cluster.snapshot().own)
     cluster.waiting = [WaitingPod(web, "uid", NOW)]
     assert {one.name for one in cluster.snapshot().own if one.busy} == {"empty"}
+
+
+def test_a_node_starts_until_its_admission_has_initialized_it(cluster: Cluster) -> None:
+    labels = {NODEPOOL: "web", NODE_CLASS: "default"}
+    cluster.add("new", labels=labels)
+    cluster.add("unready", ready=False)
+    cluster.add("admitted", labels={**labels, **JOINED})
+    ready = {one.name for one in cluster.snapshot().own if one.ready}
+    assert ready == {"admitted"}

@@ -144,7 +144,7 @@ def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
     assert cluster["provisioning"]["returned"][0]["code"] == "CapacityReturned"
     shown = " ".join(run("--cluster", "prod")[1].split())
     assert "capacity-return, running, given back as Underutilized, saves 0.3500 USD" in shown
-    assert "given back 5m ago: CapacityReturned: Leeway gives n-1\\u001b[31m back." in shown
+    assert "gives back 1 decisions 5m ago Leeway gives n-1\\u001b[31m back." in shown
 
 
 def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:

@@ -22,7 +22,7 @@ from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.node_details import NodeDetails, blocking
 from leeway.provisioning.vain_launches import workload_of
 from leeway.reasons import Reason
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
@@ -109,6 +109,10 @@ class _Nodes:
         self._retiring = retiring | {one.instance for one in read.requests}
         self._offers = Offers(read.catalog)
         self._awaited = frozenset(_awaited(read))
+        # By the Nodes themselves: those of the demand have the labels that were promised.
+        self._initialized = frozenset(
+            one.name for one in read.state.nodes if one.labels.get(INITIALIZED) == "true"
+        )
 
     def own_nodes(self, nodes: Mapping[str, ExistingNode]) -> Iterator[OwnNode]:
         """Yield the nodes of instances that are Leeway's. If several Nodes name an instance, the
@@ -140,7 +144,7 @@ class _Nodes:
                 )
                 for one in details.pods
             ),
-            ready=details.ready and node.name not in self._read.starting,
+            ready=details.ready and node.name in self._initialized,
             protected=details.protected,
             going=marked or facts.instance in self._retiring,
             busy=details.busy or awaited,
