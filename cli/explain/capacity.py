@@ -144,8 +144,9 @@ def _capacity(
     joined, known = _with_all_nodes(read.state, facts)
     everything = replace(read, state=replace(read.state, joined=joined))
     owners = {joined[key]: one.owner for key, one in known.items() if key in joined}
+    # Only Leeway labels its nodes as initialized: others are in use as soon as they are Ready.
     foreign = tuple(
-        ForeignNode(one, owners[one.name])
+        ForeignNode(replace(one, ready=details[one.name].ready), owners[one.name])
         for one in snapshot(everything, known).own
         if one.name not in own
     )

@@ -40,6 +40,7 @@ def node(name: str, kind: str = "m5.2xlarge", cpu: str = "8", **labels: str) -> 
                 "kubernetes.io/os": "linux",
                 "karpenter.sh/capacity-type": "on-demand",
                 "karpenter.sh/nodepool": "general",
+                "karpenter.sh/initialized": "true",
                 "karpenter.k8s.aws/ec2nodeclass": "default",
                 "karpenter.k8s.aws/instance-category": "m",
                 "karpenter.k8s.aws/instance-generation": "5",

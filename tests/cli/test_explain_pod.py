@@ -270,9 +270,10 @@ def instance(aws: Sandbox, tags: dict[str, str]) -> str:
     return str(launched["Instances"][0]["InstanceId"])
 
 
-def join(live: Live, name: str, instance: str) -> None:
-    """Let an instance join the cluster with the labels that its kubelet sets."""
+def join(live: Live, name: str, instance: str, **admitted: str) -> None:
+    """Let an instance join the cluster with the labels of its kubelet and of its admission."""
     labels = {
+        **admitted,
         "topology.kubernetes.io/zone": "us-east-1a",
         "node.kubernetes.io/instance-type": "m5.2xlarge",
     }
@@ -306,7 +307,8 @@ def test_nodes_are_explained_by_what_ec2_says_of_their_instances(
     ours = {"leeway.sh/owner": "leeway", "leeway.sh/nodepool": "general"}
     ours["kubernetes.io/cluster/prod"] = "owned"
     written = {"aws:eks:cluster-name": "prod", "aws:ec2:fleet-id": "fleet-1"}
-    join(live, "own", instance(aws, ours | written))
+    admitted = {"karpenter.sh/initialized": "true"}
+    join(live, "own", instance(aws, ours | written), **admitted)
     join(live, "forged", instance(aws, ours))
     members = aws.group("web", 2, MinSize=1, template={"InstanceType": "m5.2xlarge"})
     tag = [{"Key": "kubernetes.io/cluster/prod", "Value": "owned"}]
