@@ -18,7 +18,7 @@ from sandbox.scenario import Manifest, Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Journal, events_about, run_reconcile
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, run, store
-from tests.end_to_end.replacing import TEAM, Replacing, codes_about, first
+from tests.end_to_end.replacing import TEAM, Replacing, first
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 from tests.launch.pools import document, node_class, pool
 
@@ -145,7 +145,7 @@ def test_a_pod_that_comes_between_the_decision_and_the_cordon_keeps_its_node(
     outcome = world.runs_until(lambda: world.outcome(instance, since))
     world.sandbox.faults("kubernetes", [])
     assert (outcome["result"], outcome["terminated"]) == ("declined", False)
-    assert "NodeGotPods" in codes_about(world.since(since), instance)
+    assert "NodeGotPods" in str(outcome)
     seen = world.since(since)
     assert seen.of("node-cordoned", node=node), "the pod came before the cordon took effect"
     assert not [one for one in seen.of("eviction") if one.get("node") == node]
