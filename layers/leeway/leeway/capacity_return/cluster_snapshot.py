@@ -3,6 +3,7 @@
 No I/O. `leeway explain` builds its snapshots here, too.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from math import isfinite
@@ -19,7 +20,7 @@ from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.pools import pools_of
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.node_details import NodeDetails, blocking
+from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, blocking
 from leeway.provisioning.vain_launches import workload_of
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
@@ -108,6 +109,9 @@ class _Nodes:
         self._pools = pools
         self._retiring = retiring | {one.instance for one in read.requests}
         self._offers = Offers(read.catalog)
+        self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
+        for budget in read.state.budgets:
+            self._budgets[budget.namespace].append(budget)
         self._awaited = frozenset(_awaited(read))
         # By the Nodes themselves: those of the demand have the labels that were promised.
         self._initialized = frozenset(
@@ -123,7 +127,7 @@ class _Nodes:
                 yield self._own_node(nodes[name], facts, details)
 
     def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
-        now, budgets = self._read.state.read_at, self._read.state.budgets
+        now = self._read.state.read_at
         price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
         # Without this, nodes that their pods can't use would go and be launched again for ever.
         awaited = not details.pods and facts.instance in self._awaited
@@ -138,18 +142,18 @@ class _Nodes:
             price=price if price is not None and isfinite(price) else None,
             created_at=details.created_at,
             quiet_since=now if details.busy else self._quiet.get(node.name, now),
-            pods=tuple(
-                MovablePod(
-                    one.pod, one.protected_until, blocking(budgets, one.pod), not one.controlled
-                )
-                for one in details.pods
-            ),
+            pods=tuple(map(self._movable, details.pods)),
             ready=details.ready and node.name in self._initialized,
             protected=details.protected,
             going=marked or facts.instance in self._retiring,
             busy=details.busy or awaited,
             drift=self._drift(node, facts, details),
         )
+
+    def _movable(self, one: PodOnNode) -> MovablePod:
+        budgets = self._budgets.get(one.pod.spec.namespace, ())
+        blocked_by = blocking(budgets, one.pod)
+        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controlled)
 
     def _drift(
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails
