@@ -46,7 +46,7 @@ def _from_kubectl(arg: str, switches: Collection[str]) -> tuple[str, ...]:
     return (arg,)
 
 
-def _node_name(given: str) -> str:
+def node_name(given: str) -> str:
     """Read `NAME`, or `node/NAME` as kubectl prints it."""
     kind, slash, name = given.rpartition("/")
     if slash and kind not in {"node", "nodes", "no"}:
@@ -109,7 +109,7 @@ def names_of(nodes: Sequence[str] | None, selector: str) -> list[str]:
     if bool(nodes) == bool(selector):
         expected = "either names of nodes or a --selector"
         raise BadInputError(INVALID_OPTION(option="NODE", expected=expected))
-    return list(dict.fromkeys(_node_name(one) for one in nodes or ()))
+    return list(dict.fromkeys(node_name(one) for one in nodes or ()))
 
 
 @contextmanager

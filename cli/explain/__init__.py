@@ -1,1 +1,1 @@
-"""`leeway explain`: shows what Leeway would do about a notice."""
+"""`leeway explain`: shows what Leeway would do, and why."""

@@ -1,4 +1,5 @@
-"""`leeway explain`: shows what Leeway would do about a notice or a pod, and the reasons."""
+"""`leeway explain`: shows what Leeway would do about a notice, a pod, a node or a cluster, and the
+reasons."""
 
 import json
 from contextlib import ExitStack, closing
@@ -10,6 +11,9 @@ import typer.core
 
 from cli.aws_errors import aws_errors
 from cli.errors import BadInputError, as_clause
+from cli.explain.account import has_account
+from cli.explain.cluster import explain_cluster
+from cli.explain.node import explain_node
 from cli.explain.pod import explain_pod
 from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption, read_texts
@@ -35,15 +39,20 @@ class _Explain(typer.core.TyperGroup):
 
 app = typer.Typer(cls=_Explain, add_completion=False)
 app.command("pod")(explain_pod)
+app.command("node")(explain_node)
+app.command("cluster")(explain_cluster)
 
 
 @app.callback()
 def explain() -> None:
-    """Explain what Leeway would do, and why: about a notice, or for a pod. Changes nothing.
+    """Explain what Leeway would do, and why: about a notice, a pod or a node, or to save money in a
+    cluster. Changes nothing.
 
     \b
     leeway explain EVENT.json             the same as: leeway explain notice EVENT.json
     leeway explain pod NAMESPACE/NAME
+    leeway explain node NAME
+    leeway explain cluster
     """
 
 
@@ -81,7 +90,7 @@ def explain_notice(
     from cli.explain.policy_sources import find_policies
 
     notice = _read_notice(event)
-    policies = find_policies(filename or (), stack if notice.instances and _has_account() else None)
+    policies = find_policies(filename or (), stack if notice.instances and has_account() else None)
     general, _ = policies.of("")
     plans = []
     with kubernetes_errors(), ExitStack() as open_now:
@@ -126,7 +135,7 @@ def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFinding
     """Read one instance from the sources that are configured: EC2 and the cluster."""
     from leeway.retire_node.plan import InstanceFindings
 
-    asked = _has_account()
+    asked = has_account()
     facts, group = _read_ec2(instance) if asked else (None, None)
     if cluster is None:
         unseen = "no cluster was read; --kubeconfig selects one"
@@ -144,16 +153,10 @@ def _instances_in(reservation: str) -> "tuple[str, ...]":
     """Return the instances of the capacity reservation that a notice names."""
     from leeway.wiring.clients import instances
 
-    if not reservation or not _has_account():
+    if not reservation or not has_account():
         return ()
     with aws_errors(f"capacity reservation {reservation}"):
         return tuple(instances().in_reservation(reservation))
-
-
-def _has_account() -> bool:
-    from leeway.wiring.clients import session
-
-    return session().region_name is not None and session().get_credentials() is not None
 
 
 def _read_ec2(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":

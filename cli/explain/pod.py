@@ -1,30 +1,25 @@
 """`leeway explain pod`: shows which node a pod gets, or why none, and the nearest pool."""
 
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from cli.aws_errors import aws_errors
 from cli.drain import options
 from cli.errors import BadInputError, CannotBeDoneError
+from cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
 from cli.kubernetes_errors import kubernetes_errors
-from cli.manifests.files import FilesOption, read_files
+from cli.manifests.files import FilesOption
 from cli.output import Format, FormatOption, print_json, write_stderr
 from cli.reasons import INVALID_OPTION, POD_NOT_FOUND
 from cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
-from cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
+from cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.capacity_requests.request import CapacityRequest
     from leeway.kubernetes.connection import Connection
-    from leeway.launch.intent import LaunchIntent
-    from leeway.manifests.base import Manifest
-    from leeway.provisioning.cluster_state import ClusterState
+    from leeway.provisioning.cluster_read import ClusterRead
     from leeway.provisioning.explain_pod import Situation
-    from leeway.selection.offers.catalog import Catalog
 
 
 def explain_pod(
@@ -66,7 +61,7 @@ def explain_pod(
     from cli.explain.pod_view import pod_as_data, show_pod
 
     name = _pod_name(pod)
-    manifests = _manifests(files or (), cluster, stack)
+    manifests = find_manifests(files or (), cluster, stack)
     with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
         found = _read_pod(connection, name)
         state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(cluster)
@@ -76,7 +71,8 @@ def explain_pod(
     if any(one.pod.name == name for one in state.waiting):
         stored = stored_launches(cluster, stack)
         catalog = find_catalog(region, stack, sandbox=sandbox)
-        plan = plan_for_pod(name, _situation(state, manifests, stored, catalog))
+        read = cluster_read(cluster, manifests, catalog, state, stored)
+        plan = plan_for_pod(name, _situation(read))
     if output is Format.JSON:
         print_json(pod_as_data(name, found, plan))
     else:
@@ -89,26 +85,6 @@ def _pod_name(given: str) -> str:
         expected = f"NAMESPACE/NAME, got {given!r}"
         raise BadInputError(INVALID_OPTION(option="NAMESPACE/NAME", expected=expected))
     return f"{namespace or 'default'}/{name}"
-
-
-def _manifests(
-    files: "list[Path] | tuple[Path, ...]", cluster: str, stack: str
-) -> "list[Manifest]":
-    """Read the manifests of the files, or else those of the cluster in the table."""
-    if files:
-        return [one.meant for one in read_files(files).written]
-    if not cluster:
-        expected = "the name of a cluster with stored manifests, or use --filename"
-        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
-    from leeway.manifests.reading import read_stored
-
-    deployment = find_stack(stack)
-    with aws_errors(deployment.where):
-        stored = deployment.manifests().of(cluster_name(cluster))
-    readings = [read_stored(one.body, one.title) for one in stored]
-    for problem in (problem for reading in readings for problem in reading.problems):
-        write_stderr(f"warning: {problem}")
-    return [one.meant for reading in readings for one in reading.written]
 
 
 def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
@@ -135,52 +111,19 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
         raise CannotBeDoneError(POD_NOT_FOUND(pod=name)) from error
 
 
-def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list[CapacityRequest]]":
-    """Read the launches whose nodes may not have joined yet, and the requests of retirements for
-    capacity. Without the name of a cluster, or without a deployment, none is known."""
-    if not cluster:
-        return [], []
-    from functools import partial
-
-    from leeway.aws.capacity_requests import DynamoCapacityRequests
-    from leeway.aws.launch_intents import DynamoLaunchIntents
-    from leeway.wiring.clients import client
-
-    try:
-        deployment = find_stack(stack)
-        database, name = partial(client, "dynamodb"), cluster_name(cluster)
-        with aws_errors(deployment.where):
-            intents = DynamoLaunchIntents(database, deployment.table).of_cluster(name)
-            return intents, DynamoCapacityRequests(database, deployment.table).of_cluster(name)
-    except CannotBeDoneError as error:
-        write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
-        return [], []
-
-
-def _situation(
-    state: "ClusterState",
-    manifests: "list[Manifest]",
-    stored: "tuple[list[LaunchIntent], list[CapacityRequest]]",
-    catalog: "Catalog",
-) -> "Situation":
+def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
-    from leeway.clock import SystemClock
     from leeway.launch.nodes_on_the_way import nodes_on_the_way
     from leeway.manifests.pools import pools_of
-    from leeway.provisioning.demand import demand_of
     from leeway.provisioning.explain_pod import Situation
-    from leeway.provisioning.starting_nodes import starting_nodes
 
-    (intents, requests), now, pools = stored, SystemClock().now(), pools_of(manifests)
-    launched = nodes_on_the_way(intents, (), pools, catalog, now)
-    starting = starting_nodes(state.nodes, state.joined, launched, intents, now)
-    demand = demand_of(state, [one for one in requests if one.is_open(now)], starting)
+    state, pools = read.state, pools_of(read.manifests)
     return Situation(
-        waiting=demand.pods,
-        nodes=demand.nodes,
-        joining=[one for one in launched if one.name not in state.joined],
+        waiting=read.demand.pods,
+        nodes=read.demand.nodes,
+        joining=nodes_on_the_way(read.intents, state.joined, pools, read.catalog, state.read_at),
         daemons=state.daemons,
         pools=pools,
-        catalog=catalog,
-        unavailable=demand.unavailable,
+        catalog=read.catalog,
+        unavailable=read.demand.unavailable,
     )

@@ -16,7 +16,7 @@ from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption, read_files
 from cli.output import Format, FormatOption, print_json, write_stderr
 from cli.reasons import INVALID_OPTION
-from cli.selection.catalogs import RegionOption, account_catalog
+from cli.selection.catalogs import RegionOption, find_catalog
 from cli.selection.kubernetes_files import KubernetesFiles
 from cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
@@ -76,7 +76,7 @@ def launch(
     name = _cluster(cluster, manifests)
     limit = parse_duration("--timeout", timeout)
     deployment = find_stack(stack)
-    order = _order(name, manifests, pods, nodes or (), account_catalog(region, stack))
+    order = _order(name, manifests, pods, nodes or (), find_catalog(region, stack, sandbox=False))
     if dry_run:
         _preview(deployment, order, output)
     else:

@@ -1,5 +1,7 @@
 """Opens the catalog of a command: the sandbox's, or that of a region of the account."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +13,7 @@ from cli.reasons import AWS_REGION_MISSING, CATALOG_NOT_READ, INVALID_OPTION
 if TYPE_CHECKING:
     from leeway.selection.offers.catalog import Catalog
     from leeway.selection.offers.survey import Survey
+    from leeway.selection.offers.unavailable import Unavailable
 
 SandboxOption = Annotated[
     bool, typer.Option("--sandbox", help="Use the catalog of the sandbox, without an AWS account.")
@@ -25,9 +28,26 @@ RegionOption = Annotated[
 SANDBOX_REGION = "us-east-1"
 
 
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """A catalog, the offerings of it that are unavailable now, and when its oldest part was read;
+    None for that of the sandbox, and if a part was never read."""
+
+    catalog: "Catalog"
+    unavailable: "frozenset[Unavailable]" = frozenset()
+    read_at: datetime | None = None
+
+
 def find_catalog(region: str | None, stack: str, *, sandbox: bool) -> "Catalog":
+    """Open the catalog that the options of a command select, without offerings that are unavailable
+    now."""
+    offers = find_offers(region, stack, sandbox=sandbox)
+    return offers.catalog.without(offers.unavailable) if offers.unavailable else offers.catalog
+
+
+def find_offers(region: str | None, stack: str, *, sandbox: bool) -> Offers:
     """Open the catalog that the options of a command select."""
-    return sandbox_catalog(region) if sandbox else account_catalog(region, stack)
+    return Offers(sandbox_catalog(region)) if sandbox else account_offers(region, stack)
 
 
 def sandbox_catalog(region: str | None = None) -> "Catalog":
@@ -63,9 +83,9 @@ def sandbox_survey(region: str | None = None) -> "Survey":
     )
 
 
-def account_catalog(region: str | None, stack: str) -> "Catalog":
-    """Return the catalog of a region from the table of the deployment, without offerings that are
-    unavailable now. If the table has none, the catalog is read from EC2.
+def account_offers(region: str | None, stack: str) -> Offers:
+    """Return the catalog of a region from the table of the deployment. If the table has none, it is
+    read from EC2.
 
     Raises:
         CannotBeDoneError: AWS does not answer or refuses.
@@ -78,17 +98,16 @@ def account_catalog(region: str | None, stack: str) -> "Catalog":
     if name is None:
         raise CannotBeDoneError(AWS_REGION_MISSING())
     with aws_errors(f"the catalog of {name}"):
-        stored = _stored_catalog(name, stack)
-        return stored if stored is not None else _read_catalog(name)
+        return _stored_offers(name, stack) or Offers(_read_catalog(name))
 
 
-def _stored_catalog(region: str, stack: str) -> "Catalog | None":
+def _stored_offers(region: str, stack: str) -> Offers | None:
     from functools import partial
 
     from leeway.aws.surveys import DynamoSurveys
     from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import UnknownForm, opened
+    from leeway.selection.offers.compressed import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
 
     from cli.stack import find_stack
@@ -100,7 +119,9 @@ def _stored_catalog(region: str, stack: str) -> "Catalog | None":
         if packed is None:
             return None
         now = SystemClock().now()
-        return opened(packed).without(DynamoUnavailableOfferings(dynamodb, table).now(region, now))
+        unavailable = DynamoUnavailableOfferings(dynamodb, table).now(region, now)
+        read_at = min(read_times(packed).values(), default=None)
+        return Offers(opened(packed), frozenset(unavailable), read_at)
     except (CannotBeDoneError, UnknownForm):
         return None  # no deployment, or another version's catalog: read it from EC2
 

@@ -85,6 +85,11 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     others = one.others + sum(group.count for group in one.without_node[MOST_PODS:])
     if others:
         yield Text(f"      {others} pods get no node for other reasons")
+    if one.returned and one.returned_at is not None:
+        count, ago = len(one.returned), age(now - one.returned_at)
+        yield _line("gives back", "", f"{count} decisions {ago} ago")
+        for reason in one.returned:
+            yield Text(f"      {printable(reason.message)}")
 
 
 def _launched_kinds(one: ProvisioningStatus) -> str:
@@ -105,7 +110,7 @@ def _line(name: str, place: str, text: str) -> Text:
 
 def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
     record, drain = one.record, one.drain
-    parts = [f"{record.kind}, {record.phase}", *_time_left(record, now)]
+    parts = [f"{record.kind}, {record.phase}", *_terms(record), *_time_left(record, now)]
     if record.replacement_intent:
         parts.append(f"replacement {_replacement(record.replacement_intent)}")
     if record.phase in OVER and record.must_restore_capacity:
@@ -117,6 +122,15 @@ def _retirement_lines(one: RetirementStatus, now: datetime) -> Iterator[Text]:
     yield _line(record.instance, node, ", ".join(parts))
     for line in (*_capacity(one.request), *_pods(drain)):
         yield Text(f"      {line}")
+
+
+def _terms(record: Retirement) -> list[str]:
+    """Why a node of Leeway's own is given back, and what that saves."""
+    terms = record.returns
+    if terms is None:
+        return []
+    saving = f"saves {terms.saving:.4f} USD per hour" if terms.saving else "saves nothing by itself"
+    return [f"given back as {printable(terms.cause)}", saving]
 
 
 def _replacement(intent: ReplacementIntent) -> str:
@@ -236,6 +250,8 @@ def _provisioning(one: ProvisioningStatus | None) -> dict[str, Any] | None:
         ],
         "others": one.others,
         "problems": [asdict(problem) for problem in one.problems],
+        "returnedAt": one.returned_at.isoformat() if one.returned_at else None,
+        "returned": [asdict(reason) for reason in one.returned],
         "failure": asdict(one.failure) if one.failure else None,
     }
 
@@ -244,12 +260,18 @@ def _successors(record: Retirement) -> tuple[Successor, ...]:
     return record.replacement_intent.successors if record.replacement_intent else ()
 
 
+def _returns(record: Retirement) -> dict[str, Any] | None:
+    terms = record.returns
+    return {"cause": terms.cause, "savingPerHour": round(terms.saving, 6)} if terms else None
+
+
 def _retirement(one: RetirementStatus) -> dict[str, Any]:
     record, drain = one.record, one.drain
     return {
         "instance": record.instance,
         "node": drain.node if drain else record.facts.private_dns_name,
         "kind": record.kind.value,
+        "returns": _returns(record),
         "attempt": record.attempt,
         "phase": record.phase.value,
         "noticedAt": record.noticed_at.isoformat(),

@@ -13,7 +13,7 @@ from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 
 from tests.capacity_return.snapshots import NOW, own_node, snapshot, with_pods
-from tests.selection.workloads import spec, term
+from tests.selection.workloads import catalog, instance_type, spec, term
 
 MINUTE = timedelta(minutes=1)
 
@@ -101,6 +101,14 @@ def test_a_replacement_that_saves_too_little_is_not_worth_the_move() -> None:
     found = decide_returns(snapshot(own_node("large", spec(1500), kind="large"), worth=worth))
     assert not found.returns
     assert found.kept["large"].code == reasons.MOVE_NOT_WORTH.name
+
+
+def test_a_node_is_not_replaced_by_one_whose_price_is_not_known() -> None:
+    unpriced = catalog(instance_type("unpriced", 4000, 16384, None))
+    own = own_node("large", spec(1500), kind="large")
+    found = decide_returns(snapshot(own, catalog=unpriced))
+    assert not found.returns
+    assert found.kept["large"].code == reasons.NOTHING_CHEAPER.name
 
 
 def test_a_spot_node_is_replaced_only_with_many_other_spot_types() -> None:

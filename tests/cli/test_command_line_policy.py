@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 from leeway.aws.surveys import DynamoSurveys
+from leeway.clock import SystemClock
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.compressed import compressed
 
 from cli import main
-from cli.explain.pod import stored_launches
+from cli.explain.cluster_reads import stored_launches
+from cli.explain.records import read_records
 from cli.selection.catalogs import sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status
@@ -111,6 +115,8 @@ def used(
     ):
         assert main.run(command) == 0
     assert stored_launches("prod", "leeway") == ([], [])
+    state = ClusterState(SystemClock().now())
+    assert read_records("prod", "leeway", ClusterPolicy(), state).most == 1
     read_cluster_status(Stack(TABLE, ("prod",)), "prod", recent=["i-0123456789abcdef0"])
     monkeypatch.delenv("LEEWAY_TABLE")
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist

@@ -54,6 +54,7 @@ def test_nodes_are_completed_from_the_cluster_and_not_without_an_answer(tmp_path
         names = two_nodes(live)
         assert completed("leeway drain ip-", live.kubeconfig()) == names
         assert completed(f"leeway drain {names[0]} ip-", live.kubeconfig()) == names[1:]
+        assert completed("leeway explain node ip-", live.kubeconfig()) == names
     assert completed("leeway drain ip-", live.kubeconfig()) == []
 
 

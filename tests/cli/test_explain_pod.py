@@ -1,4 +1,5 @@
-"""`leeway explain pod` on a cluster: the node of a pod, or what keeps it from each pool."""
+"""`leeway explain` on a cluster: the node of a pod, or what keeps it from each pool; what could be
+saved with nodes, by the tags of their instances."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 import yaml
 from leeway.aws.capacity_requests import DynamoCapacityRequests
+from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.retirement.disruption_budget import DisruptionLedger
 
 from cli import main
 from tests.aws.stored import TABLE
@@ -252,3 +255,98 @@ def test_without_files_and_without_a_cluster_the_option_is_named(
     kubeconfig = ["--kubeconfig", str(live.folder / "kubeconfig")]
     assert main.run(["explain", "pod", "x", *kubeconfig]) == 2
     assert "--cluster: expected the name of a cluster" in capsys.readouterr().err
+
+
+def instance(aws: Sandbox, tags: dict[str, str]) -> str:
+    """Launch an instance with these tags; return its id."""
+    given = [{"Key": key, "Value": value} for key, value in tags.items()]
+    launched = aws.client("ec2").run_instances(
+        ImageId="ami-12345678",
+        MinCount=1,
+        MaxCount=1,
+        InstanceType="m5.2xlarge",
+        TagSpecifications=[{"ResourceType": "instance", "Tags": given}],
+    )
+    return str(launched["Instances"][0]["InstanceId"])
+
+
+def join(live: Live, name: str, instance: str, **admitted: str) -> None:
+    """Let an instance join the cluster with the labels of its kubelet and of its admission."""
+    labels = {
+        **admitted,
+        "topology.kubernetes.io/zone": "us-east-1a",
+        "node.kubernetes.io/instance-type": "m5.2xlarge",
+    }
+    node = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"providerID": f"aws:///us-east-1a/{instance}"},
+        "status": {"capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+    }
+    live.report(instance, "running", node=node, join=0)
+    live.until(lambda: live.is_ready(name))
+
+
+@pytest.fixture
+def capacity(live: Live, pools: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Run `leeway explain node` or `cluster` for cluster prod."""
+
+    def run(words: str, *more: str) -> tuple[int, dict[str, Any], str]:
+        kubeconfig = ("--kubeconfig", str(live.folder / "kubeconfig"))
+        given = ["-f", str(pools), *kubeconfig, "--cluster", "prod", "--sandbox", *more]
+        capsys.readouterr()
+        code = main.run(["explain", *words.split(), *given, "-o", "json"])
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out), printed.err
+
+    return run
+
+
+def test_nodes_are_explained_by_what_ec2_says_of_their_instances(
+    aws: Sandbox, live: Live, capacity: Explain
+) -> None:
+    ours = {"leeway.sh/owner": "leeway", "leeway.sh/nodepool": "general"}
+    ours["kubernetes.io/cluster/prod"] = "owned"
+    written = {"aws:eks:cluster-name": "prod", "aws:ec2:fleet-id": "fleet-1"}
+    admitted = {"karpenter.sh/initialized": "true"}
+    join(live, "own", instance(aws, ours | written), **admitted)
+    join(live, "forged", instance(aws, ours))
+    members = aws.group("web", 2, MinSize=1, template={"InstanceType": "m5.2xlarge"})
+    tag = [{"Key": "kubernetes.io/cluster/prod", "Value": "owned"}]
+    aws.client("ec2").create_tags(Resources=members, Tags=tag)
+    for number, member in enumerate(members):
+        join(live, f"web-{number}", member)
+
+    code, found, err = capacity("cluster")
+    assert code == 0, err
+    assert [step["nodes"] for step in found["steps"]] == [["own"]]
+    assert found["next"]["allowedNow"] is True
+    assert found["cost"]["otherOwners"]["auto-scaling-group"]["nodes"] == 2
+    (group,) = found["groups"]
+    assert (group["group"], group["minimum"], group["desired"]) == ("web", 1, 2)
+    assert group["minimumNeeded"] == 0
+    assert group["commands"][-1].startswith("leeway terminate web-")
+    _, found, _ = capacity("node forged")
+    assert found["reason"]["code"] == "NodeNotConfirmed"
+
+    ledgers = DynamoDisruptionLedgers(partial(aws.client, "dynamodb"), TABLE)
+    begun = {"i-0123456789abcdef0": SystemClock().now()}
+    ledgers.write(DisruptionLedger(cluster="prod", version=1, begun=begun))
+    _, found, _ = capacity("node own")
+    assert (found["decision"], found["reason"]["code"]) == ("later", "ClusterBudgetUsed")
+
+
+@pytest.mark.parametrize("words", ["cluster", "node own"])
+def test_a_missing_right_in_aws_is_named(aws: Sandbox, capacity: Explain, words: str) -> None:
+    denied = {"service": "ec2", "action": "DescribeInstances", "error": "UnauthorizedOperation"}
+    aws.control("PUT", "faults", {"faults": [denied]})
+    code, found, err = capacity(words)
+    assert (code, found["error"]["code"]) == (1, "AwsAccessDenied")
+    assert "may not call DescribeInstances on the instances of the cluster" in err
+
+
+def test_a_missing_right_in_the_cluster_is_an_error(live: Live, capacity: Explain) -> None:
+    live.fail_with({"verb": "list", "resource": "poddisruptionbudgets", "status": 403})
+    code, found, err = capacity("cluster")
+    live.fail_with()
+    assert (code, found["error"]["code"]) == (1, "ApiServerRefused")
+    assert "refused a request: 403: " in err

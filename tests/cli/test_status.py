@@ -20,6 +20,7 @@ from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
+from leeway.notices import NoticeKind
 from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
@@ -28,7 +29,7 @@ from leeway.replacement.reasons import (
     LAUNCHED_BY_GROUP,
     POOL_LAUNCHES_SUCCESSOR,
 )
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import Retirement, ReturnTerms
 from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
 
 from cli import main
@@ -119,6 +120,31 @@ def test_a_paused_pool_is_shown_until_it_is_resumed(
     assert capsys.readouterr().out == "pool web of cluster prod resumed\n"
     assert "pool web" not in run("--cluster", "prod")[1]
     assert main.run(["resume", "prod", "--pool", "web", "-o", "json"]) == 1
+
+
+def test_capacity_that_is_given_back_is_shown_with_its_cause_and_saving(
+    run: Run, aws: Sandbox
+) -> None:
+    terms = ReturnTerms(cause="Underutilized", saving=0.35)
+    record = interrupted().model_copy(
+        update={"kind": NoticeKind.CAPACITY_RETURN, "terms": terms, "version": 1}
+    )
+    DynamoRecords(partial(aws.client, "dynamodb"), TABLE).write(record)
+    now = datetime.now(UTC)
+    status = ProvisioningStatus(
+        cluster="prod",
+        run_at=now,
+        returned=(Reason("CapacityReturned", "Leeway gives n-1\x1b[31m back."),),
+        returned_at=now - timedelta(minutes=5),
+    )
+    DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE).write_status(status)
+    (cluster,) = json.loads(run("--cluster", "prod", "-o", "json")[1])["clusters"]
+    (retirement,) = cluster["retirements"]
+    assert retirement["returns"] == {"cause": "Underutilized", "savingPerHour": 0.35}
+    assert cluster["provisioning"]["returned"][0]["code"] == "CapacityReturned"
+    shown = " ".join(run("--cluster", "prod")[1].split())
+    assert "capacity-return, running, given back as Underutilized, saves 0.3500 USD" in shown
+    assert "gives back 1 decisions 5m ago Leeway gives n-1\\u001b[31m back." in shown
 
 
 def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) -> None:

@@ -117,10 +117,13 @@ class FakeCluster:
         return False
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        self.groups.actions.add("evict")
+        if not dry_run:
+            self.groups.actions.add("evict")
         if self.blocks:
             causes = (("DisruptionBudget", "budget web allows none"),)
-            return Response(429, reason="TooManyRequests", causes=causes)
+            return Response(429, "the budget", "TooManyRequests", causes)
+        if dry_run:
+            return Response(201)
         if self.ends_in:
             gone_at = self._now + timedelta(seconds=self.ends_in)
             self.pods = [replace(p, deletion=gone_at) if p == pod else p for p in self.pods]

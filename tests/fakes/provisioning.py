@@ -10,8 +10,9 @@ from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.provisioning.ports import PodEvent
+from leeway.provisioning.ports import CapacityReturned, PodEvent
 from leeway.provisioning.status import ProvisioningStatus
 from leeway.selection.offers.catalog import Catalog
 
@@ -127,3 +128,16 @@ class GroupInstancesInMemory:
 
     def members(self, group: str) -> frozenset[str]:
         return self.running.get(group, frozenset())
+
+
+class NothingReturned:
+    """Gives no capacity back, and remembers when it might have."""
+
+    def __init__(self) -> None:
+        self.runs: list[bool] = []
+
+    def after_run(
+        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
+    ) -> CapacityReturned:
+        self.runs.append(may_begin)
+        return CapacityReturned()

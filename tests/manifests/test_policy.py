@@ -34,7 +34,8 @@ WRITTEN = st.fixed_dictionaries(
         "onBlocked": st.sampled_from([one.value for one in OnBlocked]),
     },
 )
-KINDS = [k for k in NoticeKind if k not in {NoticeKind.TEST_NOTIFICATION, NoticeKind.LAUNCH_HOOK}]
+OF_NO_MANIFEST = {NoticeKind.TEST_NOTIFICATION, NoticeKind.CAPACITY_RETURN}
+KINDS = [k for k in NoticeKind if k not in {NoticeKind.LAUNCH_HOOK, *OF_NO_MANIFEST}]
 
 
 def expected(default: Policy, written: dict[str, str]) -> Policy:

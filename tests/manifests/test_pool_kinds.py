@@ -115,14 +115,14 @@ def test_the_disruption_settings_of_a_provisioner_are_converted(
         assert value == "Never" if seconds is None else value.total_seconds() == seconds  # type: ignore[union-attr]
 
 
+def test_the_fields_that_give_nodes_back_are_no_warnings() -> None:
+    assert not read((USERS / "provisioner-consolidation.yaml").read_text()).warnings
+
+
 def test_ignored_fields_are_warnings_with_file_and_line() -> None:
-    found = read((USERS / "provisioner-consolidation.yaml").read_text())
-    said = {str(warning) for warning in found.warnings}
-    ignored = "ignored: Leeway does not consolidate or expire nodes"
-    assert said == {
-        f"pools.yaml:9: spec.ttlSecondsUntilExpired: {ignored}",
-        f"pools.yaml:7: spec.consolidation: {ignored}",
-    }
+    found = read(PROVISIONER + "  provider: {amiFamily: AL2023}\n")
+    (said,) = {str(warning) for warning in found.warnings}
+    assert "spec.provider: ignored: write an AWSNodeTemplate" in said
 
 
 def test_all_fields_of_a_provisioner_are_converted() -> None:
@@ -191,9 +191,6 @@ def test_a_pool_with_everything_is_read() -> None:
     found = read((Path(__file__).parent / "full-pool.yaml").read_text())
     said = {warning.field for warning in found.warnings}
     assert said == {
-        "spec.disruption",
-        "spec.template.spec.expireAfter",
-        "spec.template.spec.terminationGracePeriod",
         "spec.capacityReservationSelectorTerms",
         "spec.context",
     }

@@ -80,10 +80,11 @@ def test_the_schema_accepts_the_same_manifests_as_the_model(old: str, new: str) 
     assert refused == (old != "")
 
 
-def test_each_kind_of_notice_except_test_notifications_has_a_policy() -> None:
+def test_each_kind_of_event_except_test_notifications_has_a_policy() -> None:
     (schema,) = [schema_of(kind) for kind in KINDS if kind.name == "Cluster"]
     assert set(schema["$defs"]["Notices"]["properties"]) == set(NoticeKind) - {
-        NoticeKind.TEST_NOTIFICATION
+        NoticeKind.TEST_NOTIFICATION,
+        NoticeKind.CAPACITY_RETURN,
     }
 
 

@@ -49,7 +49,7 @@ def test_every_event_file_is_parsed_as_a_notice(name: str) -> None:
 
 def test_the_event_files_cover_every_kind_of_notice() -> None:
     kinds = {parse_notice(json.loads((EVENTS / name).read_text())).kind for name in NOTICE_FILES}
-    assert kinds >= set(NoticeKind) - {NoticeKind.TEST_NOTIFICATION}
+    assert kinds >= set(NoticeKind) - {NoticeKind.TEST_NOTIFICATION, NoticeKind.CAPACITY_RETURN}
 
 
 def test_a_spot_interruption_names_its_instance_and_what_ec2_will_do() -> None:

@@ -10,6 +10,7 @@ import yaml
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.manifests.reading import read_manifests
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
+from leeway.provisioning.ports import CapacityReturns
 from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.upcoming import UpcomingPods
@@ -23,6 +24,7 @@ from tests.fakes.capacity_requests import CapacityRequestsInMemory
 from tests.fakes.provisioning import (
     GroupInstancesInMemory,
     ManifestsInMemory,
+    NothingReturned,
     OneCatalog,
     OneClusterState,
     PodEventsInMemory,
@@ -78,6 +80,7 @@ class Buying(World):
         self.pod_templates = PodTemplatesInMemory()
         self.events = PodEventsInMemory()
         self.catalog = OneCatalog(catalog)
+        self.returns: CapacityReturns = NothingReturned()
 
     def dependencies(self) -> Dependencies:
         """The ports of a run."""
@@ -91,6 +94,7 @@ class Buying(World):
             groups=self.groups,
             upcoming=UpcomingPods(self.manifests, lambda _: self.pod_templates),
             records=self.records,
+            returns=self.returns,
             events_in=lambda _: self.events,
             clock=self,
         )

@@ -191,6 +191,8 @@ def comparable(state: ClusterState) -> dict[str, object]:
         "waiting": list(state.waiting),
         "daemons": list(state.daemons),
         "movable": {name: list(pods) for name, pods in state.movable.items()},
+        "details": dict(state.details),
+        "budgets": list(state.budgets),
         "unreadable": list(state.unreadable),
     }
 

@@ -40,6 +40,7 @@ def mortal(buying: Buying, killer: Killer) -> NodeProvisioning:
             **ports,
             launch_nodes=launch,
             upcoming=deps.upcoming,
+            returns=deps.returns,
             events_in=lambda _: events,
             clock=buying,
         )

@@ -34,6 +34,11 @@ KEPT_FOR = timedelta(days=30)
 execution. So the next retirement of the same instance does not reuse a reserved name."""
 
 
+LAUNCHES_KEPT_FOR = timedelta(days=800)
+"""The same for an admission of an instance that Leeway launched. Leeway gives a node back only if
+it has the record of its launch: longer than most nodes live, and than any should."""
+
+
 class DynamoRecords:
     """The Records Protocol; `client` returns boto3's DynamoDB client."""
 
@@ -79,7 +84,9 @@ class DynamoRecords:
         Raises:
             RecordChanged: another version is stored.
         """
-        expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
+        launched = isinstance(record, Admission) and record.launch is not None
+        kept_for = LAUNCHES_KEPT_FOR if launched else KEPT_FOR
+        expires = int((datetime.now(UTC) + kept_for).timestamp())
         item = {
             **item_key(record.instance, ADMISSION if isinstance(record, Admission) else RETIREMENT),
             "attempt": {"N": str(record.attempt)},

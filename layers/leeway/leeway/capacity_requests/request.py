@@ -34,7 +34,8 @@ class CapacityRequest(BaseModel):
     - `instance`, `node`: the retiring instance and the name of its node. The name is empty if EC2
       interrupts an instance that has not joined: it has no pods, and its place is no longer
       promised to pods that wait.
-    - `instance_type`, `zone`, `capacity_type`: its offering, which is not launched for it.
+    - `instance_type`, `zone`, `capacity_type`: its offering, which is not launched for it, unless
+      it `keeps_offering`.
     - `attempt`: the attempt of the retirement that requests.
     - `ends_at`: when the request ends, whatever became of it.
     - `version`: counts writes (the optimistic lock).
@@ -53,6 +54,7 @@ class CapacityRequest(BaseModel):
     ends_at: AwareDatetime
     version: Annotated[int, Field(ge=1)] = 1
     answer: CapacityAnswer | None = None
+    keeps_offering: bool = False
 
     def is_open(self, now: datetime) -> bool:
         """Whether nodes are launched for it at the time `now`."""

@@ -1,10 +1,11 @@
 """Disruption budgets of pools: how many more nodes may be disrupted now."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from leeway.capacity_return import reasons
+from leeway.capacity_return.protection import Blocker
 from leeway.capacity_return.rules import Cause, ReturnRules
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.reasons import Reason
@@ -44,18 +45,24 @@ class Allowances:
         ]
         return max(min(left), 0)
 
-    def take(self, pool: str, cause: Cause) -> Reason | None:
-        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+    def exhausted(self, pool: str, cause: Cause) -> Iterator[Blocker]:
+        """Yield the budgets that allow no further disruption of a pool's node for a cause."""
         if self.left is not None and self.left <= 0:
-            return reasons.CLUSTER_BUDGET_USED()
+            yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
         for budget in self.rules[pool].budgets:
             limit = budget.limit(self.totals.get(pool, 0))
             if budget.applies(cause, self.now) and disrupted >= limit:
-                return reasons.DISRUPTION_BUDGET_USED(
+                reason = reasons.DISRUPTION_BUDGET_USED(
                     pool=pool, limit=limit, cause=cause, disrupted=disrupted
                 )
-        self.disrupted[pool] = disrupted + 1
+                yield Blocker(reason, budget.ends(self.now))
+
+    def take(self, pool: str, cause: Cause) -> Reason | None:
+        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+        if refused := next(self.exhausted(pool, cause), None):
+            return refused.reason
+        self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
         if self.left is not None:
             self.left -= 1
         return None

@@ -13,6 +13,7 @@ from leeway.capacity_return.spare_nodes import find_spare_nodes
 from leeway.reasons import Reason
 from leeway.selection.labels import SPOT
 from leeway.selection.packing.plan import PlannedNode
+from leeway.selection.packing.supply import UNKNOWN_PRICE
 
 LEAST_SPOT_TYPES = 15
 """Cheaper Spot types that one Spot node is replaced with: with fewer of them the cheapest, which is
@@ -39,7 +40,7 @@ class Consolidation:
         """Return what is given back now: all nodes that are not needed, else the replacement that
         saves the most nodes. The next run sees what became of it."""
         known = [one for one in candidates if self._has_price(one)]
-        ordered = sorted(known, key=_prospect)
+        ordered = sorted(known, key=prospect)
         if spare := self._spare(ordered):
             return spare
         replacement = self._many_to_one(ordered) or self._one_to_one(ordered)
@@ -124,6 +125,8 @@ class Consolidation:
         if plan.unschedulable or len(plan.launches) != 1:
             return None
         (new,) = plan.launches
+        if new.cheapest.price >= UNKNOWN_PRICE:
+            return None  # the price of a plan leaves unknown prices out
         price, moves = sum(one.price or 0 for one in nodes), sum(len(one.pods) for one in nodes)
         saving = price - plan.price
         if not self.moving.snapshot.worth.pays_replacement(saving, price, moves):
@@ -157,7 +160,7 @@ class Consolidation:
         return False
 
 
-def _prospect(one: OwnNode) -> tuple[float, str]:
+def prospect(one: OwnNode) -> tuple[float, str]:
     """Order candidates by what each saves for each pod that moves, the most first."""
     return (-(one.price or 0) / (len(one.pods) + 1), one.name)
 

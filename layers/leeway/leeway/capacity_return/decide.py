@@ -5,7 +5,7 @@ from leeway.capacity_return.budgets import Allowances
 from leeway.capacity_return.consolidation import Consolidation
 from leeway.capacity_return.decision import NodeReturn, ReturnDecision
 from leeway.capacity_return.moving import Moving
-from leeway.capacity_return.protection import why_not_consolidated, why_protected
+from leeway.capacity_return.protection import may_be_forced, why_not_consolidated, why_protected
 from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
 from leeway.reasons import Reason
@@ -22,6 +22,8 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     for one in snapshot.own:
         if why := why_protected(one, snapshot):
             run.kept[one.name] = why
+            if may_be_forced(one, snapshot):
+                run.forced.append(one)
         else:
             run.free.append(one)
     run.replace_outdated()
@@ -39,22 +41,24 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
 
 
 class _Run:
-    """One decision in the making. `free` are the nodes that nothing protects."""
+    """One decision in the making. `free` are the nodes that nothing protects, `forced` those that
+    only stay until they expire or drift."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._moving = Moving(snapshot)
         self._allowances = Allowances.of(snapshot)
         self.free: list[OwnNode] = []
+        self.forced: list[OwnNode] = []
         self.returns: list[NodeReturn] = []
         self.kept: dict[str, Reason] = {}
 
     def replace_outdated(self) -> None:
         """Replace nodes that have expired or drifted, the oldest first."""
-        for one in sorted(self.free, key=lambda each: each.created_at):
-            expires = self._snapshot.rules[one.pool].expires
-            if expires is not None and self._snapshot.now - one.created_at >= expires:
-                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=expires)
+        for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
+            rules = self._snapshot.rules[one.pool]
+            if rules.expired(one.created_at, self._snapshot.now):
+                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
                 self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
             elif one.drift:
                 drift = " ".join(each.message for each in one.drift)

@@ -14,6 +14,7 @@ def rules_of(manifest: NodePool) -> ReturnRules:
         after=_unless_never(disruption.consolidate_after),
         only_empty=disruption.consolidation_policy == "WhenEmpty",
         expires=_unless_never(manifest.spec.template.spec.expire_after),
+        drain_within=manifest.spec.template.spec.termination_grace_period,
         budgets=tuple(map(_budget, disruption.budgets)),
     )
 

@@ -26,6 +26,41 @@ NODES_REPLACEABLE = ReasonCode(
     "The {pods} pods of {nodes} fit on one {type} ({capacity_type}, {price:.4f} USD per hour): the "
     "replacement saves {saving:.4f} USD per hour.",
 )
+CAPACITY_RETURNED = ReasonCode(
+    "CapacityReturned", "Leeway gives {nodes} of cluster {cluster} back ({cause}). {why}"
+)
+CAPACITY_RETURN_REHEARSED = ReasonCode(
+    "CapacityReturnRehearsed",
+    "Leeway would give {nodes} of cluster {cluster} back ({cause}), and does nothing because of "
+    "spec.dryRun. {why}",
+)
+CAPACITY_RETURN_FAILED = ReasonCode(
+    "CapacityReturnFailed",
+    "Leeway could not give capacity of cluster {cluster} back: {error}. The next run tries again.",
+    "capacity-is-not-given-back",
+)
+LAUNCH_NOT_RECORDED = ReasonCode(
+    "LaunchNotRecorded",
+    "Instance {instance} has the tags of Leeway, and Leeway has no record that it launched it: "
+    "the instance is left alone.",
+    "capacity-is-not-given-back",
+)
+RETURN_DECLINED_BEFORE = ReasonCode(
+    "ReturnDeclinedBefore",
+    "A retirement of instance {instance} ended without effect less than ten minutes ago.",
+)
+LABEL_DRIFTED = ReasonCode(
+    "LabelDrifted", "Its label {key} has {has}, and the pool requires {wanted}."
+)
+TAINT_DRIFTED = ReasonCode("TaintDrifted", "It lacks the taint {taint} of the pool.")
+POD_IS_BARE = ReasonCode(
+    "PodIsBare",
+    "Pod {pod} on node {node} has no controller that would create it again: the node is kept.",
+)
+NODE_IS_BUSY = ReasonCode(
+    "NodeIsBusy",
+    "A pod is ending on node {node}, or pods that it was launched for have no node yet.",
+)
 POOL_WITHOUT_RULES = ReasonCode(
     "PoolWithoutRules", "Pool {pool} has no manifest: Leeway gives none of its nodes back."
 )
@@ -78,4 +113,17 @@ DISRUPTION_BUDGET_USED = ReasonCode(
 )
 CLUSTER_BUDGET_USED = ReasonCode(
     "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."
+)
+NODE_OF_OTHER_OWNER = ReasonCode(
+    "NodeOfOtherOwner",
+    "Node {node} belongs to {owner}: Leeway gives back only nodes that it has launched.",
+)
+NODE_WITHOUT_OWNER = ReasonCode(
+    "NodeWithoutOwner",
+    "Node {node} has no known owner: Leeway gives back only nodes that it has launched.",
+)
+NODE_NOT_CONFIRMED = ReasonCode(
+    "NodeNotConfirmed",
+    "Node {node} has the tags of pool {pool}, but not those that EC2 and EKS write on the nodes "
+    "that Leeway launches: it is kept.",
 )

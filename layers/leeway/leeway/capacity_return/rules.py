@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 
 from leeway.headroom.cron import Cron
 
@@ -17,6 +18,10 @@ class Cause(StrEnum):
     EXPIRED = "Expired"
     DRIFTED = "Drifted"
     UNDERUTILIZED = "Underutilized"
+
+
+MOST_WINDOWS = 100
+"""Windows of a budget that may follow each other without a gap, before their end is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,19 @@ class Budget:
         local = now.replace(tzinfo=None)
         return self.cron.next(local - self.duration) <= local
 
+    def ends(self, now: datetime) -> datetime | None:
+        """Return when the window ends that holds the time `now` (aware, UTC), with the windows that
+        follow it without a gap. None without a cron, and if there is no gap soon."""
+        if self.cron is None:
+            return None
+        times = self.cron.times(now.replace(tzinfo=None) - self.duration)
+        end = next(times) + self.duration
+        for start in islice(times, MOST_WINDOWS):
+            if start > end:
+                return end.replace(tzinfo=now.tzinfo)
+            end = start + self.duration
+        return None
+
     def limit(self, nodes: int) -> int:
         """Return the number of nodes, of this many, that may be disrupted."""
         if self.nodes.endswith("%"):
@@ -56,13 +74,22 @@ class ReturnRules:
     - `after`: for how long a node has to be quiet before it is consolidated, None for never.
     - `only_empty`: only empty nodes are consolidated.
     - `expires`: the age at which a node is replaced, None for never.
+    - `drain_within`: the most that a drain may take, None for no limit. With a limit, expired and
+      drifted nodes go although annotations or PodDisruptionBudgets forbid to disrupt their pods.
     - `budgets`: all that apply must allow a disruption.
+
+    Source: Karpenter documentation, "TerminationGracePeriod".
     """
 
     after: timedelta | None = timedelta(0)
     only_empty: bool = False
     expires: timedelta | None = None
+    drain_within: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
+
+    def expired(self, created_at: datetime, now: datetime) -> bool:
+        """Whether a node that was created at this time has expired."""
+        return self.expires is not None and now - created_at >= self.expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +113,8 @@ class Worth:
     def pays_replacement(self, saving: float, price: float, pods: int) -> bool:
         """The same for nodes of this price in USD per hour, if a new one is launched for them."""
         return saving >= self.share * price and self.pays(saving, pods)
+
+    def least_saving(self, pods: int, price: float = 0.0) -> float:
+        """Return the USD per hour from which it pays to move this many pods. `price` is that of
+        the nodes in USD per hour if a new one is launched for them."""
+        return max(self.share * price, self.per_pod * pods / (self.horizon / timedelta(hours=1)))

@@ -14,15 +14,16 @@ from leeway.selection.pools import NodePool
 
 @dataclass(frozen=True, slots=True)
 class MovablePod:
-    """A pod that needs another place if its node goes.
+    """A pod that keeps its node from being empty, and needs another place if the node goes.
 
     `protected_until` is until when an annotation forbids to disrupt it. `blocked_by` are the
-    PodDisruptionBudgets that allow no disruption of it now.
+    PodDisruptionBudgets that allow no disruption of it now. `bare`: no controller creates it again.
     """
 
     pod: Pod
     protected_until: datetime | None = None
     blocked_by: tuple[str, ...] = ()
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class OwnNode:
     - `price`: USD per hour of its offering now, None if it is not known.
     - `quiet_since`: when the last of its pods came or went, or the node became Ready.
     - `protected`: an annotation of the node forbids to disrupt it.
+    - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
+      and was launched for pods that still wait.
     - `going`: it is being retired, or its instance is interrupted.
     - `drift`: why it differs from what would be launched now; empty if it does not.
     """
@@ -50,6 +53,7 @@ class OwnNode:
     ready: bool = True
     protected: bool = False
     going: bool = False
+    busy: bool = False
     drift: tuple[Reason, ...] = ()
 
     @property

@@ -25,6 +25,7 @@ PATHS = {
     "Node": "/api/v1/nodes",
     "PersistentVolume": "/api/v1/persistentvolumes",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",

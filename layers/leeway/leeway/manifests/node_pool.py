@@ -19,8 +19,6 @@ from leeway.manifests.pool_labels import NOT_ACTED_ON, check_pool_label
 from leeway.manifests.problems import Note
 from leeway.selection.requirements import Operator, Requirement
 
-NOT_GIVEN_BACK = NotActedOn("Leeway does not consolidate or expire nodes")
-
 PoolLabelKey = Annotated[LabelKey, AfterValidator(check_pool_label)]
 PoolLabels = dict[PoolLabelKey, LabelValue]
 
@@ -103,10 +101,11 @@ class TemplateSpec(Strict):
     startup_taints: tuple[TaintSpec, ...] = ()
     """Taints that another component removes while a node starts; pods do not have to tolerate
     them."""
-    expire_after: Annotated[Duration | Never, NOT_GIVEN_BACK] = timedelta(hours=720)
+    expire_after: Duration | Never = timedelta(hours=720)
     """Maximum age of a node."""
-    termination_grace_period: Annotated[Duration | None, NOT_GIVEN_BACK] = None
-    """Maximum time of a node's drain."""
+    termination_grace_period: Duration | None = None
+    """Maximum time of a node's drain. With it, a node that has expired or drifted goes although an
+    annotation or a PodDisruptionBudget forbids to disrupt its pods."""
 
 
 class Template(Strict):
@@ -155,7 +154,7 @@ class NodePoolSpec(Strict):
 
     template: Template = Field(default_factory=Template)
     """Template of the nodes."""
-    disruption: Annotated[Disruption, NOT_GIVEN_BACK] = Field(default_factory=Disruption)
+    disruption: Disruption = Field(default_factory=Disruption)
     """When nodes are removed."""
     limits: Amounts = Field(default_factory=dict)
     """Limits on the sum of all nodes of the pool: `cpu`, `memory`, any other resource, or

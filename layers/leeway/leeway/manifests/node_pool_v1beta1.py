@@ -11,7 +11,6 @@ from leeway.manifests.base import Duration, Manifest, Name, NotActedOn, Strict
 from leeway.manifests.interpreting import Converted
 from leeway.manifests.kubelet import KUBELET, KubeletSettings
 from leeway.manifests.node_pool import (
-    NOT_GIVEN_BACK,
     Budget,
     FlexibleRequirement,
     Never,
@@ -88,9 +87,7 @@ class NodePoolV1Beta1Spec(Strict):
 
     template: TemplateV1Beta1 = Field(default_factory=TemplateV1Beta1)
     """Template of the nodes."""
-    disruption: Annotated[DisruptionV1Beta1, NOT_GIVEN_BACK] = Field(
-        default_factory=DisruptionV1Beta1
-    )
+    disruption: DisruptionV1Beta1 = Field(default_factory=DisruptionV1Beta1)
     """When nodes are removed."""
     limits: Amounts = Field(default_factory=dict)
     """Limits on the sum of all nodes of the pool: `cpu`, `memory` or any other resource."""

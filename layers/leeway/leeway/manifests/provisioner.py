@@ -13,7 +13,6 @@ from leeway.manifests.base import LabelKey, Manifest, Name, NotActedOn, Strict
 from leeway.manifests.interpreting import Converted
 from leeway.manifests.kubelet import KUBELET, OldKubeletSettings
 from leeway.manifests.node_pool import (
-    NOT_GIVEN_BACK,
     LabelRequirement,
     NodePool,
     PoolLabels,
@@ -87,11 +86,11 @@ class ProvisionerSpec(Strict):
     """Limits on the sum of all nodes."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Weight of the pool: of the pools that fit a pod, the one with the largest weight is used."""
-    ttl_seconds_after_empty: Annotated[int | None, Field(ge=0, le=LONGEST), NOT_GIVEN_BACK] = None
+    ttl_seconds_after_empty: Annotated[int | None, Field(ge=0, le=LONGEST)] = None
     """How long, in seconds, a node has to be empty before it is removed."""
-    ttl_seconds_until_expired: Annotated[int | None, Field(ge=0, le=LONGEST), NOT_GIVEN_BACK] = None
+    ttl_seconds_until_expired: Annotated[int | None, Field(ge=0, le=LONGEST)] = None
     """Maximum age of a node, in seconds."""
-    consolidation: Annotated[Consolidation, NOT_GIVEN_BACK] = Field(default_factory=Consolidation)
+    consolidation: Consolidation = Field(default_factory=Consolidation)
     """Removal of underutilized nodes."""
     kubelet_configuration: OldKubeletSettings = Field(default_factory=OldKubeletSettings)
     """Kubelet settings."""

@@ -13,7 +13,11 @@ INSTANCE_ID = r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})"
 
 
 class NoticeKind(StrEnum):
-    """The kind of a notice. Policies, taints and logs contain these values."""
+    """The kind of a notice. Policies, taints and logs contain these values.
+
+    A `capacity-return` is no event: a run of provision_nodes decides that a node of Leeway's own is
+    not needed, or not as it is.
+    """
 
     SPOT_INTERRUPTION = "spot-interruption"
     REBALANCE = "rebalance"
@@ -24,6 +28,7 @@ class NoticeKind(StrEnum):
     CAPACITY_RESERVATION = "capacity-reservation"
     IMPAIRED_STATUS = "impaired-status"
     TEST_NOTIFICATION = "test-notification"
+    CAPACITY_RETURN = "capacity-return"
 
 
 class InterruptionAction(StrEnum):

@@ -115,15 +115,22 @@ DEFAULTS: dict[NoticeKind, Policy] = {
     ),
     NoticeKind.LAUNCH_HOOK: Policy(Action.ADMIT, timedelta(minutes=15)),
     NoticeKind.TEST_NOTIFICATION: Policy(Action.IGNORE),
+    # The pool decides how long the drain may take (terminationGracePeriod).
+    NoticeKind.CAPACITY_RETURN: Policy(Action.RETIRE, None, Replacement.BEFORE, OnBlocked.WAIT),
 }
 
 
 VOLUNTARY = frozenset(
-    {NoticeKind.REBALANCE, NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_STATUS}
+    {
+        NoticeKind.REBALANCE,
+        NoticeKind.SCHEDULED_CHANGE,
+        NoticeKind.IMPAIRED_STATUS,
+        NoticeKind.CAPACITY_RETURN,
+    }
 )
 """Notices for which Leeway chooses when the node is disrupted. A pause of the cluster and the
 disruption budget apply to them; annotations that forbid disruption apply to rebalance
-recommendations."""
+recommendations and to capacity that is given back."""
 
 BUDGET_TIMEOUT = timedelta(hours=24)
 """How long a retirement waits until the disruption budget allows it, if the instance has no

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from leeway.provisioning.node_details import NodeDetails, PodBudget
 from leeway.reasons import Reason
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 
@@ -42,6 +43,8 @@ class ClusterState:
       as if they were pending.
     - `leaving`: by the name of a node, the uids of the controllers of the pods that terminate on
       it, one for each pod. A controller creates another pod in its place.
+    - `details`: by the name of a node, what decides whether it may be given back.
+    - `budgets`: the PodDisruptionBudgets.
     - `unreadable`: objects that are not in the state, or only with their requests.
     """
 
@@ -52,6 +55,8 @@ class ClusterState:
     daemons: Sequence[PodSpec] = ()
     movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     leaving: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    details: Mapping[str, NodeDetails] = field(default_factory=dict)
+    budgets: Sequence[PodBudget] = ()
     unreadable: Sequence[UnreadableObject] = ()
 
 

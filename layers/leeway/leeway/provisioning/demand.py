@@ -45,7 +45,9 @@ def demand_of(
         # By its instance: a later node may have the name of an earlier one.
         name = state.joined.get(request.instance)
         moving[request.instance] = ()
-        unavailable.add(Unavailable(request.instance_type, request.zone, request.capacity_type))
+        if not request.keeps_offering:
+            offering = Unavailable(request.instance_type, request.zone, request.capacity_type)
+            unavailable.add(offering)
         if name is not None:
             retiring.add(name)
             pods = tuple(pod for pod in state.movable.get(name, ()) if pod.name not in known)

@@ -5,7 +5,7 @@ for lists of objects.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +13,16 @@ import msgspec
 
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import ClusterState, UnreadableObject, WaitingPod
-from leeway.provisioning.pod_rules import needs_another_place, waits_for_node
+from leeway.provisioning.node_details import (
+    FOREVER,
+    NodeDetails,
+    PodBudget,
+    PodOnNode,
+    budget_of,
+    details_of,
+    protected_until,
+)
+from leeway.provisioning.pod_rules import is_mirror, needs_another_place, waits_for_node
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE
 from leeway.reasons import clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -41,10 +50,12 @@ from leeway.selection.reading.pod_state import (
 from leeway.selection.reading.volumes import attach_once
 from leeway.selection.resources import Resources
 
-KINDS = frozenset({"Pod", "Node", "DaemonSet", *REFERENCED})
+BUDGET = "PodDisruptionBudget"
+
+KINDS = frozenset({"Pod", "Node", "DaemonSet", BUDGET, *REFERENCED})
 """The kinds of objects that a state is made of."""
 
-NAMESPACED = frozenset({"Pod", "DaemonSet", "LimitRange", "PersistentVolumeClaim"})
+NAMESPACED = frozenset({"Pod", "DaemonSet", "LimitRange", "PersistentVolumeClaim", BUDGET})
 
 _OF_DAEMONS = ("LimitRange", "PriorityClass", "RuntimeClass")
 """Kinds that change the pods of DaemonSets when the API server admits them."""
@@ -58,7 +69,8 @@ _LONGEST_PROBLEM = 200
 @dataclass(frozen=True, slots=True)
 class _KeptPod:
     """A pod. `node` is the node that it is bound to or nominated for. `spec` is without the needs
-    of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs."""
+    of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
+    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty."""
 
     key: str
     uid: str
@@ -73,6 +85,8 @@ class _KeptPod:
     waits: bool
     movable: bool
     controller: str = ""
+    stays_with_node: bool = False
+    protected_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,7 @@ class _KeptNode:
     instance: str
     created: str
     terminating: bool
+    details: NodeDetails
 
 
 @dataclass(slots=True)
@@ -123,7 +138,7 @@ class KeptObjects:
         self._pods_on: dict[str, dict[str, _KeptPod]] = {}
         self._nodes: dict[str, _KeptNode] = {}
         self._others: dict[str, dict[str, Document]] = {
-            kind: {} for kind in ("DaemonSet", *sorted(REFERENCED))
+            kind: {} for kind in ("DaemonSet", BUDGET, *sorted(REFERENCED))
         }
         self._unreadable: dict[tuple[str, str], UnreadableObject] = {}
         self._facts: ClusterFacts = cluster_facts(())
@@ -133,6 +148,12 @@ class KeptObjects:
         self._existing: dict[str, ExistingNode] = {}
         self._movable: dict[str, tuple[Pod, ...]] = {}
         self._leaving: dict[str, tuple[str, ...]] = {}
+        self._details: dict[str, NodeDetails] = {}
+        self._budgets: tuple[PodBudget, ...] = ()
+        self._budgets_changed = False
+        self._moved: set[str] = set()
+        self._moved_at: dict[str, datetime] = {}
+        self._was_read = False
 
     def __len__(self) -> int:
         """The number of pods and nodes."""
@@ -185,7 +206,7 @@ class KeptObjects:
         self._unreadable.pop((kind, key), None)
         if kind == "Pod":
             self._take_off_node(key)
-            self._pods.pop(key, None)
+            self._moved |= {node for node, _ in _where(self._pods.pop(key, None))}
         elif kind == "Node":
             if self._nodes.pop(key, None):
                 self._changed_nodes.add(key)
@@ -199,6 +220,7 @@ class KeptObjects:
         for name in self._changed_nodes:
             self._update_node(name)
         self._changed_nodes.clear()
+        self._note_moves(read_at)
         names = sorted(self._existing)
         return ClusterState(
             read_at=read_at,
@@ -208,6 +230,11 @@ class KeptObjects:
             daemons=self._daemons,
             movable={name: self._movable[name] for name in names if self._movable[name]},
             leaving={name: self._leaving[name] for name in names if self._leaving[name]},
+            details={
+                name: replace(self._details[name], changed_at=self._moved_at.get(name))
+                for name in names
+            },
+            budgets=self._budgets,
             unreadable=tuple(self._unreadable[each] for each in sorted(self._unreadable)),
         )
 
@@ -228,13 +255,18 @@ class KeptObjects:
             waits=waits_for_node(document),
             movable=needs_another_place(document),
             controller=controller_of(document),
+            stays_with_node=bool(daemon_of(document)) or is_mirror(document),
+            protected_until=protected_until(document),
         )
 
     def _put_pod(self, key: str, pod: _KeptPod) -> None:
-        if self._pods.get(key) == pod:
+        known = self._pods.get(key)
+        if known == pod:
             return
+        moves = set(_where(known)) ^ set(_where(pod))
         self._take_off_node(key)
         self._pods[key] = pod
+        self._moved |= {node for node, _ in moves}
         if pod.node and not pod.finished:
             self._pods_on.setdefault(pod.node, {})[key] = pod
             self._changed_nodes.add(pod.node)
@@ -260,6 +292,7 @@ class KeptObjects:
 
     def _note_change(self, kind: str) -> None:
         self._facts_changed |= kind in REFERENCED
+        self._budgets_changed |= kind == BUDGET
         self._daemons_changed |= kind == "DaemonSet" or kind in _OF_DAEMONS
 
     def _update_facts(self) -> None:
@@ -276,7 +309,17 @@ class KeptObjects:
             self._changed_nodes.update(n for n in nodes if now.get(n) != earlier.get(n))
         if self._daemons_changed:
             self._daemons = tuple(self._read_daemons())
-        self._facts_changed = self._daemons_changed = False
+        if self._budgets_changed:
+            self._budgets = tuple(map(budget_of, self._all_of(BUDGET)))
+        self._facts_changed = self._daemons_changed = self._budgets_changed = False
+
+    def _note_moves(self, read_at: datetime) -> None:
+        """Note when pods came to nodes or left them, from the second read on."""
+        if self._was_read:
+            self._moved_at |= dict.fromkeys(self._moved, read_at)
+            self._moved_at = {k: v for k, v in self._moved_at.items() if k in self._nodes}
+        self._was_read = True
+        self._moved.clear()
 
     def _all_of(self, *kinds: str) -> Iterator[Document]:
         for kind in kinds:
@@ -301,10 +344,13 @@ class KeptObjects:
         self._existing.pop(name, None)
         self._movable.pop(name, None)
         self._leaving.pop(name, None)
+        self._details.pop(name, None)
         kept = self._nodes.get(name)
         if kept is None or kept.terminating:
             return
         there, moving, leaving = PodsOnNode(), [], []
+        running: list[PodOnNode] = []
+        busy = False
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
             spec = self._spec_with_volumes(pod, there.claims)
@@ -313,9 +359,18 @@ class KeptObjects:
                 moving.append(Pod(pod.key, self._spec_with_volumes(pod, claims)))
             elif pod.terminating and pod.controller and not pod.daemon:
                 leaving.append(pod.controller)
+            if pod.stays_with_node:
+                continue
+            busy |= pod.terminating or not pod.bound
+            if pod.bound and (pod.movable or not pod.terminating):
+                known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
+                controlled = pod.movable or bool(pod.controller)
+                found = PodOnNode(known, pod.uid, controlled, pod.protected_until, pod.created_at)
+                running.append(found)
         self._existing[name] = there.on(kept.node, self._facts.attachable.get(name))
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)
+        self._details[name] = replace(kept.details, pods=tuple(running), busy=busy)
 
     def _spec_with_volumes(self, pod: _KeptPod, claims: set[str]) -> PodSpec:
         if pod.volumes is None:
@@ -340,6 +395,12 @@ class KeptObjects:
         return {kept.instance: name for name, kept in reversed(nodes) if kept.instance}
 
 
+def _where(pod: _KeptPod | None) -> Iterator[tuple[str, str]]:
+    """The node that a pod keeps from being empty, with the uid of the pod."""
+    if pod is not None and pod.bound and not pod.finished and not pod.stays_with_node:
+        yield pod.node, pod.uid
+
+
 def key_in(kind: str, document: Document) -> str:
     """Return the key of an object of a kind."""
     return key_of(document) if kind in NAMESPACED else name_of(document)
@@ -347,22 +408,26 @@ def key_in(kind: str, document: Document) -> str:
 
 def _read_node(document: Document) -> _KeptNode:
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    instance = _instance(spec.get("providerID"))
     return _KeptNode(
         node_without_pods(document),
-        _instance(spec.get("providerID")),
+        instance,
         str(metadata.get("creationTimestamp") or ""),
         is_terminating(document),
+        details_of(document, instance),
     )
 
 
 def _reduced_node(document: Document) -> _KeptNode:
     """A Node that can't be read: it counts as terminating, which no pod is planned for."""
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    instance = _instance(spec.get("providerID"))
     return _KeptNode(
         ExistingNode(name_of(document), {}, Resources()),
-        _instance(spec.get("providerID")),
+        instance,
         str(metadata.get("creationTimestamp") or ""),
         terminating=True,
+        details=NodeDetails(instance, FOREVER),
     )
 
 

@@ -38,6 +38,12 @@ def _was_unschedulable(pod: Document) -> bool:
     )
 
 
+def is_mirror(pod: Document) -> bool:
+    """Whether a pod is the mirror pod of a static pod."""
+    metadata = pod.get("metadata") or {}
+    return MIRROR_ANNOTATION in (metadata.get("annotations") or {})
+
+
 def needs_another_place(pod: Document) -> bool:
     """Whether a pod will be pending after a drain of its node, by the rules of the drain.
 
@@ -48,7 +54,7 @@ def needs_another_place(pod: Document) -> bool:
     metadata = pod.get("metadata") or {}
     if not bound_node(pod) or is_finished(pod) or daemon_of(pod):
         return False
-    if MIRROR_ANNOTATION in (metadata.get("annotations") or {}):
+    if is_mirror(pod):
         return False
     owners = metadata.get("ownerReferences") or ()
     kinds = {owner["kind"] for owner in owners if owner.get("controller")}

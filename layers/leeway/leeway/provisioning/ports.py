@@ -10,7 +10,9 @@ from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.status import ProvisioningStatus
+from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 
 
@@ -72,6 +74,32 @@ class ProvisioningRecords(Protocol):
 
     def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
         """Replace what `told` reads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReturned:
+    """What a run gives back.
+
+    - `begun`: the retirements that it began. `rehearsed`: those that it would begin without
+      spec.dryRun, each once.
+    - `problems`: instances that are left alone. `failures`: what failed; the next run tries again.
+    """
+
+    begun: tuple[Reason, ...] = ()
+    rehearsed: tuple[Reason, ...] = ()
+    problems: tuple[Reason, ...] = ()
+    failures: tuple[Reason, ...] = ()
+
+
+class CapacityReturns(Protocol):
+    """Gives capacity back, at the end of a run."""
+
+    def after_run(
+        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
+    ) -> CapacityReturned:
+        """Give back the nodes that are not needed; only watch them unless it `may_begin`. Raises
+        nothing."""
         ...
 
 

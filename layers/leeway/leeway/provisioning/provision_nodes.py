@@ -14,7 +14,7 @@ from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
+from leeway.launch.intent import JOIN_WITHIN
 from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.nodes_on_the_way import nodes_on_the_way
@@ -26,10 +26,13 @@ from leeway.manifests.node_pool import NodePool
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.answers import answer_of, says_the_same
+from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates
-from leeway.provisioning.demand import Demand, demand_of
+from leeway.provisioning.demand import demand_of
 from leeway.provisioning.launch_cap import remaining_launches
 from leeway.provisioning.ports import (
+    CapacityReturned,
+    CapacityReturns,
     Catalogs,
     ClusterManifests,
     GroupInstances,
@@ -55,6 +58,7 @@ from leeway.provisioning.starting_nodes import (
 )
 from leeway.provisioning.status import (
     MOST_PROBLEMS,
+    MOST_RETURNED,
     ProvisioningStatus,
     grouped,
     launched_instances,
@@ -79,6 +83,10 @@ BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
 EVENTS_AT_ONCE = 16
+FOR_RETURNS = timedelta(seconds=20)
+"""The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
+seconds."""
+
 FOR_THE_END = timedelta(seconds=15)
 """The time that a run keeps after its last launch, for answers, Events and the status."""
 
@@ -96,19 +104,9 @@ class Dependencies:
     groups: GroupInstances
     upcoming: UpcomingPods
     records: ProvisioningRecords
+    returns: CapacityReturns
     events_in: Callable[[str], PodEvents]
     clock: Clock
-
-
-@dataclass(frozen=True, slots=True)
-class _Situation:
-    """A cluster as a run has read it."""
-
-    state: ClusterState
-    intents: Sequence[LaunchIntent]
-    starting: dict[str, StartingNode]
-    demand: Demand
-    problems: tuple[Reason, ...]
 
 
 class NodeProvisioning:
@@ -143,12 +141,11 @@ class NodeProvisioning:
         if catalog is None:
             return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
         upcoming = Upcoming() if policy.paused else self._deps.upcoming.read(cluster, now)
-        situation = self._read(cluster, manifests, requests, catalog, upcoming)
-        outcome = self._launch(cluster, manifests, catalog, situation, policy, until)
-        failures = (
-            () if policy.dry_run else self._tell(cluster, requests, situation, outcome, until)
-        )
-        demanded = len(situation.demand.pods)
+        read = self._read(cluster, manifests, requests, catalog, upcoming)
+        outcome = self._launch(read, policy, until)
+        failures = () if policy.dry_run else self._tell(read, outcome, until)
+        returned = self._return_capacity(read, policy, outcome, until)
+        demanded = len(read.demand.pods)
         result = PROVISIONED(
             cluster=cluster,
             pods=demanded,
@@ -164,10 +161,11 @@ class NodeProvisioning:
             pods=demanded,
             launched=outcome.launched,
             without_node=outcome.without_node,
-            launch_problems=(*outcome.reasons, *situation.problems),
-            unreadable=tuple(one.reason for one in situation.state.unreadable),
-            failures=failures,
+            launch_problems=(*outcome.reasons, *read.problems),
+            unreadable=tuple(one.reason for one in read.state.unreadable),
+            failures=(*failures, *returned.failures),
             capped=any(one.code in BRAKES for one in outcome.reasons),
+            returned=returned,
         )
         return self._with_status(report, policy.dry_run)
 
@@ -178,7 +176,7 @@ class NodeProvisioning:
         requests: Sequence[CapacityRequest],
         catalog: Catalog,
         upcoming: Upcoming,
-    ) -> _Situation:
+    ) -> ClusterRead:
         """Read the cluster after the intents: an instance that joins in between has its Node."""
         intents = self._deps.intents.of_cluster(cluster)
         state = self._deps.states.read(cluster)
@@ -191,7 +189,26 @@ class NodeProvisioning:
             in_groups, coming = self._in_groups(cluster, state, now)
             starting |= in_groups
         demand = demand_of(state, requests, starting, coming, upcoming.pods)
-        return _Situation(state, intents, starting, demand, upcoming.problems)
+        return ClusterRead(
+            cluster,
+            manifests,
+            catalog,
+            state,
+            intents,
+            requests,
+            starting,
+            demand,
+            upcoming.problems,
+        )
+
+    def _return_capacity(
+        self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime
+    ) -> CapacityReturned:
+        """Give capacity back on what was just read. If the run has launched, or may have, the next
+        run reads what became of it."""
+        launched = outcome.launched or any(not one.is_answered for one in read.intents)
+        in_time = self._deps.clock.now() + FOR_RETURNS < until
+        return self._deps.returns.after_run(read, policy, in_time and not launched)
 
     def _in_groups(
         self, cluster: str, state: ClusterState, now: datetime
@@ -203,19 +220,11 @@ class NodeProvisioning:
         members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
         return starting_in_groups(state.nodes, state.joined, launched, members)
 
-    def _launch(
-        self,
-        cluster: str,
-        manifests: Sequence[Manifest],
-        catalog: Catalog,
-        situation: _Situation,
-        policy: ClusterPolicy,
-        until: datetime,
-    ) -> LaunchOutcome:
+    def _launch(self, read: ClusterRead, policy: ClusterPolicy, until: datetime) -> LaunchOutcome:
         """Launch nodes, or only plan with spec.dryRun. Without pods and without launches to
         complete, nothing is read from EC2."""
-        now, demand, state = self._deps.clock.now(), situation.demand, situation.state
-        intents = situation.intents
+        now, demand, state = self._deps.clock.now(), read.demand, read.state
+        intents, catalog = read.intents, read.catalog
         vain = vain_launches(intents, state.joined, state.nodes, now)
         stopped = without_place(demand.pods, demand.nodes, catalog, vain)
         pods = tuple(one for one in demand.pods if one.name not in stopped)
@@ -223,8 +232,8 @@ class NodeProvisioning:
         if not pods and complete:
             return _with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
         order = LaunchOrder(
-            cluster=cluster,
-            manifests=manifests,
+            cluster=read.cluster,
+            manifests=read.manifests,
             catalog=catalog,
             pods=pods,
             nodes=demand.nodes,
@@ -242,28 +251,23 @@ class NodeProvisioning:
         return _with_stopped(outcome, stopped, vain)
 
     def _tell(
-        self,
-        cluster: str,
-        requests: Iterable[CapacityRequest],
-        situation: _Situation,
-        outcome: LaunchOutcome,
-        until: datetime,
+        self, read: ClusterRead, outcome: LaunchOutcome, until: datetime
     ) -> tuple[Reason, ...]:
         """Answer the requests and write Events; return what could not be written. A request whose
         pods have all moved keeps its answer, which says where they went."""
         now = self._deps.clock.now()
-        starting = {name: one.instance for name, one in situation.starting.items()}
-        joined = {node.name for node in situation.state.nodes}
+        starting = {name: one.instance for name, one in read.starting.items()}
+        joined = {node.name for node in read.state.nodes}
         answers = (
             (
                 one,
-                answer_of(situation.demand.moving[one.instance], outcome, joined, starting, now),
+                answer_of(read.demand.moving[one.instance], outcome, joined, starting, now),
             )
-            for one in requests
-            if situation.demand.moving[one.instance] or one.answer is None
+            for one in read.requests
+            if read.demand.moving[one.instance] or one.answer is None
         )
         failures = self._answer(answers)
-        return (*failures, *self._write_events(cluster, situation.state, outcome, until))
+        return (*failures, *self._write_events(read.cluster, read.state, outcome, until))
 
     def _answer(
         self, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]]
@@ -383,6 +387,9 @@ def _status(
     if before is not None and not launched:
         launched, count = before.launched, before.launched_count
     launched_at = now if report.launched else before.launched_at if before else None
+    returned, returned_at = report.returned.begun, now
+    if before is not None and not returned:
+        returned, returned_at = before.returned, before.returned_at or now
     problems = [*report.launch_problems, *report.failures, *report.unreadable][:MOST_PROBLEMS]
     return ProvisioningStatus(
         cluster=report.cluster,
@@ -396,6 +403,8 @@ def _status(
         without_node=groups,
         others=others,
         problems=tuple(map(shortened, problems)),
+        returned=tuple(map(shortened, returned[:MOST_RETURNED])),
+        returned_at=returned_at if returned else None,
         failure=None if failure is None else shortened(failure),
     )
 

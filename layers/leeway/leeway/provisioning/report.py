@@ -1,8 +1,9 @@
 """The report of one run for a cluster: its log line, metrics and the function's answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leeway.launch.outcome import LaunchedNode, PodWithoutNode
+from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason
 
 
@@ -16,6 +17,7 @@ class ProvisioningReport:
     - `failures`: what the run could not do; the run is repeated if `retry` is set.
     - `capped`: a brake left pods without a node: the maximum of launches in ten minutes, or vain
       launches.
+    - `returned`: the capacity that it gives back.
     - `seconds`: how long the run took.
     """
 
@@ -29,5 +31,6 @@ class ProvisioningReport:
     unreadable: tuple[Reason, ...] = ()
     failures: tuple[Reason, ...] = ()
     capped: bool = False
+    returned: CapacityReturned = field(default_factory=CapacityReturned)
     retry: bool = False
     seconds: float = 0.0

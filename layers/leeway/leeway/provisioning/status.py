@@ -12,6 +12,7 @@ MOST_GROUPS = 40
 MOST_NAMES = 5
 MOST_LAUNCHED = 100
 MOST_PROBLEMS = 20
+MOST_RETURNED = 20
 LONGEST_MESSAGE = 1000
 """They bound the status to some 100 KB; an item of DynamoDB holds 400 KB."""
 
@@ -45,6 +46,7 @@ class ProvisioningStatus(BaseModel):
     - `launched`: the instances of the last run that launched some, at `launched_at`.
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
     - `problems`: why launches failed, and which objects can't be read.
+    - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
     - `failure`: why the run ended early, None if it did not.
     """
 
@@ -61,6 +63,8 @@ class ProvisioningStatus(BaseModel):
     without_node: tuple[PodsWithoutNode, ...] = ()
     others: int = 0
     problems: tuple[Reason, ...] = ()
+    returned: tuple[Reason, ...] = ()
+    returned_at: AwareDatetime | None = None
     failure: Reason | None = None
 
 

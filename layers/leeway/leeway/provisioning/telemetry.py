@@ -43,6 +43,10 @@ class ProvisioningTelemetry(Telemetry):
             self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
         for reason in report.failures:
             self.logger.error(reason.message, extra={**cluster, "code": reason.code})
+        for reason in (*report.returned.begun, *report.returned.rehearsed):
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.returned.problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
         groups, others = grouped(report.without_node)
         for group in groups:
             facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
@@ -61,6 +65,7 @@ class ProvisioningTelemetry(Telemetry):
             self.metrics.add_metric("NodesLaunched", MetricUnit.Count, count)
             self.metrics.flush_metrics()
         self.metrics.add_metric("PodsWithoutNode", MetricUnit.Count, len(report.without_node))
+        self.metrics.add_metric("CapacityReturns", MetricUnit.Count, len(report.returned.begun))
         self.metrics.add_metric("LaunchesCapped", MetricUnit.Count, int(report.capped))
         self.metrics.add_metric("ProvisioningProblems", MetricUnit.Count, len(report.failures))
         self.metrics.add_metric("ProvisioningSeconds", MetricUnit.Seconds, report.seconds)

@@ -154,6 +154,7 @@ class RequestCapacity:
             ends_at=max(latest, now + OPEN_AT_LEAST),
             version=stored.version + 1 if stored else 1,
             answer=kept.answer if kept else None,
+            keeps_offering=record.returns is not None,
         )
 
     def is_answered(self, record: Retirement) -> bool:

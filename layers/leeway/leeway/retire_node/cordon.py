@@ -12,13 +12,15 @@ from leeway.execution.steps import Steps
 from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, VOLUNTARY, Action
 from leeway.ports.aws import Groups
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.replacement.request import ReplacementResult
+from leeway.retire_node.confirm_return import confirm_return
 from leeway.retire_node.dependencies import Telemetry
 from leeway.retire_node.reasons import (
     NODE_NOT_CORDONED,
     NODE_NOT_FOUND,
     NODE_NOT_READABLE,
+    RETURN_NOT_CONFIRMED,
 )
 from leeway.retire_node.request_disruption import DisruptionRequests
 from leeway.retirement.cordon_result import CordonResult, Course
@@ -29,7 +31,7 @@ from leeway.retirement.disruption_budget import (
     retry_pause,
 )
 from leeway.retirement.node_marks import marks_of
-from leeway.retirement.record import INTERRUPTIONS, Retirement, latest_end
+from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 from leeway.retirement.step_context import StepContext
 
 FIND_LATE_NODE_EVERY = timedelta(seconds=5)
@@ -92,8 +94,31 @@ class CordonStep:
             decision = self._disruptions.request(record, policy)
             if decision.verdict is not BudgetVerdict.GO:
                 return self._wait_or_decline(attempt_id, record, decision)
-            return self.cordon(attempt_id, record)
+            return self._confirmed(attempt_id, self.cordon(attempt_id, record))
         return self.cordon(attempt_id, record, just_read=True)
+
+    def _confirmed(self, attempt_id: AttemptId, cordoned: CordonResult) -> CordonResult:
+        """Confirm that a node may be given back, now that it gets no new pods; else uncordon it and
+        end the retirement. Other retirements are as they are."""
+        record = cordoned.record
+        if record is None or record.returns is None or record.replacement_intent is not None:
+            return cordoned
+        reason = cordoned.problem
+        if cordoned.settled and cordoned.node:
+            try:
+                reason = self._context.retry(partial(self._why_kept, record, record.returns))
+            except API_ERRORS as error:
+                reason = RETURN_NOT_CONFIRMED(node=cordoned.node, problem=clause(error))
+            if reason is None:
+                return cordoned
+        kept = replace(cordoned, settled=False, problem=reason, course=Course.DECLINE)
+        return self._remove_marks(attempt_id, kept)
+
+    def _why_kept(self, record: Retirement, terms: ReturnTerms) -> Reason | None:
+        cluster, node = self._context.node_of(record)
+        if node is None:
+            return RETURN_NOT_CONFIRMED(node=record.instance, problem="it has no Node")
+        return confirm_return(cluster, node, terms, self._context.clock.now())
 
     def wait_for_node(
         self, attempt_id: AttemptId, cordoned: CordonResult, steps: Steps

@@ -137,6 +137,8 @@ class FinishStep:
             self._end_request(record, progress)
             capacity = self._restore_capacity(attempt_id, record, stays=True)
             phase = Phase.UNDONE
+        if cordoned.course is Course.DECLINE and record.returns is not None:
+            self._capacity.end(record)
         answer = HookResult.CONTINUE if cordoned.course is Course.CORDON else None
         closed = self._close(attempt_id, capacity, phase, answer)
         if closed is None:

@@ -30,6 +30,22 @@ RETIREMENT_UNDONE = ReasonCode(
     "RetirementUndone", "The retirement of {node} after notice {kind} is undone."
 )
 
+# Why a node is not given back that was to be.
+NODE_GOT_PODS = ReasonCode(
+    "NodeGotPods",
+    "Node {node} has {pods} pods now, and {expected} when Leeway decided to give it back "
+    "({cause}): it is uncordoned and kept.",
+)
+POD_NOT_EVICTABLE = ReasonCode(
+    "PodNotEvictable",
+    "The API server refuses to evict pod {pod} from node {node} now ({problem}): the node is "
+    "uncordoned and kept.",
+)
+RETURN_NOT_CONFIRMED = ReasonCode(
+    "ReturnNotConfirmed",
+    "Leeway could not confirm that node {node} may be given back: {problem}.",
+)
+
 # Further sentences of an outcome.
 PODS_DELETED = ReasonCode(
     "PodsDeletedPastBudget",

@@ -20,10 +20,11 @@ MIN_DEADLINE_GAIN = timedelta(seconds=5)
 """How much earlier the deadline of a second notice must be to begin a new attempt: AWS may announce
 the same event twice, some seconds apart."""
 
-# Which notice takes precedence. An interruption cannot be stopped; a lifecycle hook waits for an
-# answer; a scheduled change can be cancelled and status checks can pass again; a rebalance
-# recommendation announces no end.
+# Which notice takes precedence. Capacity is given back if nothing else happens to the node. An
+# interruption cannot be stopped; a lifecycle hook waits for an answer; a scheduled change can be
+# cancelled and status checks can pass again; a rebalance recommendation announces no end.
 _PRECEDENCE = {
+    NoticeKind.CAPACITY_RETURN: 0,
     NoticeKind.REBALANCE: 1,
     NoticeKind.SCHEDULED_CHANGE: 2,
     NoticeKind.IMPAIRED_STATUS: 2,

@@ -61,6 +61,11 @@ class DisruptionLedger(BaseModel):
     version: int = 0
     begun: dict[str, AwareDatetime] = {}
 
+    def left(self, nodes: int, cap: ChurnCap, now: datetime) -> int:
+        """Return how many more retirements may begin now in a cluster of `nodes` nodes."""
+        recent = sum(now - at < cap.within for at in self.begun.values())
+        return max(0, _allowed(nodes, cap) - recent)
+
     def request(
         self, instance: str, nodes: int, cap: ChurnCap, now: datetime
     ) -> tuple["DisruptionLedger | None", BudgetDecision]:
@@ -72,7 +77,7 @@ class DisruptionLedger(BaseModel):
         recent = {name: at for name, at in self.begun.items() if now - at < cap.within}
         if instance in recent:
             return None, ALLOWED
-        allowed = max(cap.at_least, nodes * cap.percent // 100)
+        allowed = _allowed(nodes, cap)
         if len(recent) >= allowed:
             minutes = cap.within.total_seconds() / 60
             reason = BUDGET_EXHAUSTED(
@@ -82,6 +87,10 @@ class DisruptionLedger(BaseModel):
         begun = {**recent, instance: now}
         changed = self.model_copy(update={"begun": begun, "version": self.version + 1})
         return changed, ALLOWED
+
+
+def _allowed(nodes: int, cap: ChurnCap) -> int:
+    return max(cap.at_least, nodes * cap.percent // 100)
 
 
 def is_voluntary(record: Retirement, now: datetime) -> bool:
@@ -105,7 +114,9 @@ def decide_disruption(
         reason = CLUSTER_PAUSED(cluster=record.facts.cluster)
         return BudgetDecision(BudgetVerdict.WAIT, reason)
     # A scheduled change ends protected pods too; a drain before that ends them gracefully.
-    if protections and record.kind is NoticeKind.REBALANCE:
+    forced = record.returns is not None and record.returns.forced
+    protects = record.kind in {NoticeKind.REBALANCE, NoticeKind.CAPACITY_RETURN}
+    if protections and protects and not forced:
         more = f" (and {len(protections) - 1} more)" if len(protections) > 1 else ""
         reason = NODE_PROTECTED(protections=f"{protections[0]}{more}")
         return BudgetDecision(BudgetVerdict.WAIT, reason)
@@ -117,10 +128,13 @@ def decline_after_timeout(
 ) -> BudgetDecision:
     """Decline a retirement that has waited for BUDGET_TIMEOUT.
 
+    Capacity that is given back does not wait: by then, the decision is outdated.
     A scheduled change and a retirement that has requested its replacement wait on: the instance of
     the first ends anyway, and the second has begun.
     """
     can_decline = record.deadline_from_begin and record.replacement_intent is None
+    if decision.verdict is BudgetVerdict.WAIT and can_decline and record.returns is not None:
+        return BudgetDecision(BudgetVerdict.DECLINE, decision.reason)
     timed_out = now - record.noticed_at >= BUDGET_TIMEOUT
     if decision.verdict is not BudgetVerdict.WAIT or not (can_decline and timed_out):
         return decision

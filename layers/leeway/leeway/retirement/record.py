@@ -31,6 +31,24 @@ OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
 """The last phases of a retirement."""
 
 
+class ReturnTerms(BaseModel):
+    """Why Leeway gives a node of its own back, as it was decided.
+
+    - `cause`: as in disruption budgets, such as `Empty`. `pods`: the most pods that the node may
+      have at its cordon, None for any number.
+    - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation nor a
+      PodDisruptionBudget keeps the node.
+    - `saving`: USD per hour.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    cause: str
+    pods: Annotated[int, Field(ge=0)] | None = None
+    forced: bool = False
+    saving: float = 0.0
+
+
 class Retirement(BaseModel):
     """One instance's retirement, with all its attempts.
 
@@ -46,6 +64,7 @@ class Retirement(BaseModel):
     - `answer`: the answer for the lifecycle `hooks`. None until the retirement has ended, and if it
       ended without effect (declined, undone, dry run), since no hook waits for that.
     - `event`: the id of the scheduled change that the notice announced, empty for other notices.
+    - `terms`: those of a `capacity-return`, None for other notices.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -71,12 +90,18 @@ class Retirement(BaseModel):
     hooks: tuple[LifecycleHook, ...] = ()
     answer: HookResult | None = None
     event: str = ""
+    terms: ReturnTerms | None = None
     replacement_intent: ReplacementIntent | None = None
 
     @property
     def instance(self) -> str:
         """The id of the instance."""
         return self.facts.instance
+
+    @property
+    def returns(self) -> ReturnTerms | None:
+        """The terms on which Leeway gives the node back; None if it retires for another reason."""
+        return self.terms if self.kind is NoticeKind.CAPACITY_RETURN else None
 
     @property
     def ec2_terminates(self) -> bool:
@@ -88,7 +113,11 @@ class Retirement(BaseModel):
     def deadline_from_begin(self) -> bool:
         """Whether the deadline counts from the begin of the drain: the instance has no announced
         end, so the time that the retirement waits for the disruption budget does not count."""
-        return self.kind in {NoticeKind.REBALANCE, NoticeKind.IMPAIRED_STATUS}
+        return self.kind in {
+            NoticeKind.REBALANCE,
+            NoticeKind.IMPAIRED_STATUS,
+            NoticeKind.CAPACITY_RETURN,
+        }
 
     @property
     def must_restore_capacity(self) -> bool:

@@ -4,11 +4,16 @@ import os
 from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
+from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.index import DynamoIndex
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.provision_queue import SqsMessageVisibility
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.capacity_return import ports as returning
+from leeway.capacity_return.return_capacity import ReturnCapacity
 from leeway.catalog.stored import StoredCatalog
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
@@ -28,12 +33,13 @@ from leeway.wiring.clients import (
     logger,
     metrics,
     prepare,
+    records,
     session,
     settings,
 )
 from leeway.wiring.clusters import connection_to
 from leeway.wiring.launch_nodes import launch_nodes
-from leeway.wiring.notices import admissions
+from leeway.wiring.notices import admissions, retirements
 
 
 def _events_in(cluster: str) -> PodEvents:
@@ -54,6 +60,21 @@ def _templates_on(connection: Connection) -> PodTemplates:
     return HttpWorkloads(connection)
 
 
+def _return_capacity() -> ReturnCapacity:
+    dynamodb, table = partial(client, "dynamodb"), settings().table
+    return ReturnCapacity(
+        returning.Dependencies(
+            instances=DynamoIndex(dynamodb, table, clock()),
+            records=records(),
+            ledgers=DynamoDisruptionLedgers(dynamodb, table),
+            offerings=DynamoUnavailableOfferings(dynamodb, table),
+            requests=DynamoCapacityRequests(dynamodb, table),
+            retire_node=retirements(),
+            clock=clock(),
+        )
+    )
+
+
 def dependencies(states: ClusterStates) -> Dependencies:
     """Build the ports of provisioning on the stack of the environment, with these clusters."""
     return Dependencies(
@@ -70,6 +91,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
         upcoming=UpcomingPods(configuration(), _templates_in),
         records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
+        returns=_return_capacity(),
         events_in=_events_in,
         clock=clock(),
     )

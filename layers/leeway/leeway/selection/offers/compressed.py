@@ -86,6 +86,15 @@ def unpacked(packed: bytes) -> Survey:
     return _Columns(packed).survey()
 
 
+def read_times(packed: bytes) -> Mapping[Part, datetime]:
+    """Return when each part of a serialized survey was read.
+
+    Raises:
+        UnknownForm: the data has another format version.
+    """
+    return _Columns(packed).read_at
+
+
 class _Columns:
     """A compressed survey as a type source."""
 
@@ -183,11 +192,14 @@ class _Columns:
                 for name, column in self._columns.items()
                 if name.startswith(f"{SPOT}/")
             },
-            read_at={
-                Part(part): datetime.fromisoformat(at)
-                for part, at in self._header["read_at"].items()
-            },
+            read_at=self.read_at,
         )
+
+    @property
+    def read_at(self) -> dict[Part, datetime]:
+        """When each part was read."""
+        times = self._header["read_at"].items()
+        return {Part(part): datetime.fromisoformat(at) for part, at in times}
 
     def _known(self, prices: Iterable[float]) -> Iterator[tuple[str, float]]:
         for name, price in zip(self.names, prices, strict=True):

@@ -46,6 +46,25 @@ class Candidate:
             return 0.0 if self.offering.capacity_type == RESERVED else UNKNOWN_PRICE
         return self.offering.price
 
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its nodes, without the hostname."""
+        single = {
+            key: next(iter(requirement.values))
+            for key, requirement in self.pool.requirements.items()
+            if not requirement.complement and len(requirement.values) == 1
+        }
+        return {
+            **single,
+            **self.type.labels,
+            **self.pool.labels,
+            **JOINED,
+            ZONE: self.offering.zone,
+            ZONE_ID: self.offering.zone_id,
+            CAPACITY_TYPE: self.offering.capacity_type,
+            NODEPOOL: self.pool.name,
+        }
+
 
 class Supply:
     """The offerings (O) of some pools, in a fixed order. Build it once, pack many times."""
@@ -164,22 +183,7 @@ class Supply:
 
     def labels(self, offering: int) -> dict[str, str]:
         """Return the labels of the nodes of an offering (a position), without the hostname."""
-        chosen = self.candidates[offering]
-        single = {
-            key: next(iter(requirement.values))
-            for key, requirement in chosen.pool.requirements.items()
-            if not requirement.complement and len(requirement.values) == 1
-        }
-        return {
-            **single,
-            **chosen.type.labels,
-            **chosen.pool.labels,
-            **JOINED,
-            ZONE: chosen.offering.zone,
-            ZONE_ID: chosen.offering.zone_id,
-            CAPACITY_TYPE: chosen.offering.capacity_type,
-            NODEPOOL: chosen.pool.name,
-        }
+        return self.candidates[offering].labels
 
     def values(self, key: str) -> list[str | None]:
         """Return the value of a label on the nodes of each offering: O."""

@@ -14,11 +14,13 @@ from leeway.selection.reading.objects import BadObject, Document, shown
 from leeway.selection.reading.pod_schema import (
     Amounts,
     ClaimSpec,
+    Condition,
     Count,
     Metadata,
     NodeLabels,
     NodeTerms,
     Pod,
+    Selector,
     Text,
     Toleration,
 )
@@ -66,6 +68,7 @@ class _NodeSpec(TypedDict, total=False):
 class _NodeStatus(TypedDict, total=False):
     allocatable: Amounts
     capacity: Amounts
+    conditions: list[Condition] | None
 
 
 class Node(TypedDict, total=False):
@@ -189,6 +192,22 @@ class RuntimeClass(TypedDict, total=False):
     scheduling: _Scheduling | None
 
 
+class _BudgetSpec(TypedDict, total=False):
+    selector: Selector | None
+
+
+class _BudgetStatus(TypedDict, total=False):
+    disruptionsAllowed: int | None
+
+
+class PodDisruptionBudget(TypedDict, total=False):
+    """A PodDisruptionBudget."""
+
+    metadata: Metadata | None
+    spec: _BudgetSpec | None
+    status: _BudgetStatus | None
+
+
 class _Object(TypedDict, total=False):
     metadata: Metadata | None
 
@@ -203,6 +222,7 @@ SCHEMAS: dict[str, Any] = {
     "PersistentVolume": Volume,
     "PersistentVolumeClaim": Claim,
     "Pod": Pod,
+    "PodDisruptionBudget": PodDisruptionBudget,
     "PriorityClass": PriorityClass,
     "ReplicaSet": Workload,
     "ReplicationController": Workload,

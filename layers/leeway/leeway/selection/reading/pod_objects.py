@@ -142,7 +142,8 @@ def _preferred_nodes(affinity: Document) -> Iterator[Weighted[Requirements]]:
         yield Weighted(each.get("weight", 1), Requirements(map(_requirement, requirements)))
 
 
-def _selector(document: Document | None) -> LabelSelector | None:
+def selector_of(document: Document | None) -> LabelSelector | None:
+    """Read a validated label selector; None if there is none."""
     if document is None:
         return None
     requirements = [*map(_requirement, document.get("matchExpressions") or ())]
@@ -161,7 +162,7 @@ def _with_keys(
 
 
 def _pod_term(term: Document, namespace: str, labels: Mapping[str, str]) -> PodTerm:
-    selector = _selector(term.get("labelSelector"))
+    selector = selector_of(term.get("labelSelector"))
     selector = _with_keys(selector, term.get("matchLabelKeys") or (), labels, "In")
     selector = _with_keys(selector, term.get("mismatchLabelKeys") or (), labels, "NotIn")
     return PodTerm(_topology(term["topologyKey"]), selector, _namespaces(term, namespace))
@@ -176,7 +177,7 @@ def _namespaces(term: Document, of_pod: str) -> frozenset[str] | None:
     """The namespaces of a term, None for all. Only the name label of namespaces is known; a
     selector on any other label is treated as all namespaces."""
     named = frozenset(term.get("namespaces") or ())
-    selector = _selector(term.get("namespaceSelector"))
+    selector = selector_of(term.get("namespaceSelector"))
     if selector is None:
         return named or frozenset({of_pod})
     name = selector.requirements.get(_NAMESPACE_NAME)
@@ -203,7 +204,7 @@ def _preferred(
 
 def _spreads(spec: Document, namespace: str, labels: Mapping[str, str]) -> Iterator[Spread]:
     for each in spec.get("topologySpreadConstraints") or ():
-        selector = _selector(each.get("labelSelector"))
+        selector = selector_of(each.get("labelSelector"))
         selector = _with_keys(selector, each.get("matchLabelKeys") or (), labels, "In")
         if selector is not None and not selector.requirements:
             selector = None  # kube-scheduler counts no pods by an empty selector

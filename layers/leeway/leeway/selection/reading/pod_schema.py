@@ -253,17 +253,19 @@ class PodSpec(TypedDict, total=False):
 
 
 class Condition(TypedDict, total=False):
-    """A condition of a pod."""
+    """A condition of a pod or a node."""
 
     type: Text
     status: Text
     reason: Text
+    lastTransitionTime: Text
 
 
 class PodStatus(TypedDict, total=False):
     """The status of a pod."""
 
     phase: Text
+    startTime: Text
     conditions: list[Condition] | None
     nominatedNodeName: Text
 

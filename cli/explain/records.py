@@ -1,0 +1,49 @@
+"""Reads what is being retired, and what the disruption budget of a cluster allows."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
+from leeway.aws.records import DynamoRecords
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_state import ClusterState
+from leeway.retirement.record import Retirement
+from leeway.wiring.clients import client
+
+from cli.aws_errors import aws_errors
+from cli.errors import CannotBeDoneError
+from cli.output import write_stderr
+from cli.stack import cluster_name, find_stack
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """The instances with an open retirement, and how many more may begin now; None if it is not
+    known."""
+
+    retiring: frozenset[str] = frozenset()
+    most: int | None = None
+
+
+def read_records(
+    cluster: str, stack: str, policy: ClusterPolicy, state: ClusterState
+) -> StoredRecords:
+    """Read the records of a cluster. Without its name or without a deployment, none is known.
+
+    Raises:
+        CannotBeDoneError: the table cannot be read.
+    """
+    if not cluster:
+        return StoredRecords()
+    name, database = cluster_name(cluster), partial(client, "dynamodb")
+    try:
+        deployment = find_stack(stack)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: retirements and the disruption budget are not known: {error}")
+        return StoredRecords()
+    with aws_errors(deployment.where):
+        found = DynamoRecords(database, deployment.table).open_records(name).records
+        ledger = DynamoDisruptionLedgers(database, deployment.table).ledger(name)
+    ready = sum(one.ready for one in state.details.values())
+    most = ledger.left(ready, policy.churn, state.read_at)
+    return StoredRecords(frozenset(r.instance for r in found if isinstance(r, Retirement)), most)

@@ -1,0 +1,169 @@
+"""What a run of provision_nodes has read → the snapshot from which it is decided what is returned.
+
+No I/O. `leeway explain` builds its snapshots here, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from math import isfinite
+
+from leeway.capacity_return.drift import DRIFTS_AFTER, drift_of
+from leeway.capacity_return.pool_rules import rules_of
+from leeway.capacity_return.rules import Worth
+from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import OwnerKind
+from leeway.launch.fleets import Offers
+from leeway.launch.nodes_on_the_way import nodes_on_the_way
+from leeway.manifests.node_pool import NodePool as PoolManifest
+from leeway.manifests.pools import pools_of
+from leeway.ports.kubernetes_objects import RETIRING
+from leeway.provisioning.cluster_read import ClusterRead
+from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, blocking
+from leeway.provisioning.vain_launches import workload_of
+from leeway.reasons import Reason
+from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
+from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import NodePool
+
+
+def own_instances(
+    instances: Mapping[str, InstanceFacts], foreign: Collection[str] = ()
+) -> Mapping[str, InstanceFacts]:
+    """Return the instances that Leeway may have launched: by their tags, those that only EC2 and
+    EKS can write among them. `foreign` are those for which no launch is recorded."""
+    return {
+        name: facts
+        for name, facts in instances.items()
+        if facts.owner.kind is OwnerKind.LEEWAY
+        and facts.joined
+        and facts.from_fleet
+        and name not in foreign
+    }
+
+
+def snapshot_of(
+    read: ClusterRead,
+    own: Mapping[str, InstanceFacts],
+    quiet: Mapping[str, datetime],
+    retiring: Collection[str] = (),
+    unavailable: Collection[Unavailable] = (),
+    most: int | None = None,
+    worth: Worth | None = None,
+) -> Snapshot:
+    """Make the snapshot of a cluster.
+
+    `own` are Leeway's instances, by id; `quiet` is since when each node is quiet, by its name; a
+    node that is not in it counts as quiet from now on. `retiring` are instances with an open
+    retirement besides those that the cluster shows, `unavailable` offerings without capacity,
+    `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
+    pods is worth.
+    """
+    pools = pools_of(read.manifests)
+    making = _Nodes(read, own, quiet, frozenset(retiring), {one.name: one for one in pools})
+    nodes = {node.name: node for node in read.demand.nodes}
+    own_nodes = tuple(making.own_nodes(nodes))
+    names = {one.name for one in own_nodes}
+    moving = {m.pod.name for one in own_nodes if one.going for m in one.pods}
+    now = read.state.read_at
+    coming = nodes_on_the_way(read.intents, read.state.joined, pools, read.catalog, now)
+    return Snapshot(
+        now=now,
+        own=own_nodes,
+        pools=pools,
+        catalog=read.catalog,
+        rules={m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+        others=(*(node for name, node in nodes.items() if name not in names), *coming),
+        waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
+        unavailable=frozenset(unavailable),
+        daemons=tuple(read.state.daemons),
+        worth=worth or Worth(),
+        most=most,
+    )
+
+
+def _awaited(read: ClusterRead) -> Iterator[str]:
+    """The instances that were launched in the last hour for workloads whose pods still wait."""
+    waiting = {workload_of(one.pod.name) for one in read.state.waiting}
+    for intent in read.intents:
+        if any(workload_of(pod) in waiting for pod in intent.pods):
+            yield from (one.instance for one in intent.instances)
+
+
+class _Nodes:
+    """Makes the nodes of Leeway's own."""
+
+    def __init__(
+        self,
+        read: ClusterRead,
+        own: Mapping[str, InstanceFacts],
+        quiet: Mapping[str, datetime],
+        retiring: frozenset[str],
+        pools: Mapping[str, NodePool],
+    ) -> None:
+        self._read = read
+        self._own = own
+        self._quiet = quiet
+        self._pools = pools
+        self._retiring = retiring | {one.instance for one in read.requests}
+        self._offers = Offers(read.catalog)
+        self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
+        for budget in read.state.budgets:
+            self._budgets[budget.namespace].append(budget)
+        self._awaited = frozenset(_awaited(read))
+        # By the Nodes themselves: those of the demand have the labels that were promised.
+        self._initialized = frozenset(
+            one.name for one in read.state.nodes if one.labels.get(INITIALIZED) == "true"
+        )
+
+    def own_nodes(self, nodes: Mapping[str, ExistingNode]) -> Iterator[OwnNode]:
+        """Yield the nodes of instances that are Leeway's. If several Nodes name an instance, the
+        oldest one counts."""
+        for instance, name in sorted(self._read.state.joined.items()):
+            facts, details = self._own.get(instance), self._read.state.details.get(name)
+            if facts is not None and details is not None and name in nodes:
+                yield self._own_node(nodes[name], facts, details)
+
+    def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
+        now = self._read.state.read_at
+        price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
+        # Without this, nodes that their pods can't use would go and be launched again for ever.
+        awaited = not details.pods and facts.instance in self._awaited
+        marked = any(taint.key == RETIRING for taint in node.taints)
+        return OwnNode(
+            node=node,
+            instance=facts.instance,
+            pool=facts.owner.name,
+            instance_type=facts.instance_type,
+            zone=facts.zone,
+            capacity_type=facts.capacity_type,
+            price=price if price is not None and isfinite(price) else None,
+            created_at=details.created_at,
+            quiet_since=now if details.busy else self._quiet.get(node.name, now),
+            pods=tuple(map(self._movable, details.pods)),
+            ready=details.ready and node.name in self._initialized,
+            protected=details.protected,
+            going=marked or facts.instance in self._retiring,
+            busy=details.busy or awaited,
+            drift=self._drift(node, facts, details),
+        )
+
+    def _movable(self, one: PodOnNode) -> MovablePod:
+        budgets = self._budgets.get(one.pod.spec.namespace, ())
+        blocked_by = blocking(budgets, one.pod)
+        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controlled)
+
+    def _drift(
+        self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails
+    ) -> tuple[Reason, ...]:
+        pool = self._pools.get(facts.owner.name)
+        if pool is None or self._read.state.read_at - details.created_at < DRIFTS_AFTER:
+            return ()
+        offering = {
+            INSTANCE_TYPE: facts.instance_type,
+            ZONE: facts.zone,
+            CAPACITY_TYPE: facts.capacity_type,
+        }
+        return drift_of(node, offering, pool, [one.key for one in pool.startup_taints])

@@ -1,0 +1,146 @@
+"""The use case: gives capacity back at the end of a run of provision_nodes.
+
+It runs in the cluster's queue group, so no launch runs beside it, and it decides on what the run
+has just read: no decision is older than a launch.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from leeway.capacity_return import reasons
+from leeway.capacity_return.begin_return import BeginReturn, PlannedReturn
+from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
+from leeway.capacity_return.decide import decide_returns
+from leeway.capacity_return.decision import NodeReturn
+from leeway.capacity_return.held_returns import HeldReturns
+from leeway.capacity_return.ports import Dependencies
+from leeway.capacity_return.quiet_nodes import QuietNodes
+from leeway.capacity_return.snapshot import Snapshot
+from leeway.instances.facts import InstanceFacts
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.table import RecordChanged
+from leeway.provisioning.cluster_read import ClusterRead
+from leeway.provisioning.ports import CapacityReturned
+from leeway.reasons import Reason, ReasonCode, clause
+from leeway.retirement.record import Retirement
+
+
+class ReturnCapacity:
+    """The CapacityReturns Protocol of provisioning. What it remembers between runs only delays."""
+
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+        self._begin = BeginReturn(deps)
+        self._quiet = QuietNodes()
+        self._held = HeldReturns()
+        self._foreign: set[str] = set()
+        self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
+
+    def after_run(
+        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
+    ) -> CapacityReturned:
+        """Give back what is not needed. Only watch the nodes if nothing `may_begin`, for example
+        because the run has launched nodes. Raises nothing: a failure is in the result."""
+        quiet = self._quiet.since(read.cluster, read.state.details, read.state.read_at)
+        if policy.paused or not may_begin:
+            return CapacityReturned()
+        try:
+            own = own_instances(self._deps.instances.of_cluster(read.cluster), self._foreign)
+            if not own.keys() & read.state.joined.keys():
+                return CapacityReturned()
+            snapshot = self._snapshot(read, policy, own, quiet)
+            decided = decide_returns(snapshot).returns
+            now = self._deps.clock.now()
+            confirmed = self._held.confirmed(read.cluster, decided, now)
+            if policy.dry_run:
+                return self._rehearse(read.cluster, confirmed)
+            return self._begin_all(read.cluster, snapshot, confirmed, own, now)
+        except Exception as error:  # noqa: BLE001 (the launches of the run are done)
+            described = clause(str(error) or type(error).__name__)
+            failed = reasons.CAPACITY_RETURN_FAILED(cluster=read.cluster, error=described)
+            return CapacityReturned(failures=(failed,))
+
+    def _snapshot(
+        self,
+        read: ClusterRead,
+        policy: ClusterPolicy,
+        own: Mapping[str, InstanceFacts],
+        quiet: Mapping[str, datetime],
+    ) -> Snapshot:
+        now, cluster = self._deps.clock.now(), read.cluster
+        found = self._deps.records.open_records(cluster).records
+        open_ones = [one for one in found if isinstance(one, Retirement)]
+        for one in open_ones:
+            self._begin.start_again(one, now)
+        ready = sum(one.ready for one in read.state.details.values())
+        return snapshot_of(
+            read,
+            own,
+            quiet,
+            retiring={one.instance for one in open_ones},
+            unavailable=self._deps.offerings.now(read.catalog.region, now),
+            most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
+        )
+
+    def _rehearse(self, cluster: str, confirmed: Iterable[NodeReturn]) -> CapacityReturned:
+        """Report each decision once, as long as it stays the same."""
+        now = frozenset(confirmed)
+        new = now - self._rehearsed.get(cluster, frozenset())
+        self._rehearsed[cluster] = now
+        return CapacityReturned(
+            rehearsed=tuple(_told(reasons.CAPACITY_RETURN_REHEARSED, cluster, one) for one in new)
+        )
+
+    def _begin_all(
+        self,
+        cluster: str,
+        snapshot: Snapshot,
+        confirmed: Iterable[NodeReturn],
+        own: Mapping[str, InstanceFacts],
+        now: datetime,
+    ) -> CapacityReturned:
+        nodes = {one.name: one for one in snapshot.own}
+        begun: list[Reason] = []
+        problems: list[Reason] = []
+        for decision in confirmed:
+            planned = [
+                PlannedReturn(nodes[name], decision, snapshot.rules[nodes[name].pool])
+                for name in decision.nodes
+            ]
+            # Several nodes go together or not at all: one new node replaces them.
+            if kept := self._why_not(cluster, planned, now):
+                problems += [one for one in kept if one.code == reasons.LAUNCH_NOT_RECORDED.name]
+                continue
+            started = [self._begun(one, own[one.node.instance], now) for one in planned]
+            if any(started):
+                begun.append(_told(reasons.CAPACITY_RETURNED, cluster, decision))
+        return CapacityReturned(begun=tuple(begun), problems=tuple(problems))
+
+    def _why_not(
+        self, cluster: str, planned: Iterable[PlannedReturn], now: datetime
+    ) -> list[Reason]:
+        found = []
+        for one in planned:
+            instance = one.node.instance
+            reason = self._begin.why_not(instance, cluster, now)
+            if reason is None:
+                continue
+            found.append(reason)
+            if reason.code == reasons.LAUNCH_NOT_RECORDED.name:
+                self._foreign.add(instance)
+        return found
+
+    def _begun(self, planned: PlannedReturn, facts: InstanceFacts, now: datetime) -> bool:
+        try:
+            return self._begin.begin(planned, facts, now)
+        except RecordChanged:  # something else happens to the node
+            return False
+
+
+def _told(code: ReasonCode, cluster: str, decision: NodeReturn) -> Reason:
+    return code(
+        cluster=cluster,
+        nodes=", ".join(decision.nodes),
+        cause=decision.cause,
+        why=decision.reason.message,
+    )

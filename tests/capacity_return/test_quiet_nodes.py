@@ -1,0 +1,72 @@
+"""Since when nodes are quiet: never longer than this function has watched them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.capacity_return.quiet_nodes import QuietNodes
+from leeway.provisioning.node_details import NodeDetails, PodOnNode
+from leeway.selection.pods import Pod, PodSpec
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+NODE = NodeDetails("i-1", NOW - timedelta(days=1), ready=True, ready_since=NOW - timedelta(days=1))
+
+
+def pod(uid: str) -> PodOnNode:
+    return PodOnNode(Pod(f"default/{uid}", PodSpec()), uid, controlled=True)
+
+
+def since(quiet: QuietNodes, node: NodeDetails, minute: int) -> datetime:
+    return quiet.since("prod", {"n": node}, NOW + minute * MINUTE)["n"]
+
+
+def test_a_node_is_quiet_from_the_first_look_on() -> None:
+    quiet = QuietNodes()
+    assert [since(quiet, NODE, minute) for minute in range(3)] == [NOW] * 3
+
+
+def test_a_pod_that_comes_or_goes_ends_the_quiet() -> None:
+    quiet = QuietNodes()
+    since(quiet, NODE, 0)
+    with_pod = replace(NODE, pods=(pod("a"),))
+    assert since(quiet, with_pod, 1) == NOW + MINUTE
+    assert since(quiet, NODE, 2) == NOW + 2 * MINUTE
+    assert since(quiet, NODE, 3) == NOW + 2 * MINUTE
+
+
+def test_a_pod_that_came_and_went_between_two_looks_ends_the_quiet() -> None:
+    quiet = QuietNodes()
+    since(quiet, NODE, 0)
+    moved = replace(NODE, changed_at=NOW + 2 * MINUTE)
+    assert since(quiet, moved, 2) == NOW + 2 * MINUTE
+    assert since(quiet, moved, 5) == NOW + 2 * MINUTE
+
+
+def test_a_node_is_not_quiet_before_it_is_ready_or_while_a_pod_ends() -> None:
+    quiet = QuietNodes()
+    since(quiet, NODE, 0)
+    assert since(quiet, replace(NODE, ready=False), 1) == NOW + MINUTE
+    assert since(quiet, replace(NODE, ready_since=NOW + MINUTE), 2) == NOW + MINUTE
+    assert since(quiet, replace(NODE, busy=True), 3) == NOW + 3 * MINUTE
+    assert since(quiet, replace(NODE, ready_since=NOW + timedelta(days=1)), 4) == NOW + 4 * MINUTE
+
+
+def test_another_instance_with_the_same_name_is_another_node() -> None:
+    quiet = QuietNodes()
+    since(quiet, NODE, 0)
+    assert since(quiet, replace(NODE, instance="i-2"), 1) == NOW + MINUTE
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), min_size=1, max_size=20))
+def test_a_node_is_never_quiet_for_longer_than_its_pods_are_the_same(
+    looks: list[tuple[str, bool]],
+) -> None:
+    quiet, began, before = QuietNodes(), NOW, None
+    for minute, (uid, present) in enumerate(looks):
+        pods = (pod(uid),) if present else ()
+        if pods != before:
+            began = NOW + minute * MINUTE
+        before = pods
+        assert since(quiet, replace(NODE, pods=pods), minute) == began

@@ -1,0 +1,139 @@
+"""Runs that give capacity back: a node goes once, confirmed, and only if it is Leeway's."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.execution.attempt import Phase
+from leeway.notices import NoticeKind
+from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement
+from leeway.provisioning.ports import CapacityReturned
+from leeway.selection.offers.catalog import Catalog
+
+from tests.capacity_return.clusters import Cluster
+from tests.capacity_return.returning import Returning
+from tests.launch.conftest import catalog
+from tests.launch.launching import NOW
+from tests.launch.pools import pods
+
+__all__ = ["catalog"]
+
+EMPTY_AFTER_30S = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}
+
+
+@pytest.fixture
+def empty(catalog: Catalog) -> Returning:
+    """A cluster with an empty node, whose pool gives empty nodes back after 30 seconds."""
+    cluster = Cluster(catalog, disruption=EMPTY_AFTER_30S)
+    cluster.add("spare")
+    returning = Returning(cluster)
+    returning.record_launches()
+    return returning
+
+
+def test_an_empty_node_goes_once_after_two_runs_agree(empty: Returning) -> None:
+    first, second, third = empty.run(), empty.run(), empty.run()
+    assert first == second == CapacityReturned()
+    (told,) = third.begun
+    assert told.code == "CapacityReturned"
+    assert "spare" in told.message
+    record = empty.records.retirements["i-spare"]
+    assert (record.kind, record.phase) == (NoticeKind.CAPACITY_RETURN, Phase.NOTICED)
+    assert (record.action, record.replacement) == (Action.RETIRE, Replacement.NONE)
+    assert record.reason.code == "NodeEmpty"
+    assert record.returns is not None
+    assert (record.returns.cause, record.returns.pods) == ("Empty", 0)
+    assert empty.runs(5) == [], "it retires already"
+    assert empty.started() == ["i-spare"]
+    assert not empty.requests.stored
+
+
+def test_a_lost_start_is_repeated(empty: Returning) -> None:
+    empty.starts.failures = 1
+    assert [one.failures[0].code for one in empty.runs(3)] == ["CapacityReturnFailed"]
+    empty.runs(3)
+    assert empty.started() == ["i-spare"]
+    assert empty.records.retirements["i-spare"].attempt == 1
+
+
+def test_a_cold_function_gives_nothing_back_earlier(empty: Returning) -> None:
+    for _ in range(5):
+        empty.restart()
+        empty.runs(2)
+    assert empty.started() == []
+
+
+def test_nothing_goes_while_the_run_launches_or_the_cluster_is_paused(empty: Returning) -> None:
+    for _ in range(4):
+        assert empty.run(may_begin=False) == CapacityReturned()
+        assert empty.run(paused=True) == CapacityReturned()
+    assert empty.run() == CapacityReturned(), "the first decision"
+    assert empty.run().begun, "the nodes were watched meanwhile"
+
+
+def test_a_dry_run_reports_a_return_once_and_begins_none(empty: Returning) -> None:
+    empty.policy = ClusterPolicy(dry_run=True)
+    (said,) = empty.runs(6)
+    assert [one.code for one in said.rehearsed] == ["CapacityReturnRehearsed"]
+    assert empty.started() == []
+    assert not empty.records.retirements
+
+
+def test_an_instance_without_the_record_of_its_launch_is_left_alone(empty: Returning) -> None:
+    empty.records.admissions.clear()
+    (said,) = empty.runs(8)
+    assert [one.code for one in said.problems] == ["LaunchNotRecorded"]
+    assert empty.started() == []
+
+
+def test_the_churn_cap_counts_retirements_of_every_cause(empty: Returning) -> None:
+    empty.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=1))
+    ledger, _ = empty.ledgers.ledger("prod").request("i-other", 5, empty.policy.churn, NOW)
+    assert ledger is not None
+    empty.ledgers.write(ledger)
+    assert empty.runs(8) == []
+    empty.runs(4)
+    assert empty.started() == ["i-spare"]
+
+
+def test_a_declined_return_is_tried_again_after_ten_minutes(empty: Returning) -> None:
+    empty.runs(3)
+    record = empty.records.retirements["i-spare"]
+    declined = {"phase": Phase.FINISHED, "ended_at": empty.time, "version": record.version + 1}
+    empty.records.write(record.model_copy(update=declined))
+    empty.runs(9)
+    assert empty.records.retirements["i-spare"].attempt == 1
+    empty.runs(2)
+    assert empty.records.retirements["i-spare"].attempt == 2
+
+
+def test_an_expired_node_requests_nodes_for_its_pods_before_it_goes(catalog: Catalog) -> None:
+    bounded = {"expireAfter": "1h", "terminationGracePeriod": "5m"}
+    cluster = Cluster(catalog, template=bounded)
+    cluster.add("old", *pods(1, cpu=90_000), created_at=NOW - timedelta(hours=2))
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(2)
+    record = returning.records.retirements["i-old"]
+    assert (record.replacement, record.on_blocked) == (Replacement.BEFORE, OnBlocked.DELETE)
+    assert record.deadline == record.noticed_at + timedelta(minutes=5)
+    assert record.returns is not None
+    assert record.returns.forced
+    (request,) = returning.requests.stored.values()
+    assert (request.attempt, request.node, request.keeps_offering) == (1, "old", True)
+
+
+def test_a_pod_that_comes_before_the_second_run_keeps_the_node(empty: Returning) -> None:
+    empty.runs(2)
+    (web,) = pods(1)
+    empty.cluster.add("spare", web)
+    assert empty.runs(3) == []
+    assert empty.started() == []
+
+
+def test_an_interruption_in_between_wins(empty: Returning) -> None:
+    empty.runs(3)
+    record = empty.records.retirements["i-spare"]
+    interrupted = {"kind": NoticeKind.SPOT_INTERRUPTION, "version": record.version + 1}
+    empty.records.write(record.model_copy(update=interrupted))
+    assert empty.records.retirements["i-spare"].returns is None
+    assert empty.runs(3) == []

@@ -1,0 +1,197 @@
+"""Capacity that is given back, deployed: empty, expired and under-used nodes go, others stay.
+
+The sandbox runs no schedules: the tests send the messages of each minute, some seconds apart.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from lightkube import Client, KubeConfig
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import Node
+
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Manifest, Scenario
+from tests.end_to_end.conftest import daemonset, deployment
+from tests.end_to_end.environment import Entry, Journal, events_about, run_reconcile
+from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, run, store
+from tests.end_to_end.replacing import TEAM, Replacing, first
+from tests.end_to_end.rights import check_calls_are_granted, granted, used
+from tests.launch.pools import document, node_class, pool
+
+TEAMS = ("spare", "shrunk", "aged", "raced", "kept")
+CHURN = {"percent": 100, "atLeast": 10, "within": "1s"}
+QUICK = {"consolidateAfter": "1s", "budgets": [{"nodes": "100%"}]}
+NEVER = {"consolidateAfter": "Never"}
+
+
+def team(name: str, replicas: int, **annotations: str) -> Manifest:
+    """A Deployment whose pods need nodes of their team."""
+    made = deployment(name, replicas, 5)
+    template = made["spec"]["template"]
+    template["metadata"]["annotations"] = annotations
+    template["spec"]["nodeSelector"] = {TEAM: name}
+    template["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1500m"
+    return made
+
+
+def team_pool(name: str, cpu: str = "2", expires: str = "Never", **spec: Any) -> dict[str, Any]:
+    """A pool whose nodes take the pods of one team; a pod fits on two processors."""
+    template = {"expireAfter": expires}
+    return pool(
+        name, ["on-demand"], labels={TEAM: name}, only={"cpu": [cpu]}, template=template, **spec
+    )
+
+
+def provisioner() -> dict[str, Any]:
+    """The first API of Karpenter."""
+    key = "karpenter.k8s.aws/instance-"
+    requirements = [
+        {"key": f"{key}cpu", "operator": "In", "values": ["2"]},
+        {"key": f"{key}category", "operator": "In", "values": ["m"]},
+    ]
+    return {
+        "apiVersion": "karpenter.sh/v1alpha5",
+        "kind": "Provisioner",
+        "metadata": {"name": "spare"},
+        "spec": {
+            "labels": {TEAM: "spare"},
+            "requirements": requirements,
+            "ttlSecondsAfterEmpty": 30,
+        },
+    }
+
+
+class GivingBack(Replacing):
+    """The cluster. `empty_since` is when the last pod of the team `spare` was gone."""
+
+    empty_since = 0.0
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Scale the Deployment of a team."""
+        self.kube.patch(Deployment, name, {"spec": {"replicas": replicas}}, namespace="default")
+
+    def runs_until[T](self, found: Callable[[], T | None], timeout: float = 120) -> T:
+        """Have provision_nodes run every two seconds until something is found."""
+        end = time.monotonic() + timeout
+        while not (value := found()):
+            assert time.monotonic() < end, self.since(0).of("logs")[-6:]
+            assert run(self.sandbox) == []
+            time.sleep(2)
+        return value
+
+    def outcome(self, instance: str, since: float = 0) -> Entry | None:
+        """The outcome of the retirement of an instance, if there is one."""
+        found = [e for e in self.since(since).outcomes(instance) if "kind" in e]
+        return next((e for e in found if e["kind"] == "capacity-return"), None)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
+    scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
+    options = {"aws": ["--schedule-speed", "0"], "kubernetes": ["--node-join", "1"]}
+    state = tmp_path_factory.mktemp("giving-back")
+    with (
+        Sandbox.start(scenario, state_dir=state, parameters=PARAMETERS, options=options) as sandbox,
+        Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube,
+    ):
+        prepare(sandbox)
+        store(
+            sandbox,
+            node_class(),
+            provisioner(),
+            team_pool("shrunk", "4", disruption=QUICK),
+            team_pool("aged", expires="90s", disruption=NEVER),
+            team_pool("raced", disruption=QUICK),
+            team_pool("kept", expires="1s", disruption=QUICK),
+            document("Cluster", CLUSTER, {"churn": CHURN}),
+        )
+        found = GivingBack(sandbox, kube)
+        kept = team("kept", 1, **{"karpenter.sh/do-not-disrupt": "true"})
+        found.create(team("spare", 1), team("shrunk", 6), team("aged", 1), team("raced", 1), kept)
+        run_reconcile(found)  # the index of instances
+        found.scale("spare", 0)
+        found.empty_since = time.time()
+        yield found
+        check_calls_are_granted(sandbox)
+
+
+def test_pods_of_a_smaller_deployment_move_to_fewer_nodes(world: GivingBack) -> None:
+    before = world.nodes("shrunk")
+    assert len(before) == 3
+    since = time.time()
+    world.scale("shrunk", 2)
+    world.runs_until(lambda: len(world.nodes("shrunk")) == 1 and len(world.running("shrunk")) == 2)
+    gone = before.keys() - world.nodes("shrunk").keys()
+    assert set(world.running("shrunk").values()) <= set(before.values()), "no node was launched"
+    for instance in gone:
+        outcome = world.runs_until(partial(world.outcome, instance, since))
+        assert (outcome["result"], outcome["terminated"]) == ("drained", True)
+
+
+def test_a_pod_that_comes_between_the_decision_and_the_cordon_keeps_its_node(
+    world: GivingBack,
+) -> None:
+    ((instance, node),) = world.nodes("raced").items()
+    since = time.time()
+    world.scale("raced", 0)
+    slow_cordon = {"verb": "patch", "resource": "nodes", "latency": 2.5}
+    world.sandbox.faults("kubernetes", [slow_cordon])
+    world.runs_until(lambda: any(node in one for one in _told(world.since(since))))
+    world.scale("raced", 1)
+    outcome = world.runs_until(lambda: world.outcome(instance, since))
+    world.sandbox.faults("kubernetes", [])
+    assert (outcome["result"], outcome["terminated"]) == ("declined", False)
+    assert "NodeGotPods" in str(outcome)
+    seen = world.since(since)
+    assert seen.of("node-cordoned", node=node), "the pod came before the cordon took effect"
+    assert not [one for one in seen.of("eviction") if one.get("node") == node]
+    assert list(world.running("raced").values()) == [node]
+    found = world.kube.get(Node, node)
+    assert found.spec is not None
+    assert not found.spec.unschedulable
+    assert instance in instances(world.sandbox)
+
+
+def test_an_empty_node_goes_after_its_ttl(world: GivingBack) -> None:
+    (instance,) = _launched(world.since(0), "spare")
+    outcome = world.runs_until(lambda: world.outcome(instance))
+    assert (outcome["result"], outcome["terminated"]) == ("drained", True)
+    assert any(outcome["node"] in one and "(Empty)" in one for one in _told(world.since(0)))
+    cordoned = world.since(world.empty_since).of("node-cordoned", node=outcome["node"])
+    assert first(cordoned) - world.empty_since >= 30
+    events = {one.reason for one in events_about(world.sandbox, outcome["node"])}
+    assert "NodeDrained" in events
+
+
+def test_an_expired_node_goes_after_its_successor_has_joined(world: GivingBack) -> None:
+    (instance, *_) = _launched(world.since(0), "aged")
+    outcome = world.runs_until(lambda: world.outcome(instance))
+    assert (outcome["result"], outcome["terminated"]) == ("drained", True)
+    seen = world.since(0)
+    joined = [e for e in seen.of("node-joined") if e["instance"] in _launched(seen, "aged")]
+    successor = next(e for e in joined if e["instance"] != instance)
+    evicted = [e for e in seen.of("pod-ended") if "aged" in str(e.get("pod"))]
+    assert successor["at"] < first(evicted)
+
+
+def test_a_pod_that_forbids_disruption_keeps_its_expired_node(world: GivingBack) -> None:
+    ((instance, node),) = world.nodes("kept").items()
+    assert not world.since(0).executions(instance)
+    assert list(world.running("kept").values()) == [node]
+    assert used(world.sandbox, "ProvisionNodesRole") <= granted("leeway-provision")
+
+
+def _told(seen: Journal) -> list[str]:
+    """The log lines about capacity that is given back."""
+    lines = [one["line"] for one in seen.of("logs")]
+    found = [one for one in lines if isinstance(one, dict)]
+    return [str(one["message"]) for one in found if one.get("code") == "CapacityReturned"]
+
+
+def _launched(seen: Journal, name: str) -> list[str]:
+    fleets = [one for one in seen.of("fleet") if one["tags"].get("leeway.sh/nodepool") == name]
+    return [one["instance"] for fleet in fleets for one in fleet["launched"]]

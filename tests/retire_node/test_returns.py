@@ -1,0 +1,160 @@
+"""Capacity that is given back: confirmed right after the cordon, or the node is uncordoned."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.notices import NoticeKind
+from leeway.policy.rules import ChurnCap, ClusterPolicy, Replacement
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod
+from leeway.retire_node.confirm_return import why_kept
+from leeway.retire_node.outcome import Outcome, RetirementResult
+from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.record import ReturnTerms
+
+from tests.fakes.pools import of_pool
+from tests.fakes.retirement import POD, RetirementFakes, next_attempt, retire
+from tests.retirement.retirements import NOTICED, take
+
+RETURN = NoticeKind.CAPACITY_RETURN
+FOREVER = datetime.max.replace(tzinfo=UTC)
+WEB = replace(POD, controller=Controller("ReplicaSet", "web"))
+DAEMON = replace(POD, name="cni", controller=Controller("DaemonSet", "cni"))
+FINISHED = replace(POD, name="job", phase="Succeeded")
+EMPTY = ReturnTerms(cause="Empty", pods=0)
+UNDERUSED = ReturnTerms(cause="Underutilized", pods=1)
+EXPIRED = ReturnTerms(cause="Expired")
+FORCED = ReturnTerms(cause="Expired", forced=True)
+
+
+def returned(terms: ReturnTerms, *pods: Pod, **changes: Any) -> RetirementFakes:
+    """The retirement of a node of Leeway's own that is given back; it has these pods by now."""
+    fakes = of_pool(RETURN, pods=list(pods), blocks=False, **changes)
+    when = Replacement.NONE if terms.pods == 0 else Replacement.BEFORE
+    fields = {"terms": terms, "replacement": when}
+    fakes.records.record = fakes.record.model_copy(update=fields)
+    return fakes
+
+
+def kept(fakes: RetirementFakes) -> Outcome:
+    """Retire, and see that the node is uncordoned and nothing else happened to it."""
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DECLINED
+    done = fakes.actions.order_of("cordon", "evict", "delete", "buy")
+    assert set(done) <= {"cordon"}
+    assert not fakes.cluster.marked
+    assert fakes.actions.ended == []
+    assert not fakes.record.is_open
+    assert not outcome.terminated
+    return outcome
+
+
+def test_an_empty_node_is_terminated() -> None:
+    fakes = returned(EMPTY, DAEMON, FINISHED)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    assert not fakes.queue.wakes
+
+
+def test_a_pod_that_came_between_the_decision_and_the_cordon_keeps_the_node() -> None:
+    assert kept(returned(EMPTY, WEB)).reason.code == "NodeGotPods"
+    more = replace(WEB, name="web-2")
+    assert kept(returned(UNDERUSED, WEB, more)).reason.code == "NodeGotPods"
+
+
+def test_a_pod_that_still_terminates_keeps_an_empty_node() -> None:
+    ending = replace(WEB, deletion=NOTICED.replace(hour=23))
+    assert kept(returned(EMPTY, ending)).reason.code == "NodeGotPods"
+
+
+def test_a_budget_that_blocks_now_keeps_the_node() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    fakes.cluster.blocks = True
+    assert kept(fakes).reason.code == "PodNotEvictable"
+
+
+@pytest.mark.parametrize("terms", [UNDERUSED, EXPIRED])
+def test_an_annotation_keeps_the_node(terms: ReturnTerms) -> None:
+    protected = replace(WEB, protected_until=FOREVER)
+    assert kept(returned(terms, protected)).reason.code == "NodeProtected"
+
+
+def test_pods_that_cannot_be_read_keep_the_node() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    fakes.cluster.lists = False
+    assert retire(fakes).result is RetirementResult.DECLINED
+    assert fakes.actions.ended == []
+
+
+def test_an_expired_node_goes_after_its_successor_is_ready() -> None:
+    fakes = returned(EXPIRED, WEB)
+    outcome = retire(fakes)
+    assert fakes.actions.order_of("buy", "evict") == ["buy", "evict"]
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    (request,) = fakes.capacity.stored.values()
+    assert request.keeps_offering
+
+
+def test_a_bounded_drain_ignores_an_annotation() -> None:
+    fakes = returned(FORCED, replace(WEB, protected_until=FOREVER))
+    assert retire(fakes).result is RetirementResult.DRAINED
+
+
+def test_a_return_that_may_not_begin_is_declined_and_waits_for_nothing() -> None:
+    fakes = returned(EMPTY)
+    fakes.policies.policy = ClusterPolicy(paused=True)
+    assert kept(fakes).reason.code == "ClusterPaused"
+    fakes = returned(EMPTY)
+    fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
+    assert kept(fakes).reason.code == "DisruptionBudgetExhausted"
+
+
+def test_the_budget_counts_a_return() -> None:
+    fakes = returned(EMPTY)
+    retire(fakes)
+    ledger = fakes.ledgers.ledger("prod")
+    assert ledger.left(10, ChurnCap(), fakes.clock.now()) == 0
+    assert DisruptionLedger(cluster="prod").left(30, ChurnCap(), NOTICED) == 3
+
+
+def test_a_declined_return_ends_its_request_for_nodes() -> None:
+    fakes = returned(UNDERUSED, WEB, replace(WEB, name="web-2"))
+    before = returned(EXPIRED, WEB)
+    retire(before)
+    (request,) = before.capacity.stored.values()
+    later = request.model_copy(update={"version": 1, "ends_at": FOREVER, "attempt": 1})
+    fakes.capacity.write(later)
+    kept(fakes)
+    (request,) = fakes.capacity.stored.values()
+    assert not request.is_open(fakes.clock.now())
+
+
+def test_an_interruption_takes_over_a_return() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2")
+    assert (change.start, change.record.attempt) == (True, 2)
+    assert change.record.returns is None
+    fakes.records.record = change.record
+    assert fakes.run_attempt(1) is None
+    outcome = next_attempt(fakes)
+    assert (outcome.kind, outcome.result) == ("spot-interruption", "drained")
+
+
+@given(
+    count=st.integers(0, 5),
+    allowed=st.integers(0, 5) | st.none(),
+    forced=st.booleans(),
+    protected=st.booleans(),
+)
+def test_a_node_goes_only_with_the_pods_that_were_decided_about(
+    count: int, allowed: int | None, forced: bool, protected: bool
+) -> None:
+    node = Node("n", "u", "aws:///z/i-1", True, True, {}, {DO_NOT_DISRUPT: "true"})
+    free = replace(node, annotations={})
+    terms = ReturnTerms(cause="Empty", pods=allowed, forced=forced)
+    why = why_kept(node if protected else free, [WEB] * count, terms, NOTICED)
+    too_many = allowed is not None and count > allowed
+    assert (why is not None) == (too_many or (protected and not forced))
