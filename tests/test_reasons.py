@@ -1,6 +1,7 @@
 """Reason codes: each is declared once, is used, reads as a sentence, and is documented."""
 
 import re
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ SOURCES = {
     for top in ("layers/leeway/leeway", "cli", "sandbox")
     for path in (ROOT / top).rglob("*.py")
 }
+WORDS = Counter(word for text in SOURCES.values() for word in re.findall(r"\w+", text))
+DECLARING = re.compile(r'^(\w+) = _?[A-Za-z]*\(\s*(?:name=)?"(\w+)"', re.MULTILINE)
+DECLARED = defaultdict(list)
+"""The files and the constants that declare each code."""
+
+for _path, _text in SOURCES.items():
+    for _constant, _code in DECLARING.findall(_text):
+        DECLARED[_code].append((_path, _constant))
 ALARMS = {
     name: one["Properties"]["AlarmDescription"]["Fn::Sub"]
     for name, one in resources().items()
@@ -59,14 +68,10 @@ def test_the_runbook_has_the_section_of_a_code(code: DeclaredCode) -> None:
 @each_code
 def test_a_code_is_used(code: DeclaredCode) -> None:
     """By the name of its constant, beside its declaration."""
-    declaring = re.compile(rf'^(\w+) = _?[A-Za-z]*\(\s*(?:name=)?"{code.name}"', re.MULTILINE)
-    matches = {path: declaring.search(text) for path, text in SOURCES.items()}
-    found = [(path, match[1]) for path, match in matches.items() if match]
+    found = DECLARED[code.name]
     assert len(found) == 1, f"{code.name}: declared as a constant in {found}"
     ((declared_in, constant),) = found
-    named = re.compile(rf"\b{constant}\b")
-    uses = sum(len(named.findall(text)) for text in SOURCES.values())
-    assert uses > 1, f"{constant} of {declared_in} is not used"
+    assert WORDS[constant] > 1, f"{constant} of {declared_in} is not used"
 
 
 def test_the_page_of_codes_is_what_the_code_says() -> None:
