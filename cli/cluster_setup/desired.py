@@ -22,7 +22,7 @@ from cli.cluster_setup.settings import (
     ManagedCluster,
     Mode,
     Setting,
-    StoredManifest,
+    ClusterManifest,
     Transition,
 )
 
@@ -76,7 +76,7 @@ def desired_settings(wanted: Wanted) -> tuple[Setting, ...]:
         Authentication(Mode.BOTH),
         *wanted.objects,
         *desired_entries(wanted),
-        StoredManifest(wanted.cluster, manifest_of(wanted.cluster)),
+        ClusterManifest(wanted.cluster, manifest_of(wanted.cluster)),
         ManagedCluster(wanted.stack.name, wanted.cluster),
         *(GroupTag(group, wanted.cluster) for group in wanted.groups),
         *(hook for group in wanted.groups for hook in desired_hooks(group)),

@@ -16,7 +16,7 @@ from cli.cluster_setup.settings import (
     ManagedCluster,
     Setting,
     Settings,
-    StoredManifest,
+    ClusterManifest,
 )
 
 _IMMUTABLE = {
@@ -138,7 +138,7 @@ def _reason(cluster: str, change: Change) -> Reason:
             return reasons.HOOK_DIFFERS(
                 cluster=cluster, group=group, hook=name, fields=fields_of(now)
             )
-        case StoredManifest():
+        case ClusterManifest():
             return reasons.CLUSTER_MANIFEST_MISSING(cluster=cluster)
         case ManagedCluster(stack=stack):
             return reasons.CLUSTER_NAME_MISSING(cluster=cluster, stack=stack)

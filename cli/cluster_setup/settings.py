@@ -186,7 +186,7 @@ class GroupHook:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredManifest:
+class ClusterManifest:
     """The Cluster manifest in Leeway's table. `body` is its text; a user's own text stays."""
 
     cluster: str
@@ -237,7 +237,7 @@ type Setting = Annotated[
     | ClusterObject
     | GroupTag
     | GroupHook
-    | StoredManifest
+    | ClusterManifest
     | ManagedCluster,
     Field(discriminator="setting"),
 ]

@@ -161,10 +161,30 @@ class Scaling(AutoScalingBackend):
             heartbeat,
             result,
             specification.get("NotificationMetadata"),
+            specification.get("NotificationTargetARN"),
+            specification.get("RoleARN"),
         )
 
+    def create_or_update_tags(self, tags: list[dict[str, str]]) -> None:
+        """Write tags of groups; raises ValidationError for a group that does not exist."""
+        for tag in tags:
+            self._tagged(tag)
+        super().create_or_update_tags(tags)
+
+    def delete_tags(self, tags: list[dict[str, str]]) -> None:
+        """Delete tags of groups; raises ValidationError for a group that does not exist."""
+        for tag in tags:
+            self._tagged(tag)
+        super().delete_tags(tags)
+
+    def _tagged(self, tag: dict[str, str]) -> None:
+        if tag["ResourceId"] not in self.autoscaling_groups:
+            raise ValidationError(f"AutoScalingGroup name not found - {tag['ResourceId']}")
+
     def delete_lifecycle_hook(self, as_name: str, name: str) -> None:
-        """Delete a hook; instances that wait for it continue."""
+        """Delete a hook; instances that wait for it continue. Raises ValidationError."""
+        if f"{as_name}_{name}" not in self.lifecycle_hooks:
+            raise ValidationError(f"No Lifecycle Hook found with name: {name}")
         super().delete_lifecycle_hook(as_name, name)
         self.actions.drop_hook(as_name, name)
 

@@ -19,7 +19,7 @@ from cli.cluster_setup.settings import (
     ManagedCluster,
     Mode,
     Setting,
-    StoredManifest,
+    ClusterManifest,
     Transition,
     by_key,
 )
@@ -62,7 +62,7 @@ existing = st.one_of(
     st.sampled_from([*ROLES, replace(cluster_role("leeway-drain", "*"), ours=False)]),
     st.builds(GroupTag, st.sampled_from(GROUPS), st.sampled_from(["prod", "dev"]), st.booleans()),
     hook_fields,
-    st.sampled_from([StoredManifest("prod", "theirs"), ManagedCluster("leeway", "prod")]),
+    st.sampled_from([ClusterManifest("prod", "theirs"), ManagedCluster("leeway", "prod")]),
 )
 
 
@@ -194,6 +194,6 @@ def test_an_entry_of_another_type_is_a_blocker(type_: str) -> None:
 
 
 def test_the_manifest_of_a_user_stays() -> None:
-    theirs = StoredManifest("prod", json.dumps({"spec": {"dryRun": True}}))
+    theirs = ClusterManifest("prod", json.dumps({"spec": {"dryRun": True}}))
 
-    assert difference("prod", [StoredManifest("prod", "{}")], by_key(theirs)).steps == ()
+    assert difference("prod", [ClusterManifest("prod", "{}")], by_key(theirs)).steps == ()
