@@ -31,6 +31,7 @@ COMMANDS = {
     "pause": "cli.manifests.pause:pause",
     "resume": "cli.manifests.pause:resume",
     "schedule": "cli.headroom.schedule:schedule",
+    "doctor": "cli.doctor.command:doctor",
     "drain": "cli.drain.command:app",
     "explain": "cli.explain.command:app",
     "reasons": "cli.reason_codes:reasons",

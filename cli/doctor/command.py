@@ -1,6 +1,6 @@
 """`leeway doctor`: what keeps Leeway from doing its work, and the commands that mend it."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,11 +10,6 @@ from cli.errors import BadInputError, CannotBeDoneError
 from cli.output import Format, FormatOption, print_json, stdout_console
 from cli.reasons import INVALID_OPTION
 from cli.stack import DEFAULT_STACK, cluster_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from leeway.kubernetes.connection import Connection
 
 
 def doctor(
@@ -35,9 +30,8 @@ def doctor(
 ) -> None:
     """Find what keeps Leeway from doing its work, with the command that mends it. Changes nothing.
 
-    Reads the stack, the account's quotas, the groups and EKS with your AWS credentials, and the
-    API servers as these credentials too, or with --kubeconfig or --context for one CLUSTER. What
-    cannot be read is a finding.
+    Reads AWS with your credentials, and each API server by the kubeconfig if its context is of that
+    cluster, or else with an EKS token of these credentials. What cannot be read is a finding.
 
     Exit code 1: something fails. Findings that only warn give 0.
 
@@ -47,7 +41,7 @@ def doctor(
     """
     if cluster:
         cluster_name(cluster)
-    elif kubeconfig or context:
+    elif kubeconfig is not None or context is not None:
         expected = "a CLUSTER with --kubeconfig or --context"
         raise BadInputError(INVALID_OPTION(option="CLUSTER", expected=expected))
 
@@ -57,7 +51,7 @@ def doctor(
     from cli.doctor.reasons import DOCTOR_FOUND_FAILURES
     from cli.doctor.view import as_data, count, print_findings
 
-    facts = read_facts(stack, cluster, sources(_connect(kubeconfig, context)))
+    facts = read_facts(stack, cluster, sources(kubeconfig, context))
     findings = examine(facts)
     if output is Format.TABLE:
         print_findings(stdout_console(), facts, findings)
@@ -67,25 +61,3 @@ def doctor(
         raise CannotBeDoneError(reason, result=as_data(facts, findings))
     if output is Format.JSON:
         print_json(as_data(facts, findings))
-
-
-def _connect(
-    kubeconfig: options.Kubeconfig, context: options.Context
-) -> "Callable[[str], Connection]":
-    """Return how to connect to the API server of a cluster by its name.
-
-    Raises:
-        BadInputError: the kubeconfig or the context is invalid.
-    """
-    from cli.kubernetes_errors import kubernetes_errors
-
-    if kubeconfig is None and context is None:
-        from cli.doctor.read.sources import connect_to_eks
-
-        return connect_to_eks
-
-    from leeway.kubernetes.kubeconfig import kubeconfig_connection
-
-    with kubernetes_errors():
-        connection = kubeconfig_connection(kubeconfig, context)
-    return lambda _name: connection

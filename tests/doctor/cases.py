@@ -25,6 +25,7 @@ from cli.doctor.facts import (
     RuleFacts,
     ScheduleFacts,
     StackFacts,
+    Unread,
 )
 from cli.doctor.names import EVENTS, FUNCTIONS, Event, function_name, schedule_names
 
@@ -59,6 +60,11 @@ HOOKS = (
     GroupHook("web", "leeway-admit", Transition.LAUNCHING, 300),
 )
 TAGS = {"eks:cluster-name": GroupTag("web", "prod")}
+
+
+def was_read[T](part: T | Unread) -> T:
+    assert not isinstance(part, Unread)
+    return part
 
 
 def arn(service: str, name: str) -> str:

@@ -42,6 +42,7 @@ from tests.doctor.cases import (
     healthy,
     rule,
     spot,
+    was_read,
 )
 
 
@@ -58,10 +59,8 @@ def test_a_healthy_deployment_has_no_finding() -> None:
     assert examine(healthy()) == ()
 
 
-FUNCTIONS = healthy().functions
-SCHEDULES = healthy().schedules
-assert isinstance(FUNCTIONS, tuple)
-assert isinstance(SCHEDULES, tuple)
+FUNCTIONS = was_read(healthy().functions)
+SCHEDULES = was_read(healthy().schedules)
 
 
 def first_function(**changes: Any) -> dict[str, Any]:
@@ -177,7 +176,11 @@ ONE_THING: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a slow clock": ({"ahead": timedelta(seconds=40)}, "warns", "ClockOff"),
     "a fast clock": ({"ahead": timedelta(seconds=-40)}, "warns", "ClockOff"),
-    "no access entry": (in_cluster(entries=cluster().entries[1:]), "fails", "AccessEntryMissing"),
+    "no access entry": (
+        in_cluster(entries=was_read(cluster().entries)[1:]),
+        "fails",
+        "AccessEntryMissing",
+    ),
     "no role": (in_cluster(objects=OBJECTS[1:]), "warns", "ClusterObjectMissing"),
     "a missing right": (
         in_cluster(rights=(MissingRight("leeway:drain", "get", "nodes"),)),
@@ -383,20 +386,20 @@ def test_a_role_that_may_not_be_passed_fails_and_one_without_policies_warns() ->
 
 
 def test_a_cluster_that_is_not_active_fails() -> None:
-    eks = cluster().eks
-    facts = cluster(eks=replace(eks, status="DELETING"))  # type: ignore[type-var]
+    eks = was_read(cluster().eks)
+    facts = cluster(eks=replace(eks, status="DELETING"))
     assert found(healthy(clusters=(facts,))) == [("fails", "ClusterNotActive")]
 
 
 def test_a_private_endpoint_fails_for_functions_outside_of_its_network() -> None:
-    eks = cluster().eks
-    hidden = replace(eks, endpoint=replace(eks.endpoint, public=False))  # type: ignore[union-attr,type-var]
+    eks = was_read(cluster().eks)
+    hidden = replace(eks, endpoint=replace(eks.endpoint, public=False))
     assert found(healthy(clusters=(cluster(eks=hidden),))) == [("fails", "EndpointNotPublic")]
 
 
 def test_a_mode_without_access_entries_fails_with_each_missing_entry() -> None:
-    eks = cluster().eks
-    old = replace(eks, mode=Mode.CONFIG_MAP)  # type: ignore[type-var]
+    eks = was_read(cluster().eks)
+    old = replace(eks, mode=Mode.CONFIG_MAP)
     codes = [code for _, code in found(healthy(clusters=(cluster(eks=old, entries=()),)))]
     assert codes == ["ModeWithoutAccessEntries", "AccessEntryMissing", "AccessEntryMissing"]
 

@@ -79,5 +79,5 @@ def _of_stack(parts: Parts, name: str) -> Mapping[str, Pending[Any]]:
 
 
 def _stack(stacks: Stacks, name: str) -> StackFacts:
-    status, version = stack.status_and_version(name)
-    return StackFacts(stacks.stack(name), status, version)
+    leeway = stacks.stack(name)
+    return StackFacts(leeway, *stack.status_and_version(name))
