@@ -22,6 +22,8 @@ from cli.reasons import INTERRUPTED, UNEXPECTED_ERROR, USAGE_ERROR
 # In the order of `leeway --help`. A module is imported when its command is used.
 COMMANDS = {
     "demo": "cli.demo.command:demo",
+    "adopt": "cli.adopt.command:adopt",
+    "release": "cli.adopt.command:release",
     "apply": "cli.manifests.apply:apply",
     "get": "cli.manifests.get:get",
     "diff": "cli.manifests.diff:diff",

@@ -16,13 +16,13 @@ from cli.cluster_setup.reasons import STACK_OF_OTHER_VERSION
 from cli.cluster_setup.settings import (
     AccessEntry,
     Authentication,
+    ClusterManifest,
     ClusterObject,
     GroupHook,
     GroupTag,
     ManagedCluster,
     Mode,
     Setting,
-    ClusterManifest,
     Transition,
 )
 
@@ -47,7 +47,8 @@ _PLURALS = {
 class LeewayStack:
     """Leeway's stack as CloudFormation describes it. `groups` are the Kubernetes groups of its
     roles by ARN; `roles_without_arn` are roles of `Metadata.AccessEntries` without an output.
-    `subnets` are those of its functions, empty outside of a VPC."""
+    `subnets` are those of its functions, empty outside of a VPC; `parameters` are the names of all
+    parameters."""
 
     name: str
     table: str
@@ -56,6 +57,7 @@ class LeewayStack:
     node_roles: tuple[str, ...] = ()
     subnets: tuple[str, ...] = ()
     roles_without_arn: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

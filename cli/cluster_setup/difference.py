@@ -10,13 +10,13 @@ from cli.cluster_setup.settings import (
     STANDARD,
     AccessEntry,
     Authentication,
+    ClusterManifest,
     ClusterObject,
     GroupHook,
     GroupTag,
     ManagedCluster,
     Setting,
     Settings,
-    ClusterManifest,
 )
 
 _IMMUTABLE = {
@@ -37,15 +37,16 @@ class Change:
     @property
     def key(self) -> str:
         """The key of the setting."""
-        return self._setting.key
+        return self.setting.key
 
     @property
     def title(self) -> str:
         """The setting, as messages name it."""
-        return self._setting.title
+        return self.setting.title
 
     @property
-    def _setting(self) -> Setting:
+    def setting(self) -> Setting:
+        """The setting after the change, or before it if the change removes it."""
         setting = self.after or self.before
         if setting is None:
             raise ValueError("a change has a setting before or after")

@@ -149,6 +149,36 @@ STACK_OF_OTHER_VERSION = ReasonCode(
     _RUNBOOK,
 )
 
+# AWS or the API server does not do a step.
+CLUSTER_NOT_FOUND = ReasonCode(
+    "EksClusterNotFound",
+    "Region {region} has no EKS cluster {cluster}. Check the name, AWS_REGION and the account.",
+    _RUNBOOK,
+)
+CLUSTER_NOT_ACTIVE = ReasonCode(
+    "EksClusterNotActive",
+    "Cluster {cluster} has the status {status}. Wait until it is ACTIVE, and run the command "
+    "again.",
+    _RUNBOOK,
+)
+OTHER_API_SERVER = ReasonCode(
+    "KubeconfigOfOtherCluster",
+    "The kubeconfig has the API server {server}, and cluster {cluster} has {endpoint}. Run `aws "
+    "eks update-kubeconfig --name {cluster}`, or set --context.",
+    _RUNBOOK,
+)
+MODE_NOT_CHANGED = ReasonCode(
+    "AuthenticationModeNotChanged",
+    "EKS did not change the authentication mode of cluster {cluster}: {problem}.",
+    _RUNBOOK,
+)
+STACK_NOT_UPDATED = ReasonCode(
+    "StackNotUpdated",
+    "CloudFormation did not update stack {stack}: {problem}. Read its events, and run the command "
+    "again.",
+    _RUNBOOK,
+)
+
 # Release leaves it.
 MODE_STAYS = ReasonCode(
     "AuthenticationModeStays",

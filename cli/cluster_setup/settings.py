@@ -29,7 +29,6 @@ STANDARD = "STANDARD"
 NODE_TYPES = frozenset({"EC2_LINUX", "EC2_WINDOWS"})
 """Types of access entries with which self-managed nodes join. Source: EKS API,
 `CreateAccessEntry`."""
-NODES_GROUP = "system:nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class AccessEntry:
     @property
     def is_of_nodes(self) -> bool:
         """Whether nodes can join with this entry."""
-        return self.type in NODE_TYPES or NODES_GROUP in self.groups
+        return self.type in NODE_TYPES
 
     def over(self, now: Self | None) -> Self:
         """Return this entry with the groups that the existing entry has already. The existing entry

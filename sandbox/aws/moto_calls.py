@@ -59,6 +59,10 @@ class Moto(DomainDispatcherApplication):
 
     def answer(self, call: Call | None, environ: Environ) -> Answer:
         """Return moto's answer to a request."""
+        if call and call.service == "cloudformation":
+            from sandbox.aws.stacks import Stacks  # the import takes seconds
+
+            return _dispatched(Stacks.dispatch, environ)
         if call and call.service in CLASSES:
             return _dispatched(CLASSES[call.service].dispatch, environ)
         output: list[Any] = []
