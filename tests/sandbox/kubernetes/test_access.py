@@ -221,8 +221,7 @@ def test_an_administrator_can_review_the_permissions_of_a_group(guarded: Live) -
     asked = {"verb": "create", "resource": "pods", "subresource": "eviction"}
     body = {"spec": {"user": "anybody", "groups": ["leeway:drain"], "resourceAttributes": asked}}
     other = {"spec": {**body["spec"], "groups": ["others"]}}
-    with guarded.client() as client:
-        answers = [client.post(path, json=one) for one in (body, other)]
+    answers = [guarded.api.post(path, json=one) for one in (body, other)]
     assert [one.status_code for one in answers] == [201, 201]
     assert [one.json()["status"]["allowed"] for one in answers] == [True, False]
     with guarded.client(eks_token("powerless")) as client:
