@@ -188,12 +188,13 @@ class WorkloadFacts:
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """A right in rbac/leeway.yaml that a group does not have."""
+    """A right in rbac/leeway.yaml that a group does not have. `role` grants it."""
 
     group: str
     verb: str
     resource: str
     namespace: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +223,15 @@ class RoleFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationFacts:
-    """What users wrote for a cluster. `problems` are those of its manifests."""
+    """What users wrote for a cluster. `problems` are those of its manifests; `bindings` are the
+    roles that headroom needs, each with a namespace."""
 
     paused: bool = False
     dry_run: bool = False
     takes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    bindings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

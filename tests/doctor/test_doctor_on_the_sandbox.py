@@ -406,6 +406,40 @@ def test_pools_are_resolved_as_provision_nodes_does(sandbox: Sandbox, doctor: Do
     )
 
 
+def test_a_namespace_with_scaled_objects_needs_its_role_binding(
+    sandbox: Sandbox, doctor: Doctor
+) -> None:
+    body = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"name": "web"},
+            "triggers": [
+                {
+                    "type": "cron",
+                    "metadata": {
+                        "timezone": "UTC",
+                        "start": "0 8 * * *",
+                        "end": "0 18 * * *",
+                        "desiredReplicas": "3",
+                    },
+                }
+            ],
+        },
+    }
+    written = manifest(
+        "web", resource="scaledobject.keda.sh", namespace="shop", body=json.dumps(body)
+    )
+    with stored(sandbox, written):
+        code, document = doctor()
+    assert (code, new(document)) == (1, {("fails", "RightMissing")})
+    role = "leeway-headroom-target"
+    bind = f"kubectl create rolebinding {role} --clusterrole={role}"
+    expected = f"{bind} --group=leeway:headroom --namespace=shop"
+    assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
+
+
 def test_a_paused_cluster_is_a_warning(sandbox: Sandbox, doctor: Doctor) -> None:
     with stored(sandbox, manifest(CLUSTER, spec={"paused": True})):
         code, document = doctor()

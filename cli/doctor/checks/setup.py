@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
+from leeway.headroom.pause_pods import NAMESPACE
 from leeway.reasons import Reason
 
 from cli.cluster_setup.desired import Wanted, desired_settings, version_difference
@@ -18,7 +20,7 @@ from cli.cluster_setup.settings import (
     by_key,
 )
 from cli.doctor import reasons
-from cli.doctor.facts import ClusterFacts, Facts, StackFacts, known
+from cli.doctor.facts import ClusterFacts, Facts, MissingRight, StackFacts, known
 from cli.doctor.finding import Finding, Severity, fails, of_reason
 from cli.doctor.mending import aws, shell
 
@@ -107,13 +109,27 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
             yield fails(
                 reasons.RIGHT_MISSING,
                 f"group {one.group}",
-                shell("kubectl", "apply", "--server-side", "-f", "rbac/"),
+                _grant(one),
                 cluster.name,
                 group=one.group,
                 verb=one.verb,
                 resource=one.resource,
                 where=f" in namespace {one.namespace}" if one.namespace else "",
             )
+
+
+def _grant(one: MissingRight) -> str:
+    if one.role in (BUFFER_ROLE, TARGET_ROLE) and one.namespace != NAMESPACE:
+        return shell(
+            "kubectl",
+            "create",
+            "rolebinding",
+            one.role,
+            f"--clusterrole={one.role}",
+            f"--group={one.group}",
+            f"--namespace={one.namespace}",
+        )
+    return shell("kubectl", "apply", "--server-side", "-f", "rbac/")
 
 
 def check_endpoints(facts: Facts) -> Iterator[Finding]:

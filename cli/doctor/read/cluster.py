@@ -12,14 +12,17 @@ from leeway.aws.instance_profiles import IamInstanceProfiles
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import NodeSettings, settings_of
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.manifests.base import Manifest
+from leeway.manifests.capacity_buffer import CapacityBuffer
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.manifests.scaled_object import ScaledObject
 from leeway.reasons import Reason
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client
 
@@ -48,8 +51,19 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         takes=policy.takes if policy is not None else (),
         problems=tuple(problems),
         pools=tuple(one.metadata.name for one in written if isinstance(one, NodePool)),
+        bindings=tuple(_bindings(written)),
     )
     return facts, tuple(written)
+
+
+def _bindings(manifests: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
+    """Yield the roles that headroom needs in namespaces of users."""
+    for one in manifests:
+        namespace = one.metadata.namespace or "default"
+        if isinstance(one, ScaledObject):
+            yield TARGET_ROLE, namespace
+        elif isinstance(one, CapacityBuffer):
+            yield BUFFER_ROLE, namespace
 
 
 def pools_of(

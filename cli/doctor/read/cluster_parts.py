@@ -23,7 +23,7 @@ from cli.doctor.finding import Severity
 from cli.doctor.read import cluster, kubernetes
 from cli.doctor.read.parts import Parts
 from cli.doctor.read.sources import Sources
-from cli.doctor.rights import rights_of
+from cli.doctor.rights import rights_in_namespaces, rights_of
 from cli.stack import Stack
 
 FAILS, WARNS = Severity.FAILS, Severity.WARNS
@@ -117,7 +117,10 @@ class ClusterReading:
         return tuple(one for one in read if one is not None)
 
     def _read_rights(self, connection: Connection) -> tuple[MissingRight, ...]:
-        rights = rights_of(one.body for one in self._sources.wanted)
+        objects = [one.body for one in self._sources.wanted]
+        manifests = known(self._manifests.get())
+        bindings = manifests[0].bindings if manifests is not None else ()
+        rights = (*rights_of(objects), *rights_in_namespaces(objects, bindings))
         return kubernetes.missing_rights(connection, rights)
 
     def _read_entries(self, eks: EksCluster) -> tuple[AccessEntry, ...]:

@@ -111,7 +111,7 @@ def missing_rights(connection: Connection, rights: Sequence[Right]) -> tuple[Mis
     each."""
     allowed = in_parallel(partial(_is_allowed, connection), rights, AT_ONCE)
     return tuple(
-        MissingRight(right.group, right.verb, right.resource, right.namespace)
+        MissingRight(right.group, right.verb, right.resource, right.namespace, right.role)
         for right, allows in zip(rights, allowed, strict=True)
         if not allows
     )

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import pytest
 from botocore.exceptions import ClientError
 
-from .conftest import ARN, Service, running_service
+from .conftest import ARN, Service, definition, running_service
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Service]:
     with running_service() as service:
+        service.control("PUT", "functions", {"functions": [definition("echo", "plain.echo")]})
         yield service
 
 
