@@ -77,6 +77,13 @@ class Scaling(AutoScalingBackend):
         _check_sizes(kwargs["desired_capacity"], kwargs["min_size"], kwargs["max_size"])
         return super().create_auto_scaling_group(name, *args, **kwargs)
 
+    def delete_auto_scaling_group(self, group_name: str) -> None:
+        """Delete a group with its hooks, which moto keeps."""
+        super().delete_auto_scaling_group(group_name)
+        for key, one in [*self.lifecycle_hooks.items()]:
+            if one.auto_scaling_group_name == group_name:
+                del self.lifecycle_hooks[key]
+
     def set_desired_capacity(self, group_name: str, desired_capacity: int | None) -> None:
         """Set the desired capacity; refuse a value outside of minimum and maximum."""
         group = self.group(group_name)

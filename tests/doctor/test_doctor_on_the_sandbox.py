@@ -75,9 +75,16 @@ def found_in(survey: Any, part: Part) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def environment(sandbox: Sandbox) -> Iterator[None]:
-    """The environment that `leeway sandbox up` prints. The clients are those of all tests: to build
-    them takes ten times as long as a run of the command."""
+def called(sandbox: Sandbox) -> Iterator[set[str]]:
+    """The actions that were called, in the environment that `leeway sandbox up` prints. All tests
+    share their clients: to build them takes ten times as long as a run of the command."""
+    found: set[str] = set()
+
+    def note(model: Any, **_: Any) -> None:
+        service = model.service_model.signing_name
+        name = f"{'cloudwatch' if service == 'monitoring' else service}:{model.name}"
+        found.add(IAM_NAMES.get(name, name))
+
     with pytest.MonkeyPatch.context() as patch:
         for name, value in sandbox.environment().items():
             patch.setenv(name, value)
@@ -85,7 +92,8 @@ def environment(sandbox: Sandbox) -> Iterator[None]:
         for name in ("AWS_PROFILE", "LEEWAY_CLUSTER", "LEEWAY_CLUSTERS"):
             patch.delenv(name, raising=False)
         drop_clients()
-        yield
+        clients.session().events.register("before-call", note)
+        yield found
         drop_clients()
 
 
@@ -334,22 +342,6 @@ def test_a_stack_that_is_not_there_leaves_the_cluster_to_be_read(doctor: Doctor)
     assert "GroupOfOneType" in {one["code"] for one in document["findings"]}
 
 
-def test_credentials_that_are_missing_are_the_only_error(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-    drop_clients()
-    try:
-        code, document = doctor()
-    finally:
-        drop_clients()
-    assert code == 1
-    assert document == {"error": {**document["error"], "code": "AwsCredentialsMissing"}}
-
-
 def pool(**changes: Any) -> list[StoredManifest]:
     """A pool with its node class; a field of the class that is None is left out."""
     tags = [{"tags": {"karpenter.sh/discovery": CLUSTER}}]
@@ -460,25 +452,30 @@ def test_a_kubeconfig_of_another_cluster_is_a_finding(
 
 
 def test_the_policy_grants_what_the_command_calls_and_no_more(
-    sandbox: Sandbox, doctor: Doctor
+    sandbox: Sandbox, doctor: Doctor, called: set[str]
 ) -> None:
-    called: set[str] = set()
-
-    def note(model: Any, **_: Any) -> None:
-        service = model.service_model.signing_name
-        name = f"{'cloudwatch' if service == 'monitoring' else service}:{model.name}"
-        called.add(IAM_NAMES.get(name, name))
-
-    drop_clients()
-    clients.session().events.register("before-call", note)
+    called.clear()
     profile = {"role": None, "instanceProfile": "leeway-sandbox-nodes"}
     with stored(sandbox, *pool()):
         assert doctor()[0] == 0
     with stored(sandbox, *pool(**profile, amiSelectorTerms=[{"id": IMAGE}])):
         assert doctor()[0] == 0
-    drop_clients()
     statements = json.loads(POLICY.read_text())["Statement"]
     granted = {action for one in statements for action in actions_of(one)}
     assert called == granted
     verbs = ("Describe", "Get", "List", "Query")
     assert all(action.partition(":")[2].startswith(verbs) for action in granted)
+
+
+def test_credentials_that_are_missing_are_the_only_error(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    drop_clients()
+    code, document = doctor()
+    drop_clients()
+    assert code == 1
+    assert document == {"error": {**document["error"], "code": "AwsCredentialsMissing"}}
