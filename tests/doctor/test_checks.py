@@ -376,6 +376,11 @@ def test_a_topic_or_a_log_group_is_no_second_handler() -> None:
 def test_a_role_that_may_not_be_passed_fails_and_one_without_policies_warns() -> None:
     role = RoleFacts("other", arn="arn:aws:iam::123456789012:role/other")
     facts = cluster(pools=(PoolFacts("general", "other", launched=True),), roles=(role,))
+    last = examine(healthy(clusters=(facts,)))[-1]
+    assert last.command == (
+        "aws iam attach-role-policy --role-name other "
+        "--policy-arn arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPullOnly"
+    )
     codes = found(healthy(clusters=(facts,)))
     assert codes == [
         ("fails", "AccessEntryMissing"),

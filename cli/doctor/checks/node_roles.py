@@ -46,7 +46,7 @@ def _check_role(
             mend = aws(
                 "iam attach-role-policy",
                 role_name=role.name,
-                policy_arn=f"arn:aws:iam::aws:policy/{policies[0]}",
+                policy_arn=_managed(role, policies[0]),
             )
             yield warns(
                 reasons.NODE_ROLE_WITHOUT_POLICY,
@@ -57,6 +57,12 @@ def _check_role(
                 effect=effect,
                 **named,
             )
+
+
+def _managed(role: RoleFacts, policy: str) -> str:
+    """Return the ARN of a policy that AWS manages, in the partition of a role."""
+    partition = role.arn.split(":")[1]
+    return f"arn:{partition}:iam::aws:policy/{policy}"
 
 
 def _name_of(arn: str) -> str:
