@@ -28,6 +28,11 @@ STEP_WITHOUT_EFFECT = ReasonCode(
     _RUNBOOK,
 )
 UNDONE = ReasonCode("AdoptionUndone", "The {setting} becomes as it was before `leeway adopt`.")
+OBJECT_RESTORED = ReasonCode(
+    "ObjectRestored",
+    "{object} gets back what it had before `leeway adopt`: {content}.",
+    _RUNBOOK,
+)
 PRESENT_BEFORE = ReasonCode(
     "SettingPresentBefore", "The {setting} stays: it was there before `leeway adopt`."
 )

@@ -17,6 +17,7 @@ from cli.adopt.reasons import (
     INSTANCES_WAIT,
     NAMESPACE_NOT_EMPTY,
     NEVER_ADOPTED,
+    OBJECT_RESTORED,
     PRESENT_BEFORE,
     RELEASE_UNFINISHED,
     UNDONE,
@@ -59,7 +60,7 @@ def run_release(found: Connected, command: Command) -> None:
     if command.dry_run:
         print_result(release.plan, done=False, output=command.output)
         return
-    command.ask(adoption.cluster, [*_busy(found)])
+    command.ask(adoption.cluster, [*_busy(found), *_restored(release.changes)])
     with command.claimed(adoption):
         release = _plan(found, adoption)
         executor = Executor(found.services, adoption, command.say, command.sleep)
@@ -121,6 +122,14 @@ def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[R
     for one in desired:
         if one.key in current and one.key not in recorded and one.key != "authentication":
             yield PRESENT_BEFORE(setting=one.title)
+
+
+def _restored(changes: Iterable[Change]) -> Iterator[Reason]:
+    """Yield a question for each object that gets its previous content back: whoever may write the
+    record may not always write this object."""
+    for one in changes:
+        if isinstance(one.after, ClusterObject):
+            yield OBJECT_RESTORED(object=one.title, content=one.after.content)
 
 
 def _busy(found: Connected) -> Iterator[Reason]:

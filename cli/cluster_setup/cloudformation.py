@@ -9,10 +9,9 @@ from botocore.exceptions import ClientError
 from leeway.reasons import clause
 
 from cli.cluster_setup.desired import LeewayStack
-from cli.cluster_setup.reasons import STACK_NOT_UPDATED
+from cli.cluster_setup.reasons import LEEWAY_STACK_NOT_FOUND, STACK_NOT_UPDATED
 from cli.errors import CannotBeDoneError
-from cli.reasons import STACK_NOT_FOUND, STACK_WITHOUT_TABLE
-from cli.stack import TABLE
+from cli.reasons import STACK_WITHOUT_TABLE
 
 CLUSTER_NAMES = "ClusterNames"
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
@@ -110,8 +109,7 @@ class CloudFormation:
             found: dict[str, Any] = client.describe_stacks(StackName=name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" in str(error):
-                region = client.meta.region_name
-                reason = STACK_NOT_FOUND(stack=name, region=region, variable=TABLE)
+                reason = LEEWAY_STACK_NOT_FOUND(stack=name, region=client.meta.region_name)
                 raise CannotBeDoneError(reason) from error
             raise
         return found

@@ -32,7 +32,7 @@ waits for this time."""
 
 HOOKS = {"leeway-drain": Transition.TERMINATING, "leeway-admit": Transition.LAUNCHING}
 
-_PLURALS = {
+PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "Namespace": "namespaces",
@@ -41,6 +41,7 @@ _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
+"""The kinds of objects that Leeway installs, with their names in URLs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +129,12 @@ def cluster_object(document: Mapping[str, Any]) -> ClusterObject:
     """
     kind, version = document.get("kind"), document.get("apiVersion")
     name = (document.get("metadata") or {}).get("name")
-    if kind not in _PLURALS or not isinstance(version, str) or not isinstance(name, str):
-        raise ValueError(
-            f"expected one of {', '.join(_PLURALS)} with a name, got {kind!r} {name!r}"
-        )
+    if kind not in PLURALS or not isinstance(version, str) or not isinstance(name, str):
+        raise ValueError(f"expected one of {', '.join(PLURALS)} with a name, got {kind!r} {name!r}")
     namespace = document["metadata"].get("namespace")
     prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
     folder = f"/namespaces/{namespace}" if namespace else ""
-    path = f"{prefix}{folder}/{_PLURALS[kind]}/{name}"
+    path = f"{prefix}{folder}/{PLURALS[kind]}/{name}"
     return ClusterObject(path, kind, name, json.dumps(document, sort_keys=True))
 
 

@@ -172,6 +172,11 @@ MODE_NOT_CHANGED = ReasonCode(
     "EKS did not change the authentication mode of cluster {cluster}: {problem}.",
     _RUNBOOK,
 )
+LEEWAY_STACK_NOT_FOUND = ReasonCode(
+    "LeewayStackNotFound",
+    "Region {region} has no stack {stack}. Check AWS_REGION and --stack, or deploy Leeway first.",
+    _RUNBOOK,
+)
 STACK_NOT_UPDATED = ReasonCode(
     "StackNotUpdated",
     "CloudFormation did not update stack {stack}: {problem}. Read its events, and run the command "
@@ -187,4 +192,10 @@ MODE_STAYS = ReasonCode(
 CHANGED_SINCE = ReasonCode(
     "SettingChangedSince",
     "The {setting} stays as it is: somebody changed it after `leeway adopt`.",
+)
+NOT_OF_ADOPT = ReasonCode(
+    "RecordNotOfAdopt",
+    "The {setting} stays: it is in the record of the adoption, and `leeway adopt` never writes it. "
+    "Find out who wrote the record.",
+    _RUNBOOK,
 )

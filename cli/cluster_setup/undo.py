@@ -1,13 +1,29 @@
 """Decides which changes of `leeway adopt` are undone, and which settings stay as they are."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from leeway.reasons import Reason
 
+from cli.cluster_setup.desired import HOOKS, PLURALS
 from cli.cluster_setup.difference import Change
-from cli.cluster_setup.reasons import CHANGED_SINCE, MODE_STAYS
-from cli.cluster_setup.settings import Authentication, Settings
+from cli.cluster_setup.reasons import CHANGED_SINCE, MODE_STAYS, NOT_OF_ADOPT
+from cli.cluster_setup.settings import (
+    CLUSTER_TAG,
+    Authentication,
+    ClusterObject,
+    GroupHook,
+    GroupTag,
+    Setting,
+    Settings,
+)
+
+_PATH = re.compile(
+    rf"/(?:api|apis/[a-z0-9.]+)/v1(?:/namespaces/leeway-headroom)?/({'|'.join(PLURALS.values())})"
+    r"/(leeway-[a-z0-9-]+)"
+)
+"""The paths of the objects that adopt applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,9 @@ def undo(recorded: Iterable[Change], current: Settings) -> Undo:
     left: list[Reason] = []
     for one in reversed([*recorded]):
         now = current.get(one.key)
+        if not all(_is_of_adopt(each) for each in (one.before, one.after)):
+            left.append(NOT_OF_ADOPT(setting=one.title))
+            continue
         if now == one.before:
             continue
         if isinstance(now, Authentication):
@@ -49,3 +68,17 @@ def undo(recorded: Iterable[Change], current: Settings) -> Undo:
         else:
             left.append(CHANGED_SINCE(setting=one.title))
     return Undo(tuple(changes), tuple(left))
+
+
+def _is_of_adopt(setting: Setting | None) -> bool:
+    """Whether adopt can have written a setting of this name. Release works with the rights of an
+    administrator, so a record that somebody forged must not delete other objects."""
+    match setting:
+        case ClusterObject(path=path, kind=kind, name=name):
+            found = _PATH.fullmatch(path)
+            return found is not None and found.groups() == (PLURALS.get(kind), name)
+        case GroupTag(tag=tag):
+            return tag == CLUSTER_TAG
+        case GroupHook(name=name):
+            return name in HOOKS
+    return True

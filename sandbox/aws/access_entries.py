@@ -131,7 +131,7 @@ class Eks(EKSResponse):
                 "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] "
                 "to perform this operation.",
             )
-        entries: dict[str, dict[str, Any]] = cluster.__dict__.setdefault("access_entries", {})
+        entries: dict[str, dict[str, Any]] = vars(cluster).setdefault("access_entries", {})
         return entries
 
     def _entry(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def mode_of(cluster: Cluster) -> str:
 
 def set_mode(cluster: Cluster, mode: str) -> None:
     """Set the authentication mode of a cluster."""
-    cluster.access_config = {"authenticationMode": mode}
+    vars(cluster)["access_config"] = {"authenticationMode": mode}
 
 
 def complete_endpoint(cluster: Cluster) -> None:

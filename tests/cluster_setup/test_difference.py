@@ -13,13 +13,13 @@ from cli.cluster_setup.difference import Change, difference
 from cli.cluster_setup.settings import (
     AccessEntry,
     Authentication,
+    ClusterManifest,
     ClusterObject,
     GroupHook,
     GroupTag,
     ManagedCluster,
     Mode,
     Setting,
-    ClusterManifest,
     Transition,
     by_key,
 )
@@ -197,3 +197,20 @@ def test_the_manifest_of_a_user_stays() -> None:
     theirs = ClusterManifest("prod", json.dumps({"spec": {"dryRun": True}}))
 
     assert difference("prod", [ClusterManifest("prod", "{}")], by_key(theirs)).steps == ()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        ClusterObject("/api/v1/namespaces/kube-system", "Namespace", "kube-system", "{}"),
+        ClusterObject("/api/v1/namespaces/leeway-x/../kube-system", "Namespace", "leeway-x", "{}"),
+        ClusterObject("/apis/apps/v1/deployments/leeway-x", "ClusterRole", "leeway-x", "{}"),
+        GroupTag("web", "prod", tag="aws:other"),
+        GroupHook("web", "theirs", Transition.TERMINATING, 30),
+    ],
+)
+def test_release_touches_no_setting_that_adopt_never_writes(forged: Setting) -> None:
+    found = undo([Change(None, forged)], by_key(forged))
+
+    assert found.changes == ()
+    assert [one.code for one in found.left] == ["RecordNotOfAdopt"]
