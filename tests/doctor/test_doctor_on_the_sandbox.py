@@ -338,7 +338,7 @@ def test_an_api_server_that_refuses_hides_only_its_own_parts(
 def test_a_stack_that_is_not_there_leaves_the_cluster_to_be_read(doctor: Doctor) -> None:
     code, document = doctor(CLUSTER, "--stack", "nowhere")
     assert code == 1
-    assert "StackNotFound" in {one["code"] for one in document["unread"]}
+    assert "LeewayStackNotFound" in {one["code"] for one in document["unread"]}
     assert "GroupOfOneType" in {one["code"] for one in document["findings"]}
 
 
