@@ -9,8 +9,13 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cli import main
+from cli.adopt.adoptions import CLAIM_SECONDS, Adoption
 from cli.adopt.plan import RBAC
+from cli.cluster_setup.difference import Change
+from cli.cluster_setup.settings import GroupTag
+from cli.errors import CannotBeDoneError
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
+from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
 from tests.sandbox.kubernetes.live import bare_pod
 
@@ -377,7 +382,62 @@ def test_without_credentials_nothing_is_read(
     drop_clients()
 
 
-def test_a_stack_that_changes_at_the_same_time_is_named(world: World, cluster: str) -> None:
+def test_release_keeps_a_launch_hook_while_instances_wait_for_it(
+    world: World, cluster: str, run: Run
+) -> None:
+    """Auto Scaling would terminate them: it abandons a launch whose hook is deleted."""
+    scaling = world.aws.client("autoscaling")
+    assert run("adopt", cluster, "--yes", "--group", "web")[0] == 0
+    scaling.set_desired_capacity(AutoScalingGroupName="web", DesiredCapacity=1)
+    world.aws.wait(lambda: "Pending:Wait" in world.aws.states("web").values())
+    (instance,) = world.aws.states("web")
+
+    code, _, err = run("release", cluster)
+
+    assert (code, code_in(err)) == (1, "ReleaseUnfinished")
+    assert instance in err
+    assert world.state(cluster, cluster)["web hooks"].keys() == {"leeway-admit"}
+    assert world.aws.states("web") == {instance: "Pending:Wait"}
+    scaling.complete_lifecycle_action(
+        AutoScalingGroupName="web",
+        LifecycleHookName="leeway-admit",
+        InstanceId=instance,
+        LifecycleActionResult="CONTINUE",
+    )
+    world.aws.wait(lambda: world.aws.states("web") == {instance: "InService"})
+    assert run("release", cluster)[0] == 0
+    assert world.aws.states("web") == {instance: "InService"}
+
+
+def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluster: str) -> None:
+    now = 1_000_000.0
+
+    def adoption(holder: str) -> Adoption:
+        return Adoption(
+            lambda: world.aws.client("dynamodb"), TABLE, cluster, lambda: now, holder=holder
+        )
+
+    first, second = adoption("first"), adoption("second")
+    change = Change(None, GroupTag("web", cluster))
+    first.claim()
+    first.record([change])
+    with pytest.raises(CannotBeDoneError) as claimed:
+        second.claim()
+    assert claimed.value.reason.code == "AdoptionClaimed"
+
+    now += CLAIM_SECONDS + 1
+    second.claim()
+
+    assert second.changes == {change.key: change}
+    with pytest.raises(CannotBeDoneError) as lost:
+        first.record([])
+    assert lost.value.reason.code == "AdoptionLost"
+    first.leave()
+    second.leave()
+    adoption("third").claim()
+
+
+def test_an_update_of_a_stack_that_changes_nothing_is_an_error(world: World, cluster: str) -> None:
     with pytest.raises(ClientError, match="No updates are to be performed"):
         world.aws.client("cloudformation").update_stack(
             StackName=cluster,
