@@ -22,6 +22,8 @@ from cli.reasons import INTERRUPTED, UNEXPECTED_ERROR, USAGE_ERROR
 # In the order of `leeway --help`. A module is imported when its command is used.
 COMMANDS = {
     "demo": "cli.demo.command:demo",
+    "adopt": "cli.adopt.command:adopt",
+    "release": "cli.adopt.command:release",
     "apply": "cli.manifests.apply:apply",
     "get": "cli.manifests.get:get",
     "diff": "cli.manifests.diff:diff",
@@ -31,6 +33,7 @@ COMMANDS = {
     "pause": "cli.manifests.pause:pause",
     "resume": "cli.manifests.pause:resume",
     "schedule": "cli.headroom.schedule:schedule",
+    "doctor": "cli.doctor.command:doctor",
     "drain": "cli.drain.command:app",
     "explain": "cli.explain.command:app",
     "reasons": "cli.reason_codes:reasons",

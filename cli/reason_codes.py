@@ -38,7 +38,7 @@ class DeclaredCode:
 def declared_codes() -> tuple[DeclaredCode, ...]:
     """Collect the codes that the `reasons` modules of Leeway, its command line and its sandbox
     declare, by part and name."""
-    found = [*_in_layer(), *_in_module("cli.reasons", "command line"), *_in_sandbox()]
+    found = [*_in_layer(), *_in_command_line(), *_in_sandbox()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
@@ -48,6 +48,15 @@ def _in_layer() -> Iterator[DeclaredCode]:
     for feature in pkgutil.iter_modules(leeway.__path__):
         if feature.ispkg and importlib.util.find_spec(f"leeway.{feature.name}.reasons"):
             yield from _in_module(f"leeway.{feature.name}.reasons", feature.name)
+
+
+def _in_command_line() -> Iterator[DeclaredCode]:
+    import cli
+
+    yield from _in_module("cli.reasons", "command line")
+    for command in pkgutil.iter_modules(cli.__path__):
+        if command.ispkg and importlib.util.find_spec(f"cli.{command.name}.reasons"):
+            yield from _in_module(f"cli.{command.name}.reasons", "command line")
 
 
 def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:

@@ -77,6 +77,13 @@ class Scaling(AutoScalingBackend):
         _check_sizes(kwargs["desired_capacity"], kwargs["min_size"], kwargs["max_size"])
         return super().create_auto_scaling_group(name, *args, **kwargs)
 
+    def delete_auto_scaling_group(self, group_name: str) -> None:
+        """Delete a group with its hooks, which moto keeps."""
+        super().delete_auto_scaling_group(group_name)
+        for key, one in [*self.lifecycle_hooks.items()]:
+            if one.auto_scaling_group_name == group_name:
+                del self.lifecycle_hooks[key]
+
     def set_desired_capacity(self, group_name: str, desired_capacity: int | None) -> None:
         """Set the desired capacity; refuse a value outside of minimum and maximum."""
         group = self.group(group_name)
@@ -161,10 +168,30 @@ class Scaling(AutoScalingBackend):
             heartbeat,
             result,
             specification.get("NotificationMetadata"),
+            specification.get("NotificationTargetARN"),
+            specification.get("RoleARN"),
         )
 
+    def create_or_update_tags(self, tags: list[dict[str, str]]) -> None:
+        """Write tags of groups; raises ValidationError for a group that does not exist."""
+        for tag in tags:
+            self._tagged(tag)
+        super().create_or_update_tags(tags)
+
+    def delete_tags(self, tags: list[dict[str, str]]) -> None:
+        """Delete tags of groups; raises ValidationError for a group that does not exist."""
+        for tag in tags:
+            self._tagged(tag)
+        super().delete_tags(tags)
+
+    def _tagged(self, tag: dict[str, str]) -> None:
+        if tag["ResourceId"] not in self.autoscaling_groups:
+            raise ValidationError(f"AutoScalingGroup name not found - {tag['ResourceId']}")
+
     def delete_lifecycle_hook(self, as_name: str, name: str) -> None:
-        """Delete a hook; instances that wait for it continue."""
+        """Delete a hook; instances that wait for it continue. Raises ValidationError."""
+        if f"{as_name}_{name}" not in self.lifecycle_hooks:
+            raise ValidationError(f"No Lifecycle Hook found with name: {name}")
         super().delete_lifecycle_hook(as_name, name)
         self.actions.drop_hook(as_name, name)
 

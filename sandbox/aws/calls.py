@@ -17,7 +17,11 @@ Environ = dict[str, Any]
 Answer = tuple[int, dict[str, str], bytes]
 
 # Signing names that differ from botocore's names of the service.
-SERVICES = {"monitoring": "cloudwatch", "eventbridge": "events"}
+SERVICES = {
+    "monitoring": "cloudwatch",
+    "eventbridge": "events",
+    "servicequotas": "service-quotas",
+}
 _scope = re.compile(r"Credential=([^/,\s]+)/\d{8}/([^/]+)/([^/]+)/aws4_request")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from moto.eks.models import eks_backends
 
+from sandbox.aws.access_entries import complete_endpoint, set_mode
 from sandbox.aws.cloud import ACCOUNT, Cloud
 
 VERSION = "1.34"
@@ -21,9 +22,11 @@ def link_cluster(cloud: Cloud, name: str, endpoint: str, ca_file: Path) -> None:
         eks.create_cluster(
             name,
             role_arn=f"arn:aws:iam::{ACCOUNT}:role/{name}-cluster",
-            resources_vpc_config={"subnetIds": [], "endpointPublicAccess": True},
+            resources_vpc_config={"subnetIds": []},
             version=VERSION,
         )
+        complete_endpoint(eks.clusters[name])
+        set_mode(eks.clusters[name], "API")
     cluster = eks.clusters[name]
     cluster.endpoint = endpoint
     cluster.certificate_authority = {"data": authority}

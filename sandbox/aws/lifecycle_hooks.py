@@ -26,7 +26,7 @@ Finished = Callable[[InstanceState, str, str], None]  # state, transition, resul
 
 
 class WaitingHook(LifecycleHook):
-    """A hook without the role and target that moto adds."""
+    """A hook with its own role and target, where moto invents both."""
 
     def __init__(
         self,
@@ -36,11 +36,14 @@ class WaitingHook(LifecycleHook):
         heartbeat: int | None,
         result: str | None,
         metadata: str | None = None,
+        target: str | None = None,
+        role: str | None = None,
     ):
         super().__init__(name, group, transition, heartbeat or DEFAULT_HEARTBEAT, result)
         self.global_timeout = min(LONGEST_WAIT, 100 * self.heartbeat_timeout)
         self.notification_metadata = metadata
-        self.role_arn = self.notification_target_arn = None  # type: ignore[assignment]
+        self.notification_target_arn = target or None  # type: ignore[assignment]
+        self.role_arn = role or None  # type: ignore[assignment]
 
 
 def check(transition: str | None, heartbeat: int | None, result: str | None, least: int) -> None:

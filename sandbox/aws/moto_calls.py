@@ -13,6 +13,7 @@ from moto.events.responses import EventsHandler
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.exceptions import HTTPException
 
+from sandbox.aws.access_entries import Eks
 from sandbox.aws.autoscaling import ScalingResponse
 from sandbox.aws.calls import Answer, Call, Environ
 from sandbox.aws.dynamodb import DynamoDbResponse
@@ -31,6 +32,7 @@ CLASSES = {
     "autoscaling": ScalingResponse,
     "dynamodb": DynamoDbResponse,
     "ec2": Ec2,
+    "eks": Eks,
     "events": EventsHandler,
     "pricing": PricingResponse,
 }
@@ -57,6 +59,10 @@ class Moto(DomainDispatcherApplication):
 
     def answer(self, call: Call | None, environ: Environ) -> Answer:
         """Return moto's answer to a request."""
+        if call and call.service == "cloudformation":
+            from sandbox.aws.stacks import Stacks  # the import takes seconds
+
+            return _dispatched(Stacks.dispatch, environ)
         if call and call.service in CLASSES:
             return _dispatched(CLASSES[call.service].dispatch, environ)
         output: list[Any] = []

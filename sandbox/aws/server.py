@@ -22,6 +22,7 @@ from sandbox.aws import (
     launch_templates,
     prices,
     queues,
+    quotas,
     reservations,
     schedules,
     subnets,
@@ -60,6 +61,7 @@ class Front:
         queues.install(self._queue_changes)
         instances.install(cloud, bus)
         reservations.install()
+        quotas.install()
         images.install()
         subnets.install(cloud)
         launch_templates.install()

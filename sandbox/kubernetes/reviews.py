@@ -1,4 +1,4 @@
-"""Handles self reviews: the identity and the permissions of the caller."""
+"""Handles reviews: the identity of the caller, and the permissions of the caller or of others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from sandbox.kubernetes.authentication import User
 from sandbox.kubernetes.authorization import Authorizer
+from sandbox.kubernetes.errors import ApiError
 from sandbox.kubernetes.objects import Object
 
 _PATH = re.compile(
@@ -33,10 +34,26 @@ def answer(authorizer: Authorizer, user: User, path: str, body: Object) -> Objec
             return {**about, "metadata": {}, "status": {"userInfo": info}}
         case ("authorization", "selfsubjectaccessreviews"):
             return _answer("SelfSubjectAccessReview", spec, _verdict(authorizer, user, spec))
+        case ("authorization", "subjectaccessreviews"):
+            _check(authorizer, user, found["plural"])
+            other = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
+            return _answer("SubjectAccessReview", spec, _verdict(authorizer, other, spec))
         case ("authorization", "selfsubjectrulesreviews"):
             rules = authorizer.rules(user, spec.get("namespace", ""))
             return _answer("SelfSubjectRulesReview", spec, _rules_status(rules))
     return None
+
+
+def _check(authorizer: Authorizer, user: User, plural: str) -> None:
+    """Refuse a caller who may not ask about others. The role system:basic-user of a real cluster
+    lets everybody ask about themselves."""
+    if authorizer.allows(user, "create", _GROUP, plural, "", ""):
+        return
+    message = (
+        f'{plural}.{_GROUP} is forbidden: User "{user.name}" cannot create resource '
+        f'"{plural}" in API group "{_GROUP}" at the cluster scope'
+    )
+    raise ApiError(403, "Forbidden", message, {"group": _GROUP, "kind": plural})
 
 
 def _answer(kind: str, spec: Object, status: Object) -> Object:

@@ -15,6 +15,7 @@ from sandbox import access
 from sandbox.journal import Journal
 from sandbox.lambda_service.control import Control
 from sandbox.lambda_service.definitions import Functions
+from sandbox.lambda_service.descriptions import Descriptions
 from sandbox.lambda_service.event_sources import EventSources
 from sandbox.lambda_service.events import Events
 from sandbox.lambda_service.executions import Executions, WorkerInvoker
@@ -108,6 +109,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     application.add_routes(RuntimeApi(pools).routes())
     service = Service(functions, pools, executions, events, event_sources, faults, journal)
     application.add_routes(LambdaApi(service, StartQuota(arguments.starts)).routes())
+    application.add_routes(Descriptions(service).routes())
     application.add_routes(Control(service).routes())
     runner = web.AppRunner(
         application,

@@ -66,6 +66,10 @@ class EventSources:
         for poller in self._pollers:
             poller.start()
 
+    def sources(self) -> list[EventSource]:
+        """Return the mappings."""
+        return [poller.source for poller in self._pollers]
+
     def status(self) -> dict[str, dict[str, int]]:
         """Return the number of running batches of each mapping."""
         return {poller.source.name: {"running": poller.running} for poller in self._pollers}

@@ -214,3 +214,17 @@ def test_a_new_binding_applies_at_once(guarded: Live) -> None:
     )
 
     assert (before, status_with(guarded, eks_token("powerless"))) == (403, 200)
+
+
+def test_an_administrator_can_review_the_permissions_of_a_group(guarded: Live) -> None:
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    asked = {"verb": "create", "resource": "pods", "subresource": "eviction"}
+    body = {"spec": {"user": "anybody", "groups": ["leeway:drain"], "resourceAttributes": asked}}
+    other = {"spec": {**body["spec"], "groups": ["others"]}}
+    answers = [guarded.api.post(path, json=one) for one in (body, other)]
+    assert [one.status_code for one in answers] == [201, 201]
+    assert [one.json()["status"]["allowed"] for one in answers] == [True, False]
+    with guarded.client(eks_token("powerless")) as client:
+        refused = client.post(path, json=body)
+    assert refused.status_code == 403
+    assert 'cannot create resource "subjectaccessreviews"' in refused.json()["message"]

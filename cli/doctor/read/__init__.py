@@ -1,0 +1,1 @@
+"""Reads the facts from AWS and API servers. A reader that fails does not stop the others."""

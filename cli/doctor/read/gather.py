@@ -1,0 +1,83 @@
+"""Reads all facts: the stack, the account and the clusters, few calls each, at the same time."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from leeway import __version__
+from leeway.wiring.clients import clock, session
+
+from cli.cluster_setup.ports import Stacks
+from cli.doctor.facts import Facts, StackFacts, known
+from cli.doctor.finding import Severity
+from cli.doctor.read import account, stack
+from cli.doctor.read.cluster_parts import ClusterReading
+from cli.doctor.read.parts import Parts, Pending
+from cli.doctor.read.sources import Sources
+
+FAILS, WARNS = Severity.FAILS, Severity.WARNS
+
+
+def read_facts(name: str, asked: str, sources: Sources) -> Facts:
+    """Read the facts about a stack, and about the cluster that was asked for or, without one, all
+    clusters of the stack.
+
+    Raises:
+        CommandError: nothing can be read, because there are no valid credentials or no region.
+    """
+    with Parts() as parts:
+        instances = parts.start("the instances of the account", FAILS, account.instances)
+        pending = _of_stack(parts, name)
+        found = parts.start(f"stack {name}", FAILS, lambda: _stack(sources.stacks, name)).get()
+        deployed = known(found)
+        names = (asked,) if asked else deployed.clusters if deployed else ()
+        region = str(session().region_name)
+        catalog = parts.start_with(
+            found, "the catalog", FAILS, lambda one: account.catalog(one.leeway.table, region)
+        )
+        network = parts.start_with(
+            found, "the network of the functions", FAILS, lambda one: sources.network(one.leeway)
+        )
+        known_instances = instances.get()
+        reading = [
+            ClusterReading(parts, one, sources, found, known_instances)
+            for one in dict.fromkeys(names)
+        ]
+        for step in (ClusterReading.read_more, ClusterReading.read_roles):
+            for one in reading:
+                step(one)
+        return Facts(
+            region=region,
+            version=__version__,
+            stack=found,
+            instances=known_instances,
+            catalog=catalog.get(),
+            network=network.get(),
+            wanted_objects=sources.wanted,
+            clusters=tuple(one.facts() for one in reading),
+            **{part: one.get() for part, one in pending.items()},
+            # Last: every answer of AWS has a date.
+            ahead=clock().offset.ahead,
+            now=clock().now(),
+        )
+
+
+def _of_stack(parts: Parts, name: str) -> Mapping[str, Pending[Any]]:
+    """Start to read what needs only the name of the stack."""
+    found: Mapping[str, tuple[str, Severity, Callable[[], Any]]] = {
+        "functions": ("the functions of the stack", FAILS, partial(stack.functions_of, name)),
+        "aliases": ("the aliases of the functions", FAILS, partial(stack.aliases_of, name)),
+        "consumers": ("the event source mappings", FAILS, partial(stack.consumers_of, name)),
+        "concurrency": ("the concurrency of the account", FAILS, stack.concurrency),
+        "rules": ("the rules of EventBridge", FAILS, stack.rules),
+        "schedules": ("the schedules", FAILS, partial(stack.schedules_of, name)),
+        "queues": ("the queues of failures", WARNS, partial(stack.failure_queues_of, name)),
+        "alarms": ("the alarms", WARNS, partial(stack.alarms_of, name)),
+        "quotas": ("the quotas of EC2", FAILS, account.ec2_quotas),
+    }
+    return {key: parts.start(*given) for key, given in found.items()}
+
+
+def _stack(stacks: Stacks, name: str) -> StackFacts:
+    leeway = stacks.stack(name)
+    return StackFacts(leeway, *stack.status_and_version(name))

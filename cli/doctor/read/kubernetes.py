@@ -1,0 +1,138 @@
+"""Reads from an API server: programs that handle notices, and the rights of Leeway's groups."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.decoders import ListMeta
+from leeway.kubernetes.lightkube_cluster import PAGE
+from leeway.kubernetes.pages import Parameters, list_pages
+from leeway.parallel import in_parallel
+from msgspec import Struct, field
+
+from cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
+from cli.doctor.facts import MissingRight, WorkloadFacts
+from cli.doctor.rights import Right
+
+AT_ONCE = 16
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_KINDS = {"DaemonSet": "daemonsets", "Deployment": "deployments"}
+
+_IMAGES = {
+    "aws-node-termination-handler": TERMINATION_HANDLER,
+    "karpenter/controller": KARPENTER,
+}
+"""Parts of the images of programs that handle notices. Mirrors of a registry keep them."""
+
+_QUEUE_VARIABLES = frozenset({"INTERRUPTION_QUEUE", "QUEUE_URL"})
+"""The variables with the queue of notices. Source: settings of Karpenter, and of
+aws-node-termination-handler."""
+
+
+class _Variable(Struct):
+    name: str = ""
+    value: str | None = None
+
+
+class _Container(Struct):
+    image: str | None = None
+    env: list[_Variable] | None = None
+
+
+class _PodSpec(Struct):
+    containers: list[_Container] = field(default_factory=list)
+
+
+class _Template(Struct):
+    spec: _PodSpec = field(default_factory=_PodSpec)
+
+
+class _Spec(Struct):
+    template: _Template = field(default_factory=_Template)
+
+
+class _Metadata(Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Workload(Struct):
+    metadata: _Metadata = field(default_factory=_Metadata)
+    spec: _Spec = field(default_factory=_Spec)
+
+
+class _Workloads(Struct):
+    items: list[_Workload] = field(default_factory=list)
+    metadata: ListMeta = field(default_factory=ListMeta)
+
+
+class _Verdict(Struct):
+    allowed: bool = False
+
+
+class _Review(Struct):
+    status: _Verdict = field(default_factory=_Verdict)
+
+
+def workloads(connection: Connection) -> tuple[WorkloadFacts, ...]:
+    """Find the DaemonSets and Deployments that handle notices, by their images."""
+    return tuple(
+        handler
+        for kind, plural in _KINDS.items()
+        for one in _listed(connection, f"/apis/apps/v1/{plural}")
+        if (handler := _handler(kind, one)) is not None
+    )
+
+
+def _listed(connection: Connection, path: str) -> Iterator[_Workload]:
+    def read(parameters: Parameters) -> _Workloads:
+        return connection.call(lambda c: _decoded(c.plain.get(path, params=parameters), _Workloads))
+
+    for _, page in list_pages(read, {}, PAGE):
+        yield from page.items
+
+
+def _handler(kind: str, one: _Workload) -> WorkloadFacts | None:
+    for container in one.spec.template.spec.containers:
+        image = container.image or ""
+        program = next((named for part, named in _IMAGES.items() if part in image), None)
+        if program is not None:
+            variables = container.env or ()
+            queues = (v.value for v in variables if v.name in _QUEUE_VARIABLES and v.value)
+            queue = next(queues, "").rpartition("/")[2]
+            return WorkloadFacts(kind, one.metadata.namespace, one.metadata.name, program, queue)
+    return None
+
+
+def missing_rights(connection: Connection, rights: Sequence[Right]) -> tuple[MissingRight, ...]:
+    """Ask the API server which of these rights the groups do not have: one SubjectAccessReview for
+    each."""
+    allowed = in_parallel(partial(_is_allowed, connection), rights, AT_ONCE)
+    return tuple(
+        MissingRight(right.group, right.verb, right.resource, right.namespace, right.role)
+        for right, allows in zip(rights, allowed, strict=True)
+        if not allows
+    )
+
+
+def _is_allowed(connection: Connection, right: Right) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "verb": right.verb,
+        "group": right.api_group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": right.namespace,
+    }
+    spec = {"resourceAttributes": attributes, "user": "leeway-doctor", "groups": [right.group]}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return connection.call(
+        lambda c: _decoded(c.plain.post(REVIEWS, json=body), _Review)
+    ).status.allowed
+
+
+def _decoded[T](response: Any, kind: type[T]) -> T:
+    raise_for_status(response)
+    return msgspec.json.decode(response.content, type=kind)

@@ -1,0 +1,180 @@
+"""Access entries and authentication modes of EKS, which moto lacks.
+
+The rules and messages are those of the EKS API reference and user guide, "Grant IAM users access to
+Kubernetes with EKS access entries".
+"""
+
+import uuid
+from http import HTTPStatus
+from typing import Any
+
+from moto.core.exceptions import ServiceException
+from moto.core.responses import ActionResult, EmptyResult
+from moto.core.utils import utcnow
+from moto.eks.models import Cluster
+from moto.eks.responses import EKSResponse
+
+CONFIG_MAP = "CONFIG_MAP"
+MODES = (CONFIG_MAP, "API_AND_CONFIG_MAP", "API")
+"""EKS switches only to a later mode."""
+STANDARD = "STANDARD"
+NODE_TYPES = {"EC2_LINUX", "EC2_WINDOWS"}
+RESERVED = ("system:", "eks:", "aws:", "amazon:", "iam:")
+"""Prefixes of groups that EKS refuses in an entry."""
+
+
+class Refused(ServiceException):
+    """An error of EKS."""
+
+    def __init__(self, code: str, message: str, status: int = HTTPStatus.BAD_REQUEST):
+        super().__init__(code, message)
+        self.status = status
+
+
+class Eks(EKSResponse):
+    """moto's EKS with access entries and authentication modes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automated_parameter_parsing = True
+
+    def create_cluster(self) -> ActionResult:
+        """Create a cluster with its authentication mode and the defaults of its endpoint."""
+        answer = super().create_cluster()
+        cluster = self._cluster("name")
+        config = self._get_param("accessConfig") or {}
+        set_mode(cluster, config.get("authenticationMode", CONFIG_MAP))
+        complete_endpoint(cluster)
+        return answer
+
+    def update_cluster_config(self) -> ActionResult:
+        """Change the authentication mode; moto changes the rest of the configuration."""
+        config = self._get_param("accessConfig")
+        if not config:
+            answer = super().update_cluster_config()
+            complete_endpoint(self._cluster("name"))
+            return ActionResult({"update": _update("EndpointAccessUpdate")}) if answer else answer
+        cluster, wanted = self._cluster("name"), config["authenticationMode"]
+        now = mode_of(cluster)
+        if MODES.index(wanted) <= MODES.index(now):
+            raise Refused(
+                "InvalidParameterException",
+                f"Unsupported authentication mode update from {now} to {wanted}",
+            )
+        set_mode(cluster, wanted)
+        return ActionResult({"update": _update("AccessConfigUpdate")})
+
+    def describe_update(self) -> ActionResult:
+        """Return that an update succeeded: the sandbox makes updates at once."""
+        self._cluster("name")
+        return ActionResult({"update": _update("AccessConfigUpdate", self._get_param("updateId"))})
+
+    def list_access_entries(self) -> ActionResult:
+        """List the principals of a cluster's entries."""
+        return ActionResult({"accessEntries": sorted(self._entries())})
+
+    def describe_access_entry(self) -> ActionResult:
+        """Return one entry."""
+        return ActionResult({"accessEntry": self._entry()})
+
+    def create_access_entry(self) -> ActionResult:
+        """Create an entry; refuse a second one for a principal."""
+        entries, principal = self._entries(), self._get_param("principalArn")
+        kind, groups = self._get_param("type") or STANDARD, self._get_param("kubernetesGroups")
+        if principal in entries:
+            raise Refused(
+                "ResourceInUseException",
+                "The specified access entry resource is already in use on this cluster.",
+                HTTPStatus.CONFLICT,
+            )
+        if kind != STANDARD and groups:
+            raise Refused(
+                "InvalidParameterException",
+                f"The kubernetesGroups cannot be specified for access entry type {kind}.",
+            )
+        _check_groups(groups)
+        now = utcnow()
+        entries[principal] = {
+            "clusterName": self._get_param("clusterName"),
+            "principalArn": principal,
+            "kubernetesGroups": ["system:nodes"] if kind in NODE_TYPES else groups or [],
+            "type": kind,
+            "username": self._get_param("username") or principal,
+            "tags": self._get_param("tags") or {},
+            "createdAt": now,
+            "modifiedAt": now,
+        }
+        return ActionResult({"accessEntry": entries[principal]})
+
+    def update_access_entry(self) -> ActionResult:
+        """Replace the groups of an entry."""
+        entry, groups = self._entry(), self._get_param("kubernetesGroups")
+        if groups is not None:
+            _check_groups(groups)
+            entry["kubernetesGroups"] = groups
+        entry["modifiedAt"] = utcnow()
+        return ActionResult({"accessEntry": entry})
+
+    def delete_access_entry(self) -> ActionResult:
+        """Delete an entry."""
+        del self._entries()[self._entry()["principalArn"]]
+        return EmptyResult()
+
+    def _cluster(self, parameter: str = "clusterName") -> Cluster:
+        return self.eks_backend.describe_cluster(name=self._get_param(parameter))
+
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        cluster = self._cluster()
+        if mode_of(cluster) == CONFIG_MAP:
+            raise Refused(
+                "InvalidRequestException",
+                "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] "
+                "to perform this operation.",
+            )
+        entries: dict[str, dict[str, Any]] = vars(cluster).setdefault("access_entries", {})
+        return entries
+
+    def _entry(self) -> dict[str, Any]:
+        entry = self._entries().get(self._get_param("principalArn"))
+        if entry is None:
+            raise Refused(
+                "ResourceNotFoundException",
+                "The specified principalArn could not be found. You can view your available access "
+                "entries with 'list-access-entries'.",
+                HTTPStatus.NOT_FOUND,
+            )
+        return entry
+
+
+def mode_of(cluster: Cluster) -> str:
+    """Return the authentication mode of a cluster."""
+    return str(getattr(cluster, "access_config", {}).get("authenticationMode", CONFIG_MAP))
+
+
+def set_mode(cluster: Cluster, mode: str) -> None:
+    """Set the authentication mode of a cluster."""
+    vars(cluster)["access_config"] = {"authenticationMode": mode}
+
+
+def complete_endpoint(cluster: Cluster) -> None:
+    """Add the defaults of EKS to the endpoint's settings."""
+    defaults = {
+        "endpointPublicAccess": True,
+        "endpointPrivateAccess": False,
+        "publicAccessCidrs": ["0.0.0.0/0"],
+    }
+    cluster.resources_vpc_config = {**defaults, **(cluster.resources_vpc_config or {})}
+
+
+def _update(kind: str, identifier: str = "") -> dict[str, Any]:
+    return {"id": identifier or str(uuid.uuid4()), "status": "Successful", "type": kind}
+
+
+def _check_groups(groups: list[str] | None) -> None:
+    for group in groups or ():
+        if group.startswith(RESERVED):
+            raise Refused(
+                "InvalidParameterException",
+                f"The kubernetes group name {group} is invalid, it cannot start with "
+                f"{group.partition(':')[0]}:",
+            )

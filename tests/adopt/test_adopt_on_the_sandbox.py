@@ -1,0 +1,449 @@
+"""`leeway adopt` and `leeway release` against the sandbox's AWS and a Kubernetes API server."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cli import main
+from cli.adopt.adoptions import CLAIM_SECONDS, Adoption
+from cli.adopt.plan import RBAC
+from cli.cluster_setup.difference import Change
+from cli.cluster_setup.settings import GroupTag
+from cli.errors import CannotBeDoneError
+from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
+from tests.aws.stored import TABLE
+from tests.cli.conftest import drop_clients
+from tests.sandbox.kubernetes.live import bare_pod
+
+type Run = Callable[..., tuple[int, str, str]]
+
+CHANGES = 2 + 3 + len(ENTRIES)
+"""Of a cluster without groups: manifest and name, the objects of SMALL_RBAC, and entries."""
+
+KEY = "AKIAADOPT00000000000"
+POLICY = json.loads((ROOT / "docs" / "adopt-policy.json").read_text())
+GRANTED = {action for statement in POLICY["Statement"] for action in statement["Action"]}
+OF_OTHER_CLUSTERS = {
+    "ec2:DescribeSubnets",
+    "eks:DescribeUpdate",
+    "eks:UpdateAccessEntry",
+    "eks:UpdateClusterConfig",
+}
+"""Calls for clusters with another mode, functions in a VPC, and entries of others."""
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with (
+        running_world(tmp_path_factory.mktemp("world")) as world,
+        pytest.MonkeyPatch.context() as monkeypatch,
+    ):
+        environment = {
+            "AWS_ENDPOINT_URL": world.aws.url,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "KUBECONFIG": str(world.kubernetes.kubeconfig()),
+        }
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        for name in ("AWS_PROFILE", "LEEWAY_CLUSTER", "LEEWAY_CLUSTERS", "LEEWAY_TABLE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr("leeway.wiring.clients.DEFAULT_TRIES", 1)
+        monkeypatch.setattr("leeway.wiring.clients.FAIL_FAST_TRIES", 1)
+        drop_clients()
+        yield world
+    drop_clients()
+
+
+@pytest.fixture
+def world(running: World) -> Iterator[World]:
+    yield running
+    running.clean()
+
+
+@pytest.fixture
+def cluster(world: World) -> str:
+    """A cluster with two groups and its own stack, both of the same name."""
+    name = f"prod-{next(_numbers)}"
+    world.cluster(name)
+    world.stack(name, ClusterNames="other", NodeRoleArns=role("nodes"))
+    world.group("web", name)
+    world.group("batch", name, "theirs", **{"eks:cluster-name": name})
+    return name
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The option with a small folder of RBAC."""
+    return "--rbac", str(write_small_rbac(tmp_path_factory.mktemp("rbac")))
+
+
+@pytest.fixture
+def run(
+    small: tuple[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Run a command with the stack of the cluster's name, and adopt with a small rbac/."""
+
+    def run_command(command: str, cluster: str, *arguments: str) -> tuple[int, str, str]:
+        stack = () if "--stack" in arguments else ("--stack", cluster)
+        rbac = small if command == "adopt" and "--rbac" not in arguments else ()
+        code = main.run([command, cluster, *stack, *rbac, *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    return run_command
+
+
+SERVICES = {
+    "CreateAccessEntry": "eks",
+    "CreateOrUpdateTags": "autoscaling",
+    "DescribeCluster": "eks",
+    "DescribeStacks": "cloudformation",
+    "PutLifecycleHook": "autoscaling",
+    "UpdateStack": "cloudformation",
+}
+
+
+def fault(action: str, **changes: Any) -> dict[str, Any]:
+    """A fault of an action of AWS."""
+    return {
+        "service": SERVICES[action],
+        "action": action,
+        "error": "AccessDenied",
+        "status": 403,
+        "message": "no",
+        **changes,
+    }
+
+
+def code_in(err: str) -> str:
+    """Return the reason code of an error."""
+    return err.split(": ")[1] if ": " in err else err
+
+
+def test_adopt_brings_a_cluster_under_care_and_release_undoes_it_without_ending_pods(
+    world: World, cluster: str, run: Run
+) -> None:
+    before = world.state(cluster, cluster)
+
+    assert run("adopt", cluster, "--yes", "--rbac", str(RBAC))[0] == 0
+
+    after = world.state(cluster, cluster)
+    assert {arn: after[arn] for arn in map(role, ENTRIES)} == {
+        role(name): [group] for name, group in ENTRIES.items()
+    }
+    assert after["web tags"]["eks:cluster-name"] == cluster
+    assert after["web hooks"] == {"leeway-drain": 300, "leeway-admit": 300}
+    assert after["batch hooks"].keys() == {"theirs", "leeway-drain", "leeway-admit"}
+    assert {one.path for one in OBJECTS} <= after.keys()
+    assert after["manifests"] == [f"cluster.leeway.sh#/{cluster}"]
+    expected = {**before["parameters"], "ClusterNames": f"other,{cluster}"}
+    assert after["parameters"] == expected
+
+    code, out, _ = run("adopt", cluster, "--rbac", str(RBAC))
+    assert (code, "Nothing has to be changed" in out) == (0, True)
+
+    pods = "/api/v1/namespaces/leeway-headroom/pods"
+    world.kubernetes.create(pods, bare_pod("p"))
+    code, _, err = run("release", cluster)
+    assert (code, code_in(err)) == (1, "ReleaseUnfinished")
+    assert world.kubernetes.api.get(f"{pods}/p").status_code == 200
+
+    world.kubernetes.api.delete(f"{pods}/p", params={"gracePeriodSeconds": "0"})
+    code, out, err = run("release", cluster)
+    assert (code, err) == (0, "")
+    assert world.state(cluster, cluster) == before
+    assert world.records(f"ADOPTION#{cluster}") == []
+    called = set(world.aws.control("GET", "status")["calls_by_access_key"][KEY])
+    assert called <= GRANTED
+    assert GRANTED - called <= OF_OTHER_CLUSTERS
+
+
+def test_a_dry_run_prints_each_call_and_changes_nothing(
+    world: World, cluster: str, run: Run
+) -> None:
+    before = world.state(cluster, cluster)
+
+    code, out, err = run("adopt", cluster, "--dry-run", "--group", "web")
+
+    assert (code, err) == (0, "")
+    for call in ("eks:CreateAccessEntry", "autoscaling:PutLifecycleHook", "PATCH /apis/rbac"):
+        assert call in out
+    assert "batch" not in out
+    assert world.state(cluster, cluster) == before
+    code, out, _ = run("adopt", cluster, "--dry-run", "-o", "json", "--group", "web")
+    plan = json.loads(out)
+    assert (code, plan["done"]) == (0, False)
+    assert len(plan["steps"]) == CHANGES + 3
+
+
+def test_settings_of_others_need_consent_and_come_back(
+    world: World, cluster: str, run: Run
+) -> None:
+    eks, scaling = world.aws.client("eks"), world.aws.client("autoscaling")
+    drain = role("RetireNodeRole")
+    eks.create_access_entry(clusterName=cluster, principalArn=drain, kubernetesGroups=["viewers"])
+    tag = {"ResourceId": "web", "ResourceType": "auto-scaling-group", "Key": "eks:cluster-name"}
+    scaling.create_or_update_tags(Tags=[{**tag, "Value": "dev", "PropagateAtLaunch": True}])
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    theirs = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "leeway-watch"},
+        "rules": rules,
+    }
+    world.kubernetes.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", theirs)
+    before = world.state(cluster, cluster)
+
+    code, _, err = run("adopt", cluster)
+
+    assert code == 1
+    assert "ConsentMissing" in err
+    for asked in ("AccessEntryOfOthers", "ClusterObjectOfOthers", "GroupTagOfOthers"):
+        assert asked in err
+    assert "GroupHookBesideAnother" in err
+    assert world.state(cluster, cluster) == before
+
+    assert run("adopt", cluster, "--yes")[0] == 0
+    assert world.state(cluster, cluster)[drain] == ["leeway:drain", "viewers"]
+    code, _, err = run("release", cluster)
+    assert (code, "ObjectRestored" in err) == (1, True)
+    assert run("release", cluster, "--yes")[0] == 0
+    assert world.state(cluster, cluster) == before
+
+
+def test_a_cluster_with_a_config_map_changes_its_mode_for_good(
+    world: World, cluster: str, run: Run
+) -> None:
+    old = f"old-{cluster}"
+    world.cluster(old, "CONFIG_MAP")
+
+    code, _, err = run("adopt", old, "--stack", cluster, "--group", "web")
+    assert (code, "AuthenticationSwitchIsPermanent" in err) == (1, True)
+    assert run("adopt", old, "--stack", cluster, "--group", "web", "--yes")[0] == 0
+
+    code, out, _ = run("release", old, "--stack", cluster)
+    assert code == 0
+    assert "AuthenticationModeStays" in out
+    state = world.state(old, cluster)
+    assert state["mode"] == "API_AND_CONFIG_MAP"
+    assert role("RetireNodeRole") not in state
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_adopt_that_stops_at_every_call_converges_and_release_undoes_it(
+    world: World, cluster: str, run: Run, when: str
+) -> None:
+    """Each run gets one change further: the next one fails, before or after AWS has made it."""
+    before = world.state(cluster, cluster)
+    actions = ("CreateAccessEntry", "UpdateStack", "CreateOrUpdateTags", "PutLifecycleHook")
+    faults = [fault(one, skip=3 if one == "CreateAccessEntry" else 1, when=when) for one in actions]
+    stopped = 0
+    while True:
+        world.aws.control("PUT", "faults", {"faults": faults})
+        code, _, err = run("adopt", cluster, "--yes", "--group", "web")
+        if code == 0:
+            break
+        assert err.startswith("leeway: Aws"), err
+        stopped += 1
+        assert stopped < 20
+
+    assert stopped >= 2
+    world.aws.control("PUT", "faults", {"faults": []})
+    assert run("release", cluster)[0] == 0
+    assert world.state(cluster, cluster) == before
+
+
+def test_a_second_adopt_waits_for_the_claim_of_the_first(
+    world: World, cluster: str, run: Run
+) -> None:
+    table = world.aws.client("dynamodb")
+    key = {"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}}
+    claim = {"holder": {"S": "ann@host process 7"}, "until": {"N": "4102444800"}}
+    table.put_item(TableName="leeway", Item={**key, **claim})
+
+    code, _, err = run("adopt", cluster, "--yes")
+    assert (code, code_in(err)) == (1, "AdoptionClaimed")
+    assert "ann@host process 7" in err
+
+    table.put_item(TableName="leeway", Item={**key, **claim, "until": {"N": "1"}})
+    assert run("adopt", cluster, "--yes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "named"),
+    [
+        (fault("DescribeCluster", error="AccessDeniedException"), "AwsAccessDenied", "DescribeCl"),
+        (
+            fault(
+                "CreateAccessEntry",
+                error="AccessDeniedException",
+                message="User: arn is not authorized to perform: eks:CreateAccessEntry on "
+                "resource: arn:aws:eks:us-east-1:1:cluster/x",
+            ),
+            "AwsAccessDenied",
+            "eks:CreateAccessEntry",
+        ),
+        (fault("UpdateStack"), "AwsAccessDenied", "UpdateStack"),
+        (fault("DescribeStacks", error="ExpiredToken"), "AwsCredentialsRejected", "ExpiredToken"),
+        (
+            fault(
+                "PutLifecycleHook",
+                error="ValidationError",
+                status=400,
+                message="AutoScalingGroup name not found - web",
+            ),
+            "GroupGone",
+            "web",
+        ),
+    ],
+    ids=["cluster", "entry", "stack", "credentials", "group"],
+)
+def test_a_refusal_of_aws_is_one_line_that_names_the_action(
+    world: World, cluster: str, run: Run, faults: dict[str, Any], code: str, named: str
+) -> None:
+    world.aws.control("PUT", "faults", {"faults": [faults]})
+
+    exit_code, out, err = run("adopt", cluster, "--yes", "--group", "web")
+
+    assert exit_code == 1, out
+    assert err.startswith(f"leeway: {code}: ")
+    assert named in err
+    assert err.count("\n") == 1
+
+
+def test_bad_input_is_one_line_with_a_code(world: World, cluster: str, run: Run) -> None:
+    world.cluster(f"shut-{cluster}", endpointPublicAccess=False, endpointPrivateAccess=True)
+    world.stack(f"older-{cluster}", {"RetireNodeRole": "leeway:drain"})
+    world.aws.client("eks").create_cluster(
+        name=f"elsewhere-{cluster}", roleArn=role("x"), resourcesVpcConfig={}
+    )
+    cases = [
+        (("gone", "--stack", cluster), "EksClusterNotFound", 1),
+        ((cluster, "--stack", "gone"), "LeewayStackNotFound", 1),
+        ((cluster, "--stack", f"older-{cluster}"), "StackOfOtherVersion", 1),
+        ((f"shut-{cluster}", "--stack", cluster), "EndpointNotPublic", 1),
+        ((f"elsewhere-{cluster}", "--stack", cluster), "KubeconfigOfOtherCluster", 1),
+        ((cluster, "--group", "gone"), "GroupNotFound", 1),
+        ((cluster, "--node-role", "nodes"), "InvalidOption", 2),
+        ((cluster, "--rbac", "/nowhere"), "RbacNotRead", 2),
+        (("not a name",), "InvalidOption", 2),
+    ]
+    before = world.state(cluster, cluster)
+    for arguments, code, exit_code in cases:
+        found, _, err = run("adopt", *arguments)
+        assert (found, code_in(err)) == (exit_code, code), err
+    assert world.state(cluster, cluster) == before
+    assert run("release", cluster)[2].startswith("leeway: NeverAdopted: ")
+
+
+def test_an_api_server_that_refuses_or_does_not_answer_is_named(
+    world: World, cluster: str, run: Run
+) -> None:
+    world.kubernetes.fail_with({"verb": "patch", "resource": "clusterroles", "status": 500})
+
+    code, _, err = run("adopt", cluster, "--yes", "--group", "web")
+
+    assert (code, code_in(err)) == (1, "ApiServerUnavailable")
+    world.kubernetes.fail_with()
+    assert run("adopt", cluster, "--yes", "--group", "web")[0] == 0
+
+
+def test_the_stack_can_be_left_to_a_command(world: World, cluster: str, run: Run) -> None:
+    code, out, _ = run("adopt", cluster, "--yes", "--no-update-stack", "--group", "web")
+
+    assert code == 0
+    assert "aws cloudformation update-stack" in out
+    assert f"ParameterValue=other\\,{cluster}" in out
+    assert "ParameterKey=LogLevel,UsePreviousValue=true" in out
+    assert world.parameters(cluster)["ClusterNames"] == "other"
+
+
+def test_without_credentials_nothing_is_read(
+    world: World, cluster: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    drop_clients()
+
+    assert run("adopt", cluster)[2].startswith("leeway: AwsCredentialsMissing: ")
+    drop_clients()
+
+
+def test_release_keeps_a_launch_hook_while_instances_wait_for_it(
+    world: World, cluster: str, run: Run
+) -> None:
+    """Auto Scaling would terminate them: it abandons a launch whose hook is deleted."""
+    scaling = world.aws.client("autoscaling")
+    assert run("adopt", cluster, "--yes", "--group", "web")[0] == 0
+    scaling.set_desired_capacity(AutoScalingGroupName="web", DesiredCapacity=1)
+    world.aws.wait(lambda: "Pending:Wait" in world.aws.states("web").values())
+    (instance,) = world.aws.states("web")
+
+    code, _, err = run("release", cluster)
+
+    assert (code, code_in(err)) == (1, "ReleaseUnfinished")
+    assert instance in err
+    assert world.state(cluster, cluster)["web hooks"].keys() == {"leeway-admit"}
+    assert world.aws.states("web") == {instance: "Pending:Wait"}
+    scaling.complete_lifecycle_action(
+        AutoScalingGroupName="web",
+        LifecycleHookName="leeway-admit",
+        InstanceId=instance,
+        LifecycleActionResult="CONTINUE",
+    )
+    world.aws.wait(lambda: world.aws.states("web") == {instance: "InService"})
+    assert run("release", cluster)[0] == 0
+    assert world.aws.states("web") == {instance: "InService"}
+
+
+def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluster: str) -> None:
+    now = 1_000_000.0
+
+    def adoption(holder: str) -> Adoption:
+        return Adoption(
+            lambda: world.aws.client("dynamodb"), TABLE, cluster, lambda: now, holder=holder
+        )
+
+    first, second = adoption("first"), adoption("second")
+    change = Change(None, GroupTag("web", cluster))
+    first.claim()
+    first.record([change])
+    with pytest.raises(CannotBeDoneError) as claimed:
+        second.claim()
+    assert claimed.value.reason.code == "AdoptionClaimed"
+
+    now += CLAIM_SECONDS + 1
+    second.claim()
+
+    assert second.changes == {change.key: change}
+    with pytest.raises(CannotBeDoneError) as lost:
+        first.record([])
+    assert lost.value.reason.code == "AdoptionLost"
+    first.leave()
+    second.leave()
+    adoption("third").claim()
+
+
+def test_an_update_of_a_stack_that_changes_nothing_is_an_error(world: World, cluster: str) -> None:
+    with pytest.raises(ClientError, match="No updates are to be performed"):
+        world.aws.client("cloudformation").update_stack(
+            StackName=cluster,
+            UsePreviousTemplate=True,
+            Parameters=[
+                {"ParameterKey": name, "UsePreviousValue": True}
+                for name in world.parameters(cluster)
+            ],
+        )

@@ -1,0 +1,183 @@
+"""A cluster, Leeway's stack and Auto Scaling groups, before anybody adopts the cluster."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.adopt.plan import RBAC, read_objects
+from tests.aws.stored import TABLE, create_table
+from tests.sandbox.aws.started import Sandbox, hook, started
+from tests.sandbox.kubernetes.live import Live, running_cluster
+
+ROOT = Path(__file__).parents[2]
+ACCOUNT = "123456789012"
+STACK = "nodes"
+OBJECTS = read_objects(RBAC)
+
+SMALL_RBAC = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: leeway-watch, labels: {app.kubernetes.io/name: leeway}}
+rules: [{apiGroups: [""], resources: [pods], verbs: [watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: leeway-watch, labels: {app.kubernetes.io/name: leeway}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: leeway-watch}
+subjects:
+"""
+"""A role and a binding for all groups: adopt writes them faster than rbac/."""
+
+Settings = dict[str, Any]
+
+
+class _Template(yaml.SafeLoader):
+    """Reads a template; the values of intrinsic functions do not matter here."""
+
+
+_Template.add_multi_constructor("!", lambda *_: None)
+TEMPLATE = yaml.load((ROOT / "template.yaml").read_text(), _Template)  # noqa: S506 - a safe loader
+ENTRIES: dict[str, str] = TEMPLATE["Metadata"]["AccessEntries"]
+
+
+def write_small_rbac(folder: Path) -> Path:
+    """Write a folder that `--rbac` accepts, for all groups of the stack's roles."""
+    groups = sorted(set(ENTRIES.values()))
+    subjects = [
+        f"- {{apiGroup: rbac.authorization.k8s.io, kind: Group, name: '{one}'}}" for one in groups
+    ]
+    (folder / "leeway.yaml").write_text(SMALL_RBAC + "\n".join(subjects))
+    return folder
+
+
+def role(name: str) -> str:
+    return f"arn:aws:iam::{ACCOUNT}:role/{name}"
+
+
+def stack_template(entries: dict[str, str] | None = None) -> str:
+    """Return the parameters, access entries and outputs of Leeway's template."""
+    groups = ENTRIES if entries is None else entries
+    outputs = {f"{name}Arn": {"Value": role(name)} for name in ENTRIES}
+    return json.dumps(
+        {
+            "Metadata": {"AccessEntries": groups},
+            "Parameters": {
+                "ClusterNames": {"Type": "CommaDelimitedList", "Default": ""},
+                "NodeRoleArns": {"Type": "CommaDelimitedList", "Default": ""},
+                "SubnetIds": {"Type": "String", "Default": ""},
+                "LogLevel": {"Type": "String", "Default": "INFO"},
+            },
+            "Resources": {},
+            "Outputs": {**outputs, "TableName": {"Value": TABLE}},
+        }
+    )
+
+
+@dataclass
+class World:
+    """The sandbox's AWS and one Kubernetes cluster, which EKS knows by several names."""
+
+    aws: Sandbox
+    kubernetes: Live
+
+    def cluster(self, name: str, mode: str = "API", **endpoint: Any) -> None:
+        """Create an EKS cluster with the endpoint of the Kubernetes cluster."""
+        self.aws.client("eks").create_cluster(
+            name=name,
+            roleArn=role("cluster"),
+            resourcesVpcConfig=endpoint,
+            accessConfig={"authenticationMode": mode},
+        )
+        link = {"endpoint": self.kubernetes.url, "ca_file": self.kubernetes.ca}
+        self.aws.control("PUT", "links", {"eks": {name: link}})
+
+    def stack(self, name: str, entries: dict[str, str] | None = None, **parameters: str) -> None:
+        """Deploy Leeway's stack."""
+        given = {"LogLevel": "DEBUG", **parameters}
+        self.aws.client("cloudformation").create_stack(
+            StackName=name,
+            TemplateBody=stack_template(entries),
+            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in given.items()],
+        )
+
+    def parameters(self, stack: str) -> dict[str, str]:
+        found = self.aws.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+        return {one["ParameterKey"]: one["ParameterValue"] for one in found["Parameters"]}
+
+    def group(self, name: str, cluster: str, *hooks: str, **tags: str) -> None:
+        """Create a group without instances that belongs to the cluster."""
+        owned = {f"kubernetes.io/cluster/{cluster}": "owned", **tags}
+        self.aws.group(
+            name,
+            0,
+            Tags=[
+                {"ResourceId": name, "Key": key, "Value": value, "PropagateAtLaunch": True}
+                for key, value in owned.items()
+            ],
+            LifecycleHookSpecificationList=[hook(one) for one in hooks],
+        )
+
+    def state(self, cluster: str, stack: str) -> Settings:
+        """Return all that adopt may change, as AWS and the API server return it."""
+        eks, scaling = self.aws.client("eks"), self.aws.client("autoscaling")
+        described = eks.describe_cluster(name=cluster)["cluster"]
+        found: Settings = {"mode": described["accessConfig"]["authenticationMode"]}
+        if found["mode"] != "CONFIG_MAP":
+            for arn in eks.list_access_entries(clusterName=cluster)["accessEntries"]:
+                entry = eks.describe_access_entry(clusterName=cluster, principalArn=arn)
+                found[arn] = sorted(entry["accessEntry"]["kubernetesGroups"])
+        for one in scaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
+            name = one["AutoScalingGroupName"]
+            found[f"{name} tags"] = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+            hooks = scaling.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
+            found[f"{name} hooks"] = {h["LifecycleHookName"]: h["HeartbeatTimeout"] for h in hooks}
+        for wanted in OBJECTS:
+            answer = self.kubernetes.api.get(wanted.path)
+            if answer.status_code == 200:
+                kept = answer.json()
+                found[wanted.path] = {key: kept[key] for key in ("rules", "spec") if key in kept}
+        found["parameters"] = self.parameters(stack)
+        found["manifests"] = self.records(f"MANIFESTS#{cluster}")
+        return found
+
+    def records(self, partition: str) -> list[Any]:
+        values = {":pk": {"S": partition}}
+        items = self.aws.client("dynamodb").query(
+            TableName=TABLE, KeyConditionExpression="pk = :pk", ExpressionAttributeValues=values
+        )["Items"]
+        return [item["sk"]["S"] for item in items]
+
+    def clean(self) -> None:
+        """Remove faults, objects, groups and records; clusters and stacks stay."""
+        self.aws.control("PUT", "faults", {"faults": []})
+        self.kubernetes.fail_with()
+        found = [o for o in OBJECTS if self.kubernetes.api.get(o.path).status_code == 200]
+        for one in reversed(found):
+            self.kubernetes.api.delete(one.path)
+        self.kubernetes.until(
+            lambda: self.kubernetes.api.get("/api/v1/namespaces/leeway-headroom").status_code == 404
+        )
+        scaling, table = self.aws.client("autoscaling"), self.aws.client("dynamodb")
+        for group in scaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
+            scaling.delete_auto_scaling_group(
+                AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True
+            )
+            name = group["AutoScalingGroupName"]
+            self.aws.client("ec2").delete_launch_template(LaunchTemplateName=name)
+        for item in table.scan(TableName=TABLE)["Items"]:
+            table.delete_item(TableName=TABLE, Key={key: item[key] for key in ("pk", "sk")})
+
+
+@contextmanager
+def running_world(folder: Path) -> Iterator[World]:
+    """Run the two processes while the context lasts."""
+    with started() as (_, url), running_cluster(folder) as live:
+        aws = Sandbox(url)
+        create_table(aws.client("dynamodb"))
+        yield World(aws, live)
+        aws.close()

@@ -1,0 +1,178 @@
+"""Facts of a healthy deployment, for tests that break one thing at a time."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cli.cluster_setup.desired import LeewayStack, Wanted, cluster_objects, desired_entries
+from cli.cluster_setup.ports import EksCluster, ScalingGroup
+from cli.cluster_setup.reachability import Endpoint, FunctionsNetwork
+from cli.cluster_setup.settings import GroupHook, GroupTag, Mode, Transition
+from cli.doctor.facts import (
+    AlarmFacts,
+    AliasFacts,
+    CatalogFacts,
+    ClusterFacts,
+    Concurrency,
+    ConfigurationFacts,
+    ConsumerFacts,
+    Facts,
+    FunctionFacts,
+    GroupFacts,
+    InstanceUse,
+    PoolFacts,
+    QueueFacts,
+    RoleFacts,
+    RuleFacts,
+    ScheduleFacts,
+    StackFacts,
+    Unread,
+)
+from cli.doctor.names import EVENTS, FUNCTIONS, Event, function_name, schedule_names
+
+NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)
+ACCOUNT = "arn:aws:{}:us-east-1:123456789012:{}"
+NODE_ROLE = "arn:aws:iam::123456789012:role/nodes"
+
+ROLE = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "leeway-drain"},
+    "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
+}
+BINDING = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "leeway-drain"},
+    "roleRef": {"kind": "ClusterRole", "name": "leeway-drain"},
+    "subjects": [{"kind": "Group", "name": "leeway:drain"}],
+}
+OBJECTS = cluster_objects([ROLE, BINDING])
+
+STACK = LeewayStack(
+    name="leeway",
+    table="leeway-Table",
+    groups={"arn:aws:iam::123456789012:role/retire": "leeway:drain"},
+    clusters=("prod",),
+    node_roles=(NODE_ROLE,),
+)
+HOOKS = (
+    GroupHook("web", "leeway-drain", Transition.TERMINATING, 300),
+    GroupHook("web", "leeway-admit", Transition.LAUNCHING, 300),
+)
+TAGS = {"eks:cluster-name": GroupTag("web", "prod")}
+
+
+def was_read[T](part: T | Unread) -> T:
+    assert not isinstance(part, Unread)
+    return part
+
+
+def arn(service: str, name: str) -> str:
+    return ACCOUNT.format(service, name)
+
+
+def lambda_arn(function: str) -> str:
+    return arn("lambda", f"function:leeway-{function}")
+
+
+def rule(event: Event, **changes: Any) -> RuleFacts:
+    pattern: dict[str, Any] = {"source": [event.source], "detail-type": [event.detail_type]}
+    if event.detail:
+        pattern["detail"] = {name: list(values) for name, values in event.detail.items()}
+    given: dict[str, Any] = {
+        "name": f"leeway-{event.detail_type}".replace(" ", ""),
+        "enabled": True,
+        "pattern": pattern,
+        "targets": (lambda_arn("receive-notice"),),
+    }
+    return RuleFacts(**(given | changes))
+
+
+def group(**changes: Any) -> GroupFacts:
+    given: dict[str, Any] = {
+        "name": "web",
+        "desired": 3,
+        "minimum": 0,
+        "maximum": 6,
+        "zones": ("us-east-1a", "us-east-1b"),
+        "types": ("m5.large", "m6i.large"),
+    }
+    return GroupFacts(**(given | changes))
+
+
+def spot(count: int = 3, **changes: Any) -> tuple[InstanceUse, ...]:
+    given: dict[str, Any] = {
+        "instance_type": "m5.large",
+        "market": "spot",
+        "vcpus": 2,
+        "group": "web",
+        "cluster": "prod",
+    }
+    return (InstanceUse(**(given | changes)),) * count
+
+
+def cluster(**changes: Any) -> ClusterFacts:
+    wanted = Wanted("prod", STACK, OBJECTS, ("web",), (NODE_ROLE,))
+    given: dict[str, Any] = {
+        "name": "prod",
+        "eks": EksCluster(
+            "prod",
+            "ACTIVE",
+            "1.34",
+            Mode.API,
+            Endpoint("prod", "https://prod", "vpc-1", public=True, private=False),
+        ),
+        "entries": tuple(desired_entries(wanted)),
+        "objects": OBJECTS,
+        "scaling_groups": (ScalingGroup("web", TAGS, HOOKS),),
+        "configuration": ConfigurationFacts(pools=("general",)),
+        "groups": (group(),),
+        "pools": (PoolFacts("general", "nodes", launched=True),),
+        "roles": (
+            RoleFacts(
+                "nodes",
+                arn=NODE_ROLE,
+                policies=frozenset(
+                    {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"}
+                ),
+            ),
+        ),
+        "workloads": (),
+        "rights": (),
+    }
+    return ClusterFacts(**(given | changes))
+
+
+def healthy(**changes: Any) -> Facts:
+    """Facts without a finding; `changes` are other parts."""
+    names = schedule_names("leeway", in_vpc=False)
+    given: dict[str, Any] = {
+        "now": NOW,
+        "region": "us-east-1",
+        "version": "0.1.0",
+        "ahead": timedelta(0),
+        "stack": StackFacts(STACK, "UPDATE_COMPLETE", "0.1.0"),
+        "functions": tuple(
+            FunctionFacts(function_name("leeway", one), lambda_arn(one), "Active", "Successful")
+            for one in FUNCTIONS
+        ),
+        "aliases": (
+            AliasFacts("leeway-retire-node", "live", "7"),
+            AliasFacts("leeway-admit-node", "live", "3"),
+        ),
+        "consumers": (ConsumerFacts("leeway-provision-nodes", "uuid", "Enabled"),),
+        "concurrency": Concurrency(1000, 1000),
+        "rules": tuple(map(rule, EVENTS)),
+        "schedules": tuple(
+            ScheduleFacts(name, True, lambda_arn(function)) for name, function in names.items()
+        ),
+        "queues": (QueueFacts("leeway-Failures", "https://sqs/leeway-Failures", 0),),
+        "alarms": (AlarmFacts("leeway-NoticesLate", "OK", "", notifies=True),),
+        "instances": spot(),
+        "quotas": {"L-34B43A08": 1000.0},
+        "catalog": CatalogFacts({"types": NOW - timedelta(hours=6)}),
+        "network": FunctionsNetwork("leeway"),
+        "wanted_objects": OBJECTS,
+        "clusters": (cluster(),),
+    }
+    return Facts(**(given | changes))

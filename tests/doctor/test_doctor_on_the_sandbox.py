@@ -1,0 +1,481 @@
+"""`leeway doctor` on a running sandbox: what it finds in a deployment that works, what in one that
+somebody broke, and that it needs only the rights of docs/doctor-policy.json."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.surveys import DynamoSurveys
+from leeway.manifests.ports import StoredManifest
+from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import Part
+from leeway.wiring import clients
+from lightkube import Client, KubeConfig
+from lightkube.codecs import from_dict
+from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
+
+from cli import main
+from cli.selection.catalogs import sandbox_survey
+from sandbox.provisioning import IMAGE, client
+from sandbox.sandbox import Sandbox
+from sandbox.scenario import Group, Scenario
+from tests.aws.stored import manifest
+from tests.cli.conftest import drop_clients
+from tests.doctor.deployed import ALARM, take_into_care
+from tests.template.granted import actions_of
+from tests.template.reached import IAM_NAMES
+
+CLUSTER, GROUP = "care", "web"
+POLICY = Path(__file__).parents[2] / "docs" / "doctor-policy.json"
+RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
+EXPECTED = {"GroupHookMissing", "GroupOfOneType", "ClusterObjectMissing"}
+"""Warnings about the sandbox's group, which has one type and no launch hook, and about the
+priority class that keep_headroom writes when it is needed."""
+
+type Document = dict[str, Any]
+type Doctor = Callable[..., tuple[int, Document]]
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A deployment that works. Schedules run only on command, so that nothing changes it."""
+    scenario = Scenario(cluster=CLUSTER, groups=(Group(GROUP, 2, terminate_hook=True),))
+    state, idle = tmp_path_factory.mktemp("sandbox"), {"aws": ["--schedule-speed", "0"]}
+    with Sandbox.start(scenario, state_dir=state, options=idle) as running:
+        take_into_care(running)
+        store_catalog(running)
+        yield running
+
+
+def store_catalog(sandbox: Sandbox) -> None:
+    survey = sandbox_survey()
+    for part in Part:
+        survey = survey.renewed(part, found_in(survey, part), clients.clock().now())
+    table = sandbox.environment()["LEEWAY_TABLE"]
+    surveys = DynamoSurveys(partial(client, "dynamodb", sandbox.aws_url), table)
+    surveys.write("us-east-1", compressed(survey))
+
+
+def found_in(survey: Any, part: Part) -> Any:
+    fields = {
+        Part.TYPES: survey.machines,
+        Part.OFFERINGS: survey.offered,
+        Part.ON_DEMAND_PRICES: survey.on_demand,
+        Part.SPOT_PRICES: survey.spot,
+        Part.ZONES: survey.zone_ids,
+    }
+    return fields[part]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def called(sandbox: Sandbox) -> Iterator[set[str]]:
+    """The actions that were called, in the environment that `leeway sandbox up` prints. All tests
+    share their clients: to build them takes ten times as long as a run of the command."""
+    found: set[str] = set()
+
+    def note(model: Any, **_: Any) -> None:
+        service = model.service_model.signing_name
+        name = f"{'cloudwatch' if service == 'monitoring' else service}:{model.name}"
+        found.add(IAM_NAMES.get(name, name))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in sandbox.environment().items():
+            patch.setenv(name, value)
+        patch.setenv("KUBECONFIG", str(sandbox.kubeconfig))
+        for name in ("AWS_PROFILE", "LEEWAY_CLUSTER", "LEEWAY_CLUSTERS"):
+            patch.delenv(name, raising=False)
+        drop_clients()
+        clients.session().events.register("before-call", note)
+        yield found
+        drop_clients()
+
+
+@pytest.fixture
+def doctor(capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Run the command: its exit code and its JSON document."""
+
+    def run(*arguments: str) -> tuple[int, Document]:
+        code = main.run(["doctor", *arguments, "-o", "json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def kube(sandbox: Sandbox) -> Iterator[Client]:
+    config = KubeConfig.from_dict(yaml.safe_load(sandbox.kubeconfig.read_text()))
+    with Client(config, trust_env=False) as opened:
+        yield opened
+
+
+def new(document: Document) -> set[tuple[str, str]]:
+    """The findings that the deployment does not have when it works."""
+    found = {(one["severity"], one["code"]) for one in document["findings"]}
+    return {one for one in found if one[1] not in EXPECTED}
+
+
+def of_code(document: Document, code: str) -> list[Document]:
+    return [one for one in document["findings"] if one["code"] == code]
+
+
+def test_a_deployment_that_works_has_no_finding_that_fails(doctor: Doctor) -> None:
+    code, document = doctor()
+    assert new(document) == set()
+    assert {one["code"] for one in document["findings"]} == EXPECTED
+    assert (code, document["fails"], document["unread"]) == (0, 0, [])
+    assert document["clusters"] == [CLUSTER]
+    assert doctor(CLUSTER)[1] == document
+
+
+def test_a_table_has_each_finding_with_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("warns  ")
+    assert sum(line.strip() == f"$ leeway adopt {CLUSTER}" for line in lines) == 2
+    assert lines[-1].startswith(f"{CLUSTER}: 0 fails, ")
+    assert lines[-1].endswith("everything was read")
+
+
+@contextmanager
+def disabled_rule(sandbox: Sandbox) -> Iterator[None]:
+    events = client("events", sandbox.aws_url)
+    (rule,) = [r for r in events.list_rules()["Rules"] if r["Name"].startswith(RULE)]
+    events.disable_rule(Name=rule["Name"])
+    yield
+    events.enable_rule(Name=rule["Name"])
+
+
+@contextmanager
+def disabled_schedule(sandbox: Sandbox) -> Iterator[None]:
+    scheduler = client("scheduler", sandbox.aws_url)
+    found = scheduler.get_schedule(Name="leeway-reconcile")
+    names = ("Name", "ScheduleExpression", "Target", "FlexibleTimeWindow")
+    same = {name: found[name] for name in names}
+    scheduler.update_schedule(**same, State="DISABLED")
+    yield
+    scheduler.update_schedule(**same, State="ENABLED")
+
+
+@contextmanager
+def failed_notice(sandbox: Sandbox) -> Iterator[None]:
+    sqs = client("sqs", sandbox.aws_url)
+    (url,) = sqs.list_queues(QueueNamePrefix="leeway-ReceiveNoticeFailures")["QueueUrls"]
+    sqs.send_message(QueueUrl=url, MessageBody="{}")
+    yield
+    sqs.purge_queue(QueueUrl=url)
+
+
+@contextmanager
+def alarm(sandbox: Sandbox) -> Iterator[None]:
+    cloudwatch = client("cloudwatch", sandbox.aws_url)
+    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="ALARM", StateReason="late")
+    yield
+    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="OK", StateReason="in time")
+
+
+@contextmanager
+def suspended(sandbox: Sandbox) -> Iterator[None]:
+    scaling = client("autoscaling", sandbox.aws_url)
+    launch = {"AutoScalingGroupName": GROUP, "ScalingProcesses": ["Launch"]}
+    scaling.suspend_processes(**launch)
+    yield
+    scaling.resume_processes(**launch)
+
+
+@contextmanager
+def full(sandbox: Sandbox) -> Iterator[None]:
+    scaling = client("autoscaling", sandbox.aws_url)
+    scaling.update_auto_scaling_group(AutoScalingGroupName=GROUP, MaxSize=2)
+    yield
+    scaling.update_auto_scaling_group(AutoScalingGroupName=GROUP, MaxSize=4)
+
+
+@contextmanager
+def untagged(sandbox: Sandbox) -> Iterator[None]:
+    scaling = client("autoscaling", sandbox.aws_url)
+    tag = {
+        "ResourceId": GROUP,
+        "ResourceType": "auto-scaling-group",
+        "Key": "eks:cluster-name",
+        "Value": CLUSTER,
+        "PropagateAtLaunch": True,
+    }
+    scaling.delete_tags(Tags=[tag])
+    yield
+    scaling.create_or_update_tags(Tags=[tag])
+
+
+@contextmanager
+def second_rule(sandbox: Sandbox) -> Iterator[None]:
+    events = client("events", sandbox.aws_url)
+    pattern = {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]}
+    events.put_rule(Name="theirs", EventPattern=json.dumps(pattern))
+    target = {"Id": "queue", "Arn": "arn:aws:sqs:us-east-1:123456789012:nth"}
+    events.put_targets(Rule="theirs", Targets=[target])
+    yield
+    events.remove_targets(Rule="theirs", Ids=["queue"])
+    events.delete_rule(Name="theirs")
+
+
+@contextmanager
+def no_entry(sandbox: Sandbox) -> Iterator[None]:
+    eks = client("eks", sandbox.aws_url)
+    of = {"clusterName": CLUSTER, "principalArn": "arn:aws:iam::123456789012:role/RetireNodeRole"}
+    eks.delete_access_entry(**of)
+    yield
+    eks.create_access_entry(**of, kubernetesGroups=["leeway:drain"])
+
+
+BROKEN = {
+    "NoticesNotReceived": (disabled_rule, "fails"),
+    "ScheduleDisabled": (disabled_schedule, "fails"),
+    "FailuresWait": (failed_notice, "warns"),
+    "AlarmIsOn": (alarm, "warns"),
+    "GroupLaunchesSuspended": (suspended, "fails"),
+    "GroupHasNoRoom": (full, "warns"),
+    "GroupTagMissing": (untagged, "fails"),
+    "SecondHandlerRule": (second_rule, "warns"),
+    "AccessEntryMissing": (no_entry, "fails"),
+}
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_each_broken_thing_has_just_its_finding(
+    sandbox: Sandbox, doctor: Doctor, code: str
+) -> None:
+    broken, severity = BROKEN[code]
+    with broken(sandbox):
+        exit_code, document = doctor()
+    assert new(document) == {(severity, code)}
+    assert exit_code == (1 if severity == "fails" else 0)
+    assert all(one["command"] for one in of_code(document, code))
+
+
+def test_a_deleted_binding_takes_rights_from_a_group(doctor: Doctor, kube: Client) -> None:
+    binding = kube.get(ClusterRoleBinding, "leeway-drain")
+    kube.delete(ClusterRoleBinding, "leeway-drain")
+    try:
+        code, document = doctor()
+    finally:
+        assert binding.metadata is not None
+        binding.metadata.resourceVersion = binding.metadata.uid = None
+        kube.create(binding)
+    assert (code, new(document)) == (1, {("fails", "RightMissing")})
+    messages = [one["reason"] for one in of_code(document, "RightMissing")]
+    assert "Group leeway:drain may not create pods/eviction in cluster care." in messages
+    assert all("leeway:drain" in one for one in messages)
+
+
+def test_a_termination_handler_in_the_cluster_is_found_by_its_image(
+    doctor: Doctor, kube: Client
+) -> None:
+    labels = {"app": "spot"}
+    container = {"name": "c", "image": "mirror.example/aws-node-termination-handler:v1"}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "spot", "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+    kube.create(from_dict(body))
+    try:
+        code, document = doctor()
+    finally:
+        kube.delete(DaemonSet, "spot", namespace="kube-system")
+    assert (code, new(document)) == (0, {("warns", "SecondHandlerInCluster")})
+
+
+def test_a_missing_right_is_a_finding_that_names_the_action(
+    sandbox: Sandbox, doctor: Doctor
+) -> None:
+    denied = {"error": "AccessDenied", "status": 403, "message": "no"}
+    sandbox.faults(
+        "aws",
+        [
+            {"service": "sqs", "action": "ListQueues", **denied},
+            {"service": "service-quotas", "action": "ListServiceQuotas", **denied},
+        ],
+    )
+    try:
+        code, document = doctor()
+    finally:
+        sandbox.faults("aws", [])
+    assert (code, new(document)) == (1, {("fails", "PartNotRead"), ("warns", "PartNotRead")})
+    shown = " ".join(one["reason"] for one in of_code(document, "PartNotRead"))
+    assert "may not call ListQueues" in shown
+    assert "may not call ListServiceQuotas" in shown
+    assert {one["part"] for one in document["unread"]} == {
+        "the queues of failures",
+        "the quotas of EC2",
+    }
+
+
+def test_an_api_server_that_refuses_hides_only_its_own_parts(
+    sandbox: Sandbox, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a kubeconfig, an EKS token of the person who runs the command, who may do less."""
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    _, document = doctor()
+    parts = {one["part"] for one in document["unread"]}
+    assert parts == {
+        "the rights of Leeway's groups",
+        "the objects of rbac/",
+        "the DaemonSets and Deployments",
+    }
+    assert {one["cluster"] for one in document["unread"]} == {CLUSTER}
+
+
+def test_a_stack_that_is_not_there_leaves_the_cluster_to_be_read(doctor: Doctor) -> None:
+    code, document = doctor(CLUSTER, "--stack", "nowhere")
+    assert code == 1
+    assert "LeewayStackNotFound" in {one["code"] for one in document["unread"]}
+    assert "GroupOfOneType" in {one["code"] for one in document["findings"]}
+
+
+def pool(**changes: Any) -> list[StoredManifest]:
+    """A pool with its node class; a field of the class that is None is left out."""
+    tags = [{"tags": {"karpenter.sh/discovery": CLUSTER}}]
+    spec = {
+        "role": "leeway-sandbox-nodes",
+        "subnetSelectorTerms": tags,
+        "securityGroupSelectorTerms": tags,
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        **changes,
+    }
+    node_class = {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    node_pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "general"},
+        "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}},
+    }
+    return [
+        manifest("default", resource="ec2nodeclass.karpenter.k8s.aws", body=json.dumps(node_class)),
+        manifest("general", resource="nodepool.karpenter.sh", body=json.dumps(node_pool)),
+    ]
+
+
+@contextmanager
+def stored(sandbox: Sandbox, *manifests: StoredManifest) -> Iterator[None]:
+    table = sandbox.environment()["LEEWAY_TABLE"]
+    writing = DynamoManifestWriting(partial(client, "dynamodb", sandbox.aws_url), table)
+    for one in manifests:
+        writing.write(CLUSTER, one, 0)
+    yield
+    for one in manifests:
+        writing.delete(CLUSTER, one)
+
+
+def test_pools_are_resolved_as_provision_nodes_does(sandbox: Sandbox, doctor: Doctor) -> None:
+    with stored(sandbox, *pool()):
+        code, document = doctor()
+    assert (code, new(document)) == (
+        0,
+        {("warns", "PoolNeverLaunched"), ("warns", "NodeRoleWithoutPolicy")},
+    )
+    nowhere = [{"tags": {"karpenter.sh/discovery": "nowhere"}}]
+    with stored(sandbox, *pool(role="missing", subnetSelectorTerms=nowhere)):
+        code, document = doctor()
+    assert (code, new(document)) == (
+        1,
+        {("fails", "PoolNotLaunchable"), ("fails", "NodeRoleMissing")},
+    )
+
+
+def test_a_namespace_with_scaled_objects_needs_its_role_binding(
+    sandbox: Sandbox, doctor: Doctor
+) -> None:
+    body = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"name": "web"},
+            "triggers": [
+                {
+                    "type": "cron",
+                    "metadata": {
+                        "timezone": "UTC",
+                        "start": "0 8 * * *",
+                        "end": "0 18 * * *",
+                        "desiredReplicas": "3",
+                    },
+                }
+            ],
+        },
+    }
+    written = manifest(
+        "web", resource="scaledobject.keda.sh", namespace="shop", body=json.dumps(body)
+    )
+    with stored(sandbox, written):
+        code, document = doctor()
+    assert (code, new(document)) == (1, {("fails", "RightMissing")})
+    role = "leeway-headroom-target"
+    bind = f"kubectl create rolebinding {role} --clusterrole={role}"
+    expected = f"{bind} --group=leeway:headroom --namespace=shop"
+    assert {one["command"] for one in of_code(document, "RightMissing")} == {expected}
+
+
+def test_a_paused_cluster_is_a_warning(sandbox: Sandbox, doctor: Doctor) -> None:
+    with stored(sandbox, manifest(CLUSTER, spec={"paused": True})):
+        code, document = doctor()
+    assert (code, new(document)) == (0, {("warns", "ClusterIsPaused")})
+    assert of_code(document, "ClusterIsPaused")[0]["command"] == f"leeway resume {CLUSTER}"
+
+
+def test_a_kubeconfig_of_another_cluster_is_a_finding(
+    sandbox: Sandbox, doctor: Doctor, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(sandbox.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.2:1"
+    other = tmp_path / "kubeconfig"
+    other.write_text(yaml.safe_dump(config))
+    code, document = doctor(CLUSTER, "--kubeconfig", str(other))
+    assert code == 1
+    assert {one["code"] for one in document["unread"]} == {"KubeconfigOfOtherCluster"}
+
+
+def test_the_policy_grants_what_the_command_calls_and_no_more(
+    sandbox: Sandbox, doctor: Doctor, called: set[str]
+) -> None:
+    called.clear()
+    profile = {"role": None, "instanceProfile": "leeway-sandbox-nodes"}
+    with stored(sandbox, *pool()):
+        assert doctor()[0] == 0
+    with stored(sandbox, *pool(**profile, amiSelectorTerms=[{"id": IMAGE}])):
+        assert doctor()[0] == 0
+    statements = json.loads(POLICY.read_text())["Statement"]
+    granted = {action for one in statements for action in actions_of(one)}
+    assert called == granted
+    verbs = ("Describe", "Get", "List", "Query")
+    assert all(action.partition(":")[2].startswith(verbs) for action in granted)
+
+
+def test_credentials_that_are_missing_are_the_only_error(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    drop_clients()
+    code, document = doctor()
+    drop_clients()
+    assert code == 1
+    assert document == {"error": {**document["error"], "code": "AwsCredentialsMissing"}}

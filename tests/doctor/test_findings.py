@@ -1,0 +1,103 @@
+"""Unread parts, commands and the output: nothing of others has an effect on a terminal or shell."""
+
+import json
+import shlex
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.reasons import Reason
+from rich.console import Console
+
+from cli.doctor.examine import examine
+from cli.doctor.facts import ClusterFacts, Facts, Unread
+from cli.doctor.finding import Severity
+from cli.doctor.mending import aws, shell
+from cli.doctor.view import as_data, print_findings
+from cli.terminal import terminal
+from tests.doctor.cases import cluster, group, healthy
+
+DENIED = Reason("AwsAccessDenied", "The identity may not call x:Y. Grant it this action.")
+PLAIN = {"now", "region", "version", "ahead", "wanted_objects", "clusters", "name"}
+
+
+@pytest.mark.parametrize("part", [one.name for one in fields(Facts) if one.name not in PLAIN])
+def test_each_part_of_the_stack_that_is_not_read_is_a_finding(part: str) -> None:
+    unread = Unread(f"the {part}", DENIED, Severity.FAILS)
+    facts = healthy(**{part: unread})
+    codes = [one.reason.code for one in examine(facts) if one.severity is Severity.FAILS]
+    assert codes == ["PartNotRead"]
+    (one,) = [one for one in examine(facts) if one.reason.code == "PartNotRead"]
+    assert one.subject == f"the {part}"
+    assert "x:Y" in one.reason.message
+
+
+@pytest.mark.parametrize(
+    "part", [one.name for one in fields(ClusterFacts) if one.name not in PLAIN]
+)
+def test_each_part_of_a_cluster_that_is_not_read_is_a_finding(part: str) -> None:
+    unread = Unread(f"the {part}", DENIED, Severity.WARNS)
+    facts = healthy(clusters=(cluster(**{part: unread}),))
+    (one,) = examine(facts)
+    assert (one.reason.code, one.severity, one.cluster) == ("PartNotRead", Severity.WARNS, "prod")
+
+
+def test_with_nothing_read_every_part_is_a_finding_and_no_check_fails() -> None:
+    unread = Unread("everything", DENIED, Severity.FAILS)
+    of_stack = {one.name: unread for one in fields(Facts) if one.name not in PLAIN}
+    of_cluster = {one.name: unread for one in fields(ClusterFacts) if one.name not in PLAIN}
+    facts = healthy(**of_stack, clusters=(cluster(**of_cluster),))
+    assert {one.reason.code for one in examine(facts)} == {"PartNotRead"}
+    assert len(as_data(facts, ())["unread"]) == len(of_stack) + len(of_cluster)
+
+
+def printed(facts: Facts) -> str:
+    console: Console = terminal(width=10_000)
+    with console.capture() as captured:
+        print_findings(console, facts, examine(facts))
+    return captured.get()
+
+
+def test_all_is_well_only_if_everything_was_read() -> None:
+    assert printed(healthy()) == "prod: all is well\n"
+    unread = Unread("the alarms", DENIED, Severity.WARNS)
+    shown = printed(healthy(alarms=unread))
+    assert "all is well" not in shown
+    assert shown.endswith("prod: 0 fails, 1 warns; 1 parts could not be read\n")
+
+
+HOSTILE = "x'; rm -rf ~ #\x1b]0;owned\x07\n$(id)`id`\u202e"
+
+
+def test_a_hostile_name_has_no_effect_on_a_terminal_or_a_shell() -> None:
+    facts = healthy(clusters=(cluster(groups=(group(name=HOSTILE, zones=("a",)),)),))
+    shown = printed(facts)
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    finding = next(one for one in examine(facts) if one.reason.code == "GroupOfOneZone")
+    words = shlex.split(finding.command)
+    assert words[:3] == ["aws", "autoscaling", "describe-auto-scaling-groups"]
+    assert len(words) == 5
+    assert "\n" not in finding.reason.message + finding.subject + finding.command
+    assert json.loads(json.dumps(as_data(facts, (finding,))))["findings"][0]["command"]
+
+
+@given(st.text(max_size=30))
+def test_a_name_of_others_stays_one_word(name: str) -> None:
+    command = aws("events enable-rule", name=name)
+    if command:
+        words = shlex.split(command)
+        assert words[:4] == ["aws", "events", "enable-rule", "--name"]
+        assert len(words) == 5
+    assert len(shlex.split(shell("kubectl", "get", name))) == 3
+
+
+@pytest.mark.parametrize("name", ["--profile=admin", "-h", "file:///etc/passwd", "https://evil"])
+def test_a_name_that_the_aws_cli_would_interpret_gets_no_command(name: str) -> None:
+    assert aws("events enable-rule", name=name) == ""
+
+
+def test_failures_come_first() -> None:
+    facts = healthy(consumers=(), clusters=(replace(cluster(), groups=(group(zones=("a",)),)),))
+    severities = [one.severity for one in examine(facts)]
+    assert severities == [Severity.FAILS, Severity.WARNS]

@@ -1,0 +1,103 @@
+"""Access entries, authentication modes, and tags and hooks of groups as AWS answers them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.sandbox.aws.started import Sandbox, started
+
+ROLE = "arn:aws:iam::123456789012:role/path/leeway-retire"
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Sandbox]:
+    with started() as (_, url):
+        sandbox = Sandbox(url)
+        yield sandbox
+        sandbox.close()
+
+
+def cluster(aws: Sandbox, name: str, mode: str | None = None) -> Any:
+    eks = aws.client("eks")
+    access = {"accessConfig": {"authenticationMode": mode}} if mode else {}
+    eks.create_cluster(name=name, roleArn=ROLE, resourcesVpcConfig={}, **access)
+    return eks
+
+
+def refused(call: Callable[..., Any], **arguments: Any) -> str:
+    with pytest.raises(ClientError) as error:
+        call(**arguments)
+    return str(error.value.response["Error"]["Code"])
+
+
+def test_an_entry_is_created_changed_and_deleted(aws: Sandbox) -> None:
+    eks = cluster(aws, "entries", "API")
+    one = {"clusterName": "entries", "principalArn": ROLE}
+
+    created = eks.create_access_entry(**one, kubernetesGroups=["leeway:drain"])["accessEntry"]
+
+    assert (created["type"], created["kubernetesGroups"]) == ("STANDARD", ["leeway:drain"])
+    assert refused(eks.create_access_entry, **one) == "ResourceInUseException"
+    eks.update_access_entry(**one, kubernetesGroups=["viewers"])
+    found = eks.describe_access_entry(**one)["accessEntry"]
+    assert found["kubernetesGroups"] == ["viewers"]
+    assert eks.list_access_entries(clusterName="entries")["accessEntries"] == [ROLE]
+    eks.delete_access_entry(**one)
+    assert refused(eks.describe_access_entry, **one) == "ResourceNotFoundException"
+
+
+def test_groups_of_kubernetes_and_groups_of_node_entries_are_refused(aws: Sandbox) -> None:
+    eks = cluster(aws, "groups", "API")
+    one = {"clusterName": "groups", "principalArn": ROLE, "kubernetesGroups": ["system:masters"]}
+
+    assert refused(eks.create_access_entry, **one) == "InvalidParameterException"
+    nodes = {**one, "type": "EC2_LINUX", "kubernetesGroups": ["x"]}
+    assert refused(eks.create_access_entry, **nodes) == "InvalidParameterException"
+
+
+def test_a_cluster_with_only_a_config_map_has_no_entries_until_its_mode_changes(
+    aws: Sandbox,
+) -> None:
+    eks = cluster(aws, "modes")
+    assert refused(eks.list_access_entries, clusterName="modes") == "InvalidRequestException"
+
+    update = eks.update_cluster_config(
+        name="modes", accessConfig={"authenticationMode": "API_AND_CONFIG_MAP"}
+    )["update"]
+
+    assert eks.describe_update(name="modes", updateId=update["id"])["update"]["status"]
+    described = eks.describe_cluster(name="modes")["cluster"]
+    assert described["accessConfig"]["authenticationMode"] == "API_AND_CONFIG_MAP"
+    assert described["resourcesVpcConfig"]["publicAccessCidrs"] == ["0.0.0.0/0"]
+    back = {"name": "modes", "accessConfig": {"authenticationMode": "CONFIG_MAP"}}
+    assert refused(eks.update_cluster_config, **back) == "InvalidParameterException"
+
+
+def test_tags_and_hooks_of_a_missing_group_are_refused(aws: Sandbox) -> None:
+    scaling = aws.client("autoscaling")
+    tag = {"ResourceId": "gone", "ResourceType": "auto-scaling-group", "Key": "a", "Value": "b"}
+    hook = {"AutoScalingGroupName": "gone", "LifecycleHookName": "leeway-drain"}
+
+    assert refused(scaling.create_or_update_tags, Tags=[tag]) == "ValidationError"
+    assert refused(scaling.delete_tags, Tags=[tag]) == "ValidationError"
+    assert refused(scaling.delete_lifecycle_hook, **hook) == "ValidationError"
+
+
+def test_a_hook_keeps_its_target_and_a_missing_one_is_refused(aws: Sandbox) -> None:
+    scaling, target = aws.client("autoscaling"), "arn:aws:sns:us-east-1:123456789012:topic"
+    aws.group("hooked", 0)
+    hook = {"AutoScalingGroupName": "hooked", "LifecycleHookName": "theirs"}
+
+    scaling.put_lifecycle_hook(
+        **hook,
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        NotificationTargetARN=target,
+        RoleARN=ROLE,
+    )
+
+    (found,) = scaling.describe_lifecycle_hooks(AutoScalingGroupName="hooked")["LifecycleHooks"]
+    assert (found["NotificationTargetARN"], found["RoleARN"]) == (target, ROLE)
+    scaling.delete_lifecycle_hook(**hook)
+    assert refused(scaling.delete_lifecycle_hook, **hook) == "ValidationError"
