@@ -33,7 +33,7 @@ from leeway.reasons import Reason, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
-from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.plan import Placement, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -165,8 +165,12 @@ class LaunchNodes:
             prepared = run.prepare(plan)
             if not prepared and len(run.blocked) == blocked:
                 return run.outcome(plan, _planned(plan))
-            self._round(run, prepared)
+            launched = self._round(run, prepared)
             self._admit(run)
+            placed = _placed(plan, launched)
+            if placed is not None:
+                # Another plan would find the same places, and takes as long as the first one.
+                return run.outcome(replace(plan, launches=(), existing=(*plan.existing, *placed)))
             if run.throttled:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         plan = run.plan()
@@ -177,8 +181,8 @@ class LaunchNodes:
         records = self._deps.pools.pools_of(cluster)
         return {one.pool: one.paused for one in records if one.paused is not None}
 
-    def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> None:
-        """Launch a round's groups side by side."""
+    def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
+        """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
         run.added += sum(len(one.intent.instances) for one in results)
@@ -187,6 +191,7 @@ class LaunchNodes:
             if any(cause_of(error.code) is Cause.TEMPLATE for error in result.errors):
                 # Another function deleted it since it was last seen: the next round creates it.
                 self._deps.templates.forget([template.name for template in one.templates])
+        return [one.intent for one in results]
 
     def _with_templates(
         self, run: "_Run", prepared: Sequence[PreparedLaunch]
@@ -461,6 +466,22 @@ def _as_promised(node: ExistingNode, promise: ExistingNode | None) -> ExistingNo
         taints=promise.taints,
         pool=promise.pool,
     )
+
+
+def _placed(plan: Plan, launched: Iterable[LaunchIntent]) -> tuple[Placement, ...] | None:
+    """Return the instances for the pods of a plan's new nodes; None if EC2 launched fewer.
+
+    The nodes of an intent are equal: each instance serves the pods of any of them.
+    """
+    instances = {one.pods: [instance.instance for instance in one.instances] for one in launched}
+    found: list[Placement] = []
+    for group in groups_of(plan):
+        names = instances.get(group.pods, [])
+        if len(names) != len(group.nodes):
+            return None
+        placed = zip(names, group.nodes, strict=True)
+        found += (Placement(name, node.pods) for name, node in placed)
+    return tuple(found)
 
 
 def _planned(plan: Plan) -> list[str]:

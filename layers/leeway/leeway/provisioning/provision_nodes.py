@@ -66,6 +66,7 @@ from leeway.provisioning.vain_launches import vain_launches, without_place, work
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import NodePool as Pool
 
 KINDS = (
     "awsnodetemplate.karpenter.k8s.aws",
@@ -108,7 +109,7 @@ class _Situation:
     intents: Sequence[LaunchIntent]
     starting: dict[str, StartingNode]
     demand: Demand
-    problems: tuple[Reason, ...]
+    upcoming: Upcoming
 
 
 class NodeProvisioning:
@@ -142,8 +143,11 @@ class NodeProvisioning:
         catalog = self._deps.catalog.read()
         if catalog is None:
             return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
-        upcoming = Upcoming() if policy.paused else self._deps.upcoming.read(cluster, now)
-        situation = self._read(cluster, manifests, requests, catalog, upcoming)
+        pools = [one.template.pool for one in settings_of(manifests)]
+        upcoming = Upcoming()
+        if not policy.paused:
+            upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
+        situation = self._read(cluster, pools, requests, catalog, upcoming)
         outcome = self._launch(cluster, manifests, catalog, situation, policy, until)
         failures = (
             () if policy.dry_run else self._tell(cluster, requests, situation, outcome, until)
@@ -164,7 +168,8 @@ class NodeProvisioning:
             pods=demanded,
             launched=outcome.launched,
             without_node=outcome.without_node,
-            launch_problems=(*outcome.reasons, *situation.problems),
+            ahead=upcoming.reasons,
+            launch_problems=(*outcome.reasons, *upcoming.problems),
             unreadable=tuple(one.reason for one in situation.state.unreadable),
             failures=failures,
             capped=any(one.code in BRAKES for one in outcome.reasons),
@@ -174,7 +179,7 @@ class NodeProvisioning:
     def _read(
         self,
         cluster: str,
-        manifests: Sequence[Manifest],
+        pools: Sequence[Pool],
         requests: Sequence[CapacityRequest],
         catalog: Catalog,
         upcoming: Upcoming,
@@ -183,7 +188,6 @@ class NodeProvisioning:
         intents = self._deps.intents.of_cluster(cluster)
         state = self._deps.states.read(cluster)
         now = self._deps.clock.now()
-        pools = [one.template.pool for one in settings_of(manifests)]
         promises = nodes_on_the_way(intents, (), pools, catalog, now)
         starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
         coming: tuple[ExistingNode, ...] = ()
@@ -191,7 +195,7 @@ class NodeProvisioning:
             in_groups, coming = self._in_groups(cluster, state, now)
             starting |= in_groups
         demand = demand_of(state, requests, starting, coming, upcoming.pods)
-        return _Situation(state, intents, starting, demand, upcoming.problems)
+        return _Situation(state, intents, starting, demand, upcoming)
 
     def _in_groups(
         self, cluster: str, state: ClusterState, now: datetime
@@ -393,6 +397,7 @@ def _status(
         launched=launched,
         launched_at=launched_at,
         launched_count=count,
+        ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
         without_node=groups,
         others=others,
         problems=tuple(map(shortened, problems)),
