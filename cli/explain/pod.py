@@ -169,12 +169,14 @@ def _situation(
     from leeway.manifests.pools import pools_of
     from leeway.provisioning.demand import demand_of
     from leeway.provisioning.explain_pod import Situation
-    from leeway.provisioning.starting_nodes import starting_nodes
+    from leeway.provisioning.starting_nodes import starting_nodes, starting_of_karpenter
 
     (intents, requests), now, pools = stored, SystemClock().now(), pools_of(manifests)
     launched = nodes_on_the_way(intents, (), pools, catalog, now)
     starting = starting_nodes(state.nodes, state.joined, launched, intents, now)
-    demand = demand_of(state, [one for one in requests if one.is_open(now)], starting)
+    of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
+    starting = {**starting, **of_karpenter}
+    demand = demand_of(state, [one for one in requests if one.is_open(now)], starting, coming)
     return Situation(
         waiting=demand.pods,
         nodes=demand.nodes,

@@ -21,6 +21,17 @@ class WaitingPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedNode:
+    """The node of an instance that Karpenter has launched, as its NodeClaim describes it. `node` is
+    without pods; `startup_taints` are the keys of the taints that it has until it is ready."""
+
+    instance: str
+    created_at: datetime
+    node: ExistingNode
+    startup_taints: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadableObject:
     """An object that the API server returned and that Leeway can't read. `name` is
     `namespace/name`, or the name of an object without a namespace."""
@@ -42,6 +53,7 @@ class ClusterState:
       as if they were pending.
     - `leaving`: by the name of a node, the uids of the controllers of the pods that terminate on
       it, one for each pod. A controller creates another pod in its place.
+    - `claimed`: the nodes that Karpenter has launched, whether they have joined or not.
     - `unreadable`: objects that are not in the state, or only with their requests.
     """
 
@@ -52,6 +64,7 @@ class ClusterState:
     daemons: Sequence[PodSpec] = ()
     movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     leaving: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    claimed: Sequence[ClaimedNode] = ()
     unreadable: Sequence[UnreadableObject] = ()
 
 

@@ -12,9 +12,14 @@ from typing import Any
 import msgspec
 
 from leeway.printable import printable
-from leeway.provisioning.cluster_state import ClusterState, UnreadableObject, WaitingPod
+from leeway.provisioning.cluster_state import (
+    ClaimedNode,
+    ClusterState,
+    UnreadableObject,
+    WaitingPod,
+)
 from leeway.provisioning.pod_rules import needs_another_place, waits_for_node
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE
+from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import ClusterFacts, cluster_facts, daemons_of
@@ -41,7 +46,7 @@ from leeway.selection.reading.pod_state import (
 from leeway.selection.reading.volumes import attach_once
 from leeway.selection.resources import Resources
 
-KINDS = frozenset({"Pod", "Node", "DaemonSet", *REFERENCED})
+KINDS = frozenset({"Pod", "Node", "NodeClaim", "DaemonSet", *REFERENCED})
 """The kinds of objects that a state is made of."""
 
 NAMESPACED = frozenset({"Pod", "DaemonSet", "LimitRange", "PersistentVolumeClaim"})
@@ -125,6 +130,7 @@ class KeptObjects:
         self._others: dict[str, dict[str, Document]] = {
             kind: {} for kind in ("DaemonSet", *sorted(REFERENCED))
         }
+        self._claimed: dict[str, ClaimedNode | None] = {}
         self._unreadable: dict[tuple[str, str], UnreadableObject] = {}
         self._facts: ClusterFacts = cluster_facts(())
         self._facts_changed = self._daemons_changed = False
@@ -140,8 +146,12 @@ class KeptObjects:
 
     def keys(self, kind: str) -> list[str]:
         """Return the keys of the objects of a kind."""
-        known: Mapping[str, object] = self._pods if kind == "Pod" else self._others.get(kind, {})
-        known = self._nodes if kind == "Node" else known
+        own: dict[str, Mapping[str, object]] = {
+            "Pod": self._pods,
+            "Node": self._nodes,
+            "NodeClaim": self._claimed,
+        }
+        known = own.get(kind) or self._others.get(kind, {})
         unreadable = (key for of_kind, key in self._unreadable if of_kind == kind)
         return list(dict.fromkeys([*known, *unreadable]))
 
@@ -155,6 +165,9 @@ class KeptObjects:
             elif kind == "Node":
                 check(document, kind)
                 self._put_node(key, _read_node(document))
+            elif kind == "NodeClaim":
+                check(document, kind)
+                self._claimed[key] = _read_claimed(document)
             else:
                 check(document, kind)
                 self._put_other(kind, key, {**document, "kind": kind})
@@ -180,6 +193,13 @@ class KeptObjects:
         reason = OBJECT_NOT_READABLE(kind=kind, name=printable(key), problem=clause(shown))
         self._unreadable[kind, key] = UnreadableObject(kind, key, reason)
 
+    def note_unreadable(self, kind: str, problem: str) -> None:
+        """Note that all objects of a kind can't be read, and keep none of them."""
+        for key in self.keys(kind):
+            self.remove(kind, key)
+        reason = OBJECTS_NOT_READABLE(kind=kind, problem=clause(problem[:_LONGEST_PROBLEM]))
+        self._unreadable[kind, ""] = UnreadableObject(kind, "", reason)
+
     def remove(self, kind: str, key: str) -> None:
         """Remove an object; nothing happens if there is none."""
         self._unreadable.pop((kind, key), None)
@@ -189,6 +209,8 @@ class KeptObjects:
         elif kind == "Node":
             if self._nodes.pop(key, None):
                 self._changed_nodes.add(key)
+        elif kind == "NodeClaim":
+            self._claimed.pop(key, None)
         elif self._others[kind].pop(key, None) is not None:
             self._note_change(kind)
 
@@ -208,6 +230,7 @@ class KeptObjects:
             daemons=self._daemons,
             movable={name: self._movable[name] for name in names if self._movable[name]},
             leaving={name: self._leaving[name] for name in names if self._leaving[name]},
+            claimed=tuple(one for _, one in sorted(self._claimed.items()) if one is not None),
             unreadable=tuple(self._unreadable[each] for each in sorted(self._unreadable)),
         )
 
@@ -352,6 +375,21 @@ def _read_node(document: Document) -> _KeptNode:
         _instance(spec.get("providerID")),
         str(metadata.get("creationTimestamp") or ""),
         is_terminating(document),
+    )
+
+
+def _read_claimed(document: Document) -> ClaimedNode | None:
+    """Read a NodeClaim; None before its instance is launched, and while it is deleted. Karpenter
+    writes the labels and amounts of the node when it has launched the instance."""
+    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
+    instance = _instance(status.get("providerID"))
+    if not instance or is_terminating(document):
+        return None
+    return ClaimedNode(
+        instance,
+        _time(metadata.get("creationTimestamp")),
+        node_without_pods(document),
+        frozenset(one["key"] for one in spec.get("startupTaints") or ()),
     )
 
 

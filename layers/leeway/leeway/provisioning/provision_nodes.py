@@ -52,6 +52,7 @@ from leeway.provisioning.starting_nodes import (
     StartingNode,
     starting_in_groups,
     starting_nodes,
+    starting_of_karpenter,
 )
 from leeway.provisioning.status import (
     MOST_PROBLEMS,
@@ -190,10 +191,12 @@ class NodeProvisioning:
         now = self._deps.clock.now()
         promises = nodes_on_the_way(intents, (), pools, catalog, now)
         starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
-        coming: tuple[ExistingNode, ...] = ()
+        of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
+        starting |= of_karpenter
         if state.waiting or requests or upcoming.pods:
-            in_groups, coming = self._in_groups(cluster, state, now)
+            in_groups, launched = self._in_groups(cluster, state, now)
             starting |= in_groups
+            coming = (*coming, *launched)
         demand = demand_of(state, requests, starting, coming, upcoming.pods)
         return _Situation(state, intents, starting, demand, upcoming)
 

@@ -89,3 +89,8 @@ OBJECT_NOT_READABLE = ReasonCode(
     "objects are read.",
     "an-object-can-not-be-read",
 )
+OBJECTS_NOT_READABLE = ReasonCode(
+    "ObjectsNotReadable",
+    "Leeway can't list {kind} objects: {problem}. It launches nodes as if there were none.",
+    "an-object-can-not-be-read",
+)
