@@ -23,6 +23,7 @@ from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, Lau
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.launch.supplies import Supplies
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
@@ -112,6 +113,7 @@ class LaunchNodes:
 
     def __init__(self, deps: LaunchDependencies) -> None:
         self._deps = deps
+        self._supplies = Supplies()
         self._executor = IntentExecutor(
             deps.fleets,
             deps.intents,
@@ -127,7 +129,8 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         paused = self._paused(order.cluster)
-        run = _Run(self._deps, order, list(self._deps.intents.of_cluster(order.cluster)), paused)
+        intents = list(self._deps.intents.of_cluster(order.cluster))
+        run = _Run(self._deps, order, self._supplies, intents, paused)
         for _ in range(MOST_ROUNDS):
             blocked = len(run.blocked)
             plan = run.plan()
@@ -145,7 +148,7 @@ class LaunchNodes:
         intents = list(self._deps.intents.of_cluster(order.cluster))
         paused, now = self._paused(order.cluster), self._deps.clock.now()
         answered = [one for one in intents if one.is_answered]
-        run = _Run(self._deps, order, answered, dict(paused))
+        run = _Run(self._deps, order, self._supplies, answered, dict(paused))
         # To repeat a request may launch its instances. Those of a paused pool are found by their
         # tag, after the time in which a request is repeated.
         waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
@@ -236,6 +239,7 @@ class _Run:
 
     deps: LaunchDependencies
     order: LaunchOrder
+    supplies: Supplies
     intents: list[LaunchIntent]
     blocked: dict[str, Reason] = field(default_factory=dict)
     unavailable: set[Unavailable] = field(default_factory=set)
@@ -287,7 +291,7 @@ class _Run:
         now, catalog = self.deps.clock.now(), self.order.catalog
         ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
+        supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         nodes = self._nodes(on_the_way)
         return pack(self.order.pods, supply, nodes, proceed=self._may_improve(now))
 
