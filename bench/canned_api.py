@@ -117,6 +117,9 @@ class CannedApi:
         plural = request.path.rpartition("/")[2]
         if request.query.get("watch"):
             return await self._watch(request, plural)
+        if plural not in _KINDS:
+            missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": plural}
+            return web.json_response(missing, status=404)
         return self._list(request, plural)
 
     def _list(self, request: web.Request, plural: str) -> web.Response:

@@ -74,11 +74,13 @@ def cluster_read(
     from leeway.manifests.pools import pools_of
     from leeway.provisioning.cluster_read import ClusterRead
     from leeway.provisioning.demand import demand_of
-    from leeway.provisioning.starting_nodes import starting_nodes
+    from leeway.provisioning.starting_nodes import starting_nodes, starting_of_karpenter
 
     (intents, requests), now = stored, state.read_at
     launched = nodes_on_the_way(intents, (), pools_of(manifests), catalog, now)
     starting = starting_nodes(state.nodes, state.joined, launched, intents, now)
+    of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
+    starting = {**starting, **of_karpenter}
     open_now = [one for one in requests if one.is_open(now)]
-    demand = demand_of(state, open_now, starting)
+    demand = demand_of(state, open_now, starting, coming)
     return ClusterRead(cluster, manifests, catalog, state, intents, open_now, starting, demand)

@@ -77,6 +77,8 @@ def _provisioning_lines(one: ProvisioningStatus, now: datetime) -> Iterator[Text
     yield _line("launches", "", ", ".join(parts))
     if one.failure is not None:
         yield Text(f"      {_reason(one.failure)}", style="red")
+    for ahead in one.ahead:
+        yield Text(f"      {_reason(ahead)}")
     for problem in one.problems:
         yield Text(f"      {_reason(problem)}", style="yellow")
     for group in one.without_node[:MOST_PODS]:
@@ -244,6 +246,7 @@ def _provisioning(one: ProvisioningStatus | None) -> dict[str, Any] | None:
             }
             for i in one.launched
         ],
+        "ahead": [asdict(ahead) for ahead in one.ahead],
         "withoutNode": [
             {"reason": asdict(group.reason), "count": group.count, "pods": list(group.some)}
             for group in one.without_node

@@ -13,6 +13,7 @@ from leeway.admission.record import Admission, apply_request, repeated_launch_re
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.record import NeverJoined, PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
@@ -337,8 +338,33 @@ def test_a_table_that_does_not_take_a_join_delays_no_admission() -> None:
     def refuse(record: PoolRecord) -> None:
         raise CloudUnavailable("throttled")
 
+    def refuse_time(join_time: JoinTime) -> None:
+        raise CloudUnavailable("throttled")
+
     deps.pools.write_pool = refuse  # type: ignore[method-assign]
+    deps.pools.write_join_time = refuse_time  # type: ignore[method-assign]
     assert admit(deps).result is AdmissionResult.ADMITTED
+
+
+def test_the_time_until_a_launched_node_is_ready_is_kept_for_its_pool() -> None:
+    deps = dependencies()
+    deps.at[NOTICED + 40 * SECOND] = joins(replace(NODE, ready=False))
+    deps.at[NOTICED + 80 * SECOND] = joins(NODE)
+    outcome = admit(deps)
+    (found,) = deps.pools.join_times(FACTS.cluster)
+    assert (found.pool, found.instance) == (LAUNCH.pool, FACTS.instance)
+    assert 80 <= found.seconds <= (outcome.ended_at - LAUNCH.at).total_seconds()
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_no_time_is_kept_of_other_admissions(again: bool) -> None:
+    record = launched().model_copy(update={"attempt": 2}) if again else request(None, "n-1").record
+    attempt = replace(ATTEMPT, attempt=record.attempt)
+    deps = dependencies(record, nodes={NODE.name: NODE})
+    outcome = use_case(deps).admit(attempt, deps)
+    assert outcome is not None
+    assert outcome.result is AdmissionResult.ADMITTED
+    assert deps.pools.join_times(FACTS.cluster) == []
 
 
 # Kills.

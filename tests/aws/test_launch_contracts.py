@@ -40,6 +40,7 @@ from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
 from leeway.manifests.node_class import AmiTerm
 from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import NeverJoined, PoolRecord
@@ -546,6 +547,19 @@ def test_a_record_of_a_pool_is_written_once_for_each_version(world: World) -> No
     with pytest.raises(RecordChanged):
         world.pools.write_pool(second)
     assert world.pools.pool(record.cluster, "web") == second
+
+
+def test_the_join_times_of_a_pool_are_kept_by_slot(world: World) -> None:
+    cluster = new("pools")
+    one = JoinTime(cluster=cluster, pool="web", instance="i-0123456789abcdef0", seconds=41.5)
+    other = one.model_copy(update={"pool": "api"})
+    world.pools.write_pool(PoolRecord(cluster=cluster, pool="web"))
+    world.pools.write_join_time(one.model_copy(update={"seconds": 90.0}))
+    world.pools.write_join_time(one)
+    world.pools.write_join_time(other)
+    assert sorted(world.pools.join_times(cluster), key=lambda it: it.pool) == [other, one]
+    assert world.pools.join_times(new("pools")) == []
+    assert [it.pool for it in world.pools.pools_of(cluster)] == ["web"]
 
 
 def test_of_some_instances_those_that_start_or_run_are_alive(world: World) -> None:

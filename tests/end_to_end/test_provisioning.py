@@ -1,7 +1,9 @@
 """provision_nodes deployed: pods that have no place get nodes, each once."""
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import until
 from tests.end_to_end.provisioning import (
     CLUSTER,
+    FUNCTION,
     PARAMETERS,
     bound,
     instances,
@@ -26,6 +29,7 @@ from tests.end_to_end.provisioning import (
     table_of,
 )
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
+from tests.end_to_end.test_headroom import adopt, schedule_of
 from tests.launch.pools import node_class, pool
 
 
@@ -108,3 +112,103 @@ def test_an_api_server_that_does_not_answer_keeps_the_message(sandbox: Sandbox) 
     assert run(sandbox, kept) == [kept["messageId"]]
     sandbox.faults("kubernetes", [])
     assert run(sandbox, kept) == []
+
+
+SOON = timedelta(seconds=20)
+"""The shortest time to a window: two functions start, and read the new manifests."""
+
+FIVE_CORES = {"requests": {"cpu": "5"}}
+"""No other node of the module has room for such a pod, and no node for two of them."""
+
+
+def next_window() -> tuple[datetime, dict[str, str]]:
+    """Return the start of a window that opens within 80 seconds, and its cron expressions."""
+    start = (datetime.now(UTC) + SOON + timedelta(minutes=1)).replace(second=0, microsecond=0)
+    end = start + timedelta(minutes=30)
+    cron = {"start": f"{start:%M %H} * * *", "end": f"{end:%M %H} * * *"}
+    return start, {"timezone": "UTC", **cron}
+
+
+def of_windows(window: dict[str, str]) -> list[dict[str, Any]]:
+    """A buffer of one pause pod, and a target of two pods."""
+    buffer = {"name": "warm", "pod": FIVE_CORES, "windows": [{**window, "replicas": 1}]}
+    trigger = {"type": "cron", "metadata": {**window, "desiredReplicas": "2"}}
+    return [
+        {
+            "apiVersion": "leeway.sh/v1",
+            "kind": "Headroom",
+            "metadata": {"name": "office"},
+            "spec": {"buffers": [buffer]},
+        },
+        {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": "ScaledObject",
+            "metadata": {"name": "reports", "namespace": "default"},
+            "spec": {
+                "scaleTargetRef": {"name": "reports"},
+                "minReplicaCount": 0,
+                "triggers": [trigger],
+            },
+        },
+    ]
+
+
+KILLED = ("keep-headroom", FUNCTION)
+
+
+def forget_manifests(sandbox: Sandbox) -> None:
+    """End the workers of two functions: the next ones read the manifests again."""
+    sandbox.faults("lambda", [{"function": f"*{name}*", "kill": "before"} for name in KILLED])
+    sandbox.fire(schedule_of(sandbox))
+    with pytest.raises(AssertionError):
+        run(sandbox)
+    sandbox.faults("lambda", [])
+
+
+def running(kube: Client, namespace: str, name: str) -> list[Pod]:
+    """Return the Running pods of a Deployment."""
+    found = kube.list(Pod, namespace=namespace)
+    return [
+        pod
+        for pod in found
+        if pod.metadata
+        and str(pod.metadata.name).startswith(f"{name}-")
+        and pod.status
+        and pod.status.phase == "Running"
+    ]
+
+
+def test_nodes_are_launched_before_a_window_and_at_its_start_every_pod_runs(
+    sandbox: Sandbox, kube: Client
+) -> None:
+    target: Any = deployment("reports", 0, 5)
+    target["spec"]["template"]["spec"]["containers"][0]["resources"] = FIVE_CORES
+    create_workloads([target], sandbox.write_kubeconfig())
+    adopt(kube, "leeway-headroom-target")
+    before = set(instances(sandbox))
+    start, window = next_window()
+    store(sandbox, *of_windows(window))
+    forget_manifests(sandbox)
+    pausing = ("leeway-headroom", "office-warm")
+
+    def buffer_exists() -> bool:
+        sandbox.fire(schedule_of(sandbox))
+        return any(pod.metadata for pod in kube.list(Pod, namespace=pausing[0]))
+
+    until(buffer_exists)
+    assert run(sandbox) == []
+    bought = set(instances(sandbox)) - before
+    assert len(bought) == 3
+    assert datetime.now(UTC) < start, "the nodes were launched too late"
+    time.sleep((start - datetime.now(UTC)).total_seconds())
+    assert len(running(kube, *pausing)) == 1
+    sandbox.fire(schedule_of(sandbox))
+    until(lambda: len(running(kube, "default", "reports")) == 2)
+    pods = running(kube, "default", "reports")
+    waited = (datetime.now(UTC) - start).total_seconds()
+    assert waited < 30
+    joined = {e["node"]: e["instance"] for e in sandbox.journal() if e["kind"] == "node-joined"}
+    serving = {joined[str(p.spec.nodeName)] for p in [*pods, *running(kube, *pausing)] if p.spec}
+    assert serving == bought
+    assert run(sandbox) == []
+    assert set(instances(sandbox)) == before | bought

@@ -38,6 +38,7 @@ class CannedCluster:
     - `drops`: kinds whose watches end in the middle of their first event.
     - `refused`: the status with which watches are refused; 0 for none.
     - `bookmarks`: watches send a bookmark after their backlog.
+    - `failing`: the status of lists and watches of kinds.
     - `prefix`: text before each resource version.
     """
 
@@ -55,6 +56,7 @@ class CannedCluster:
         self.bookmarks = False
         self.refused = 0
         self.prefix = ""
+        self.failing: dict[str, int] = {}
         server.by_default(self._answer)
 
     def put(self, kind: str, document: dict[str, Any]) -> None:
@@ -86,11 +88,12 @@ class CannedCluster:
 
     def _answer(self, request: Request) -> None:
         kind = KINDS[urlsplit(request.path).path]
-        if not request.query.get("watch"):
+        refused = self.failing.get(kind, self.refused if request.query.get("watch") else 0)
+        if refused:
+            body = {"kind": "Status", "code": refused, "reason": "Refused", "message": "no"}
+            request.send(json.dumps(body).encode(), refused)
+        elif not request.query.get("watch"):
             self._list(request, kind)
-        elif self.refused:
-            body = {"kind": "Status", "code": self.refused, "reason": "Refused", "message": "no"}
-            request.send(json.dumps(body).encode(), self.refused)
         else:
             self._watch(request, kind)
 

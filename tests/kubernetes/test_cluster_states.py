@@ -22,6 +22,7 @@ from tests.provisioning.cluster_documents import (
     daemon_set,
     key,
     node,
+    node_claim,
     pod,
     random_changes,
 )
@@ -94,6 +95,41 @@ def test_a_later_read_lists_no_kind_again(
         states.read(CLUSTER)
     assert {kind: canned.lists(kind) for kind in PATHS} == dict.fromkeys(PATHS, 1)
     assert len(waiting(states)) == 3
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_node_claims_are_requested_once_if_the_api_server_has_none(
+    canned: CannedCluster, states: KubernetesClusterStates, clock: FakeClock, status: int
+) -> None:
+    canned.failing["NodeClaim"] = status
+    for _ in range(3):
+        canned.put("Pod", pod(f"late-{canned.version}"))
+        state = states.read(CLUSTER)
+        assert (state.claimed, state.unreadable) == ((), ())
+    assert canned.lists("NodeClaim") == 1
+    canned.failing.clear()
+    canned.put("NodeClaim", node_claim("new", 7))
+    assert states.read(CLUSTER).claimed == ()
+    clock.sleep(LIST_AGAIN_AFTER.total_seconds() + 1)
+    assert [one.instance for one in states.read(CLUSTER).claimed] == [f"i-{7:017x}"]
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_node_claims_that_cannot_be_listed_are_told_and_stop_nothing(
+    canned: CannedCluster, states: KubernetesClusterStates, status: int
+) -> None:
+    canned.put("NodeClaim", node_claim("one", 1))
+    canned.put("Pod", pod("web"))
+    assert len(states.read(CLUSTER).claimed) == 1
+    canned.failing["NodeClaim"] = status
+    state = states.read(CLUSTER)
+    assert state.claimed == ()
+    assert [one.pod.name for one in state.waiting] == ["shop/web"]
+    (told,) = state.unreadable
+    assert (told.kind, told.reason.code) == ("NodeClaim", "ObjectsNotReadable")
+    canned.failing.clear()
+    state = states.read(CLUSTER)
+    assert (len(state.claimed), state.unreadable) == (1, ())
 
 
 def test_all_objects_are_listed_again_after_a_while(

@@ -52,6 +52,23 @@ def test_pods_get_nodes_of_their_pool_and_each_node_is_admitted(
     assert sorted(placed) == [f"shop/web-{n}" for n in range(3)]
 
 
+def test_the_next_run_finds_the_places_that_a_launch_has_named(
+    world: World, catalog: Catalog
+) -> None:
+    some = pods(7, cpu=40_000)
+    first = world.launch_nodes.launch(order(catalog, waiting=some))
+    again = world.launch_nodes.launch(order(catalog, waiting=some))
+    assert again.launched == ()
+    assert first.complete
+    assert again.complete
+
+    def sizes(outcome: LaunchOutcome) -> list[int]:
+        return sorted(len(one.pods) for one in outcome.placed)
+
+    assert sizes(first) == sizes(again)
+    assert {one.node for one in first.placed} == world.fleets.running.keys()
+
+
 def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
     world: World, catalog: Catalog
 ) -> None:

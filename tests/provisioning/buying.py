@@ -92,7 +92,7 @@ class Buying(World):
             launch_nodes=self.launch_nodes,
             intents=self.intents,
             groups=self.groups,
-            upcoming=UpcomingPods(self.manifests, lambda _: self.pod_templates),
+            upcoming=UpcomingPods(self.manifests, self.pools, lambda _: self.pod_templates),
             records=self.records,
             returns=self.returns,
             events_in=lambda _: self.events,

@@ -56,6 +56,23 @@ def node(name: str, number: int = 0, **spec: Any) -> dict[str, Any]:
     }
 
 
+def node_claim(name: str, number: int = 0, **status: Any) -> dict[str, Any]:
+    """Return a NodeClaim whose instance Karpenter has launched, as of `node`."""
+    zone = ZONES[number % 2]
+    labels = {"topology.kubernetes.io/zone": zone, "karpenter.sh/nodepool": "karpenters"}
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "58"}
+    launched = {
+        "providerID": f"aws:///{zone}/i-{number:017x}",
+        "allocatable": amounts,
+        "capacity": amounts,
+    }
+    return {
+        "metadata": metadata(name, labels=labels),
+        "spec": {"startupTaints": [{"key": "example.com/agent", "effect": "NoSchedule"}]},
+        "status": {**launched, **status},
+    }
+
+
 def claim(name: str, volume: str = "") -> dict[str, Any]:
     """Return a PersistentVolumeClaim of the class `gp3`."""
     bound = {"volumeName": volume} if volume else {}
@@ -130,12 +147,17 @@ def random_change(chance: random.Random) -> tuple[str, dict[str, Any]]:
     return kind, _OTHERS[kind](chance)
 
 
+_STATUSES: tuple[dict[str, Any], ...] = ({}, {"providerID": ""})
+
 _OTHERS = {
     "PersistentVolumeClaim": lambda chance: claim(
         f"data-{chance.randrange(3)}", chance.choice(["", "pv-0", "pv-1"])
     ),
     "PersistentVolume": lambda chance: volume(f"pv-{chance.randrange(2)}", chance.choice(ZONES)),
     "StorageClass": lambda chance: storage_class(chance.choice(["", *ZONES])),
+    "NodeClaim": lambda chance: node_claim(
+        f"claim-{chance.randrange(3)}", 2 + chance.randrange(4), **chance.choice(_STATUSES)
+    ),
     "CSINode": lambda chance: csi_node(f"node-{chance.randrange(4)}", chance.randrange(1, 20)),
     "LimitRange": lambda chance: limit_range(f"{chance.randrange(1, 9)}0m"),
     "DaemonSet": lambda chance: daemon_set(
@@ -193,6 +215,7 @@ def comparable(state: ClusterState) -> dict[str, object]:
         "movable": {name: list(pods) for name, pods in state.movable.items()},
         "details": dict(state.details),
         "budgets": list(state.budgets),
+        "claimed": list(state.claimed),
         "unreadable": list(state.unreadable),
     }
 

@@ -18,6 +18,7 @@ from tests.provisioning.cluster_documents import (
     key,
     lists_of,
     node,
+    node_claim,
     oldest_first,
     pod,
     random_changes,
@@ -222,3 +223,30 @@ def test_an_invalid_daemonset_is_reported_until_it_is_valid() -> None:
     assert [one.name for one in kept.state(NOW).unreadable] == ["shop/agent"]
     kept.remove("DaemonSet", "shop/agent")
     assert not kept.state(NOW).unreadable
+
+
+def test_a_node_claim_counts_from_its_launch_until_it_is_deleted() -> None:
+    kept = KeptObjects()
+    kept.put("NodeClaim", node_claim("one", 1, providerID=""))
+    assert kept.state(NOW).claimed == ()
+    kept.put("NodeClaim", node_claim("one", 1))
+    (found,) = kept.state(NOW).claimed
+    assert found.instance == f"i-{1:017x}"
+    assert found.startup_taints == {"example.com/agent"}
+    assert (found.node.allocatable.of("cpu"), found.node.taints) == (4000, ())
+    going = node_claim("one", 1)
+    going["metadata"]["deletionTimestamp"] = "2026-11-22T10:00:09Z"
+    kept.put("NodeClaim", going)
+    assert kept.state(NOW).claimed == ()
+    kept.put("NodeClaim", node_claim("one", 1))
+    kept.remove("NodeClaim", "one")
+    assert kept.state(NOW).claimed == ()
+
+
+def test_an_invalid_node_claim_is_reported_and_does_not_count() -> None:
+    kept = KeptObjects()
+    kept.put("NodeClaim", node_claim("one", 1))
+    kept.put("NodeClaim", node_claim("one", 1, allocatable={"cpu": "much"}))
+    state = kept.state(NOW)
+    assert state.claimed == ()
+    assert [(one.kind, one.name) for one in state.unreadable] == [("NodeClaim", "one")]

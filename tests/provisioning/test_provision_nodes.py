@@ -2,20 +2,25 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
+from leeway.launch.intent import JOIN_WITHIN
 from leeway.policy.rules import ClusterPolicy
-from leeway.provisioning.cluster_state import UnreadableObject, WaitingPod
+from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE
 from leeway.provisioning.told_pods import KEPT_FOR
+from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
+from leeway.selection.pools import Taint
 
 from tests.fakes.fleets import Shortage
+from tests.launch.launching import NOW
 from tests.launch.pools import node_class, pods, pool
 from tests.provisioning.buying import (
     NOT_READY,
@@ -481,6 +486,59 @@ def test_a_node_of_a_group_that_has_just_joined_keeps_its_pod(buying: Buying) ->
         state, nodes=(*state.nodes, fresh), joined={**state.joined, "i-new": "b"}
     )
     assert not buying.run().launched
+
+
+def claimed(instance: str, **changes: Any) -> ClaimedNode:
+    """The node of an instance that Karpenter launched a minute ago, with room for one pod."""
+    labels = {NODEPOOL: "karpenters", ZONE: "us-east-1a"}
+    fields: dict[str, Any] = {
+        "created_at": NOW - timedelta(minutes=1),
+        "node": node("claim-1", labels=labels, pool="karpenters"),
+        "startup_taints": frozenset({"example.com/agent"}),
+    }
+    return ClaimedNode(instance=instance, **(fields | changes))
+
+
+def test_instances_that_karpenter_launches_take_pods_before_they_join(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(3))
+    old = claimed("i-old", created_at=NOW - JOIN_WITHIN)
+    tainted = claimed("i-tainted", node=node("claim-2", taints=(Taint("team", "a"),)))
+    buying.states.state = replace(
+        buying.states.state, claimed=(claimed("i-new"), claimed("i-new"), old, tainted)
+    )
+    assert len(buying.run().launched) == 2
+
+
+@pytest.mark.parametrize("taint", [NOT_READY, Taint("example.com/agent", "", "NoSchedule")])
+def test_a_node_of_karpenter_that_has_just_joined_keeps_its_pod(
+    buying: Buying, taint: Taint
+) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    fresh = node("b", taints=(taint,), pool="karpenters", labels={NODEPOOL: "karpenters"})
+    state = replace(buying.states.state, nodes=(fresh,), joined={"i-new": "b"})
+    buying.states.state = replace(state, claimed=(claimed("i-new"),))
+    assert not buying.run().launched
+    buying.states.state = state
+    assert len(buying.run().launched) == 1
+
+
+def test_a_ready_node_of_karpenter_that_is_full_takes_no_further_pod(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    full = node("b", *big_pods(1, "other"), pool="karpenters", labels={NODEPOOL: "karpenters"})
+    buying.states.state = replace(
+        buying.states.state, nodes=(full,), joined={"i-new": "b"}, claimed=(claimed("i-new"),)
+    )
+    assert len(buying.run().launched) == 1
+
+
+def test_a_node_that_karpenter_disrupts_while_it_starts_takes_no_pods(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(1))
+    taints = (NOT_READY, Taint("karpenter.sh/disrupted", "", "NoSchedule"))
+    going = node("b", taints=taints, pool="karpenters", labels={NODEPOOL: "karpenters"})
+    buying.states.state = replace(
+        buying.states.state, nodes=(going,), joined={"i-new": "b"}, claimed=(claimed("i-new"),)
+    )
+    assert len(buying.run().launched) == 1
 
 
 def test_the_successor_of_a_group_is_the_answer_to_a_retirement(buying: Buying) -> None:

@@ -4,9 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from leeway.headroom.ports import PodTemplate
+from leeway.pool_pauses.join_times import KEPT, JoinTime
+from leeway.provisioning.lead import LONGEST_LEAD, Lead, lead_of
 from leeway.provisioning.reasons import UPCOMING_PODS_NOT_READ
-from leeway.provisioning.upcoming import LEAD
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW
@@ -14,6 +17,9 @@ from tests.launch.pools import node_class, pool
 from tests.provisioning.buying import ONE_POD_EACH, Buying
 
 OPENS = NOW.replace(hour=10, minute=0)
+LEAD = timedelta(minutes=3)
+"""The lead without join times."""
+
 BIG = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "90"}}}]}
 
 
@@ -55,6 +61,76 @@ def test_nodes_are_launched_a_lead_before_the_window_opens(catalog: Catalog) -> 
     buying.time = OPENS - LEAD
     report = buying.run()
     assert (report.pods, len(report.launched)) == (2, 2)
+
+
+def measure(buying: Buying, name: str, *seconds: float) -> None:
+    """Store join times of a pool, each of an instance of its own slot."""
+    slots: dict[int, JoinTime] = {}
+    for number in range(1000):
+        one = JoinTime(cluster="prod", pool=name, instance=f"i-{number}", seconds=0)
+        slots.setdefault(one.slot, one)
+    for slot, took in enumerate(seconds):
+        buying.pools.write_join_time(slots[slot].model_copy(update={"seconds": took}))
+
+
+def test_the_lead_is_the_median_of_the_join_times_and_one_run_more(catalog: Catalog) -> None:
+    buying = buying_for(catalog, scaled())
+    measure(buying, "web", 300, 40, 50)
+    lead = timedelta(seconds=50 + 60)
+    buying.time = OPENS - lead - timedelta(seconds=1)
+    assert buying.run().pods == 0
+    buying.time = OPENS - lead
+    report = buying.run()
+    assert len(report.launched) == 2
+    (reason,) = report.ahead
+    assert reason.code == "ProvisionedAhead"
+    assert "2 more pods at 10:00 UTC: Leeway plans their nodes 110 s before" in reason.message
+    assert "The median of the last 3 nodes of pool web was ready" in reason.message
+    assert buying.records.statuses["prod"].ahead == report.ahead
+
+
+def test_only_pools_that_have_nodes_for_the_pods_count(catalog: Catalog) -> None:
+    tainted = pool("gpu", template={"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
+    buying = buying_for(catalog, scaled(), tainted)
+    measure(buying, "gpu", 600)
+    measure(buying, "web", 50)
+    buying.time = OPENS - timedelta(seconds=111)
+    assert buying.run().pods == 0
+    buying.time = OPENS - timedelta(seconds=110)
+    assert buying.run().pods == 2
+
+
+def test_a_size_before_a_larger_one_within_the_longest_lead_is_planned_for(
+    catalog: Catalog,
+) -> None:
+    later = scaled()
+    second = {**later["spec"]["triggers"][0]["metadata"], "start": "10 10 * * *"}
+    later["spec"]["triggers"].append({"type": "cron", "metadata": second})
+    second["desiredReplicas"] = "5"
+    buying = buying_for(catalog, later)
+    buying.time = OPENS - LEAD
+    assert buying.run().pods == 2
+
+
+@given(st.lists(st.floats(0, 10_000), max_size=20), st.lists(st.floats(0, 10_000), max_size=20))
+def test_a_lead_covers_the_median_of_every_pool_and_is_bounded(
+    web: list[float], gpu: list[float]
+) -> None:
+    times = {
+        name: tuple(timedelta(seconds=one) for one in some)
+        for name, some in (("web", web), ("gpu", gpu))
+    }
+    both = lead_of(["web", "gpu"], times)
+    assert timedelta(minutes=1) <= both.time <= LONGEST_LEAD
+    assert both.time == max(lead_of([name], times).time for name in times)
+    known: Lead = lead_of(["web"], times)
+    assert known.reason.code == ("JoinTimeMeasured" if web else "JoinTimeUnknown")
+
+
+def test_a_pool_keeps_a_bounded_number_of_join_times() -> None:
+    instances = [f"i-{number:017x}" for number in range(500)]
+    times = [JoinTime(cluster="c", pool="p", instance=one, seconds=1) for one in instances]
+    assert {one.slot for one in times} == set(range(KEPT))
 
 
 def test_nodes_that_were_launched_ahead_are_not_launched_again(catalog: Catalog) -> None:

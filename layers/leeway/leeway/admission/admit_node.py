@@ -2,6 +2,7 @@
 its launch hook. An instance that Leeway launched and that never joins is terminated."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,6 +37,7 @@ from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
+from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.record import (
     NeverJoined,
@@ -425,6 +427,23 @@ class AdmitNode:
         by_this_one = counted is not None and counted.paused_by == record.instance
         return counted if by_this_one else None
 
+    def _measure_join(self, record: Admission, launch: Launch) -> None:
+        """Write how long the node took to be ready for pods. The time of an admission that began
+        again, after its execution had died, is not that of the node. Without the table, launches
+        ahead of cron windows use older times."""
+        if record.attempt > 1:
+            return
+        took = (self._clock.now() - launch.at).total_seconds()
+        with suppress(*API_ERRORS):
+            self._pools.write_join_time(
+                JoinTime(
+                    cluster=record.facts.cluster,
+                    pool=launch.pool,
+                    instance=record.instance,
+                    seconds=max(0.0, took),
+                )
+            )
+
     def _log_pause(self, record: PoolRecord, reason: Reason) -> str:
         self._telemetry.pool_paused(record, reason)
         return reason.message
@@ -467,6 +486,8 @@ class AdmitNode:
         answers = HookAnswers()
         if answer is not None:
             answers = self._actions.answer(attempt.instance, closed.hooks, answer)
+        if verdict.result is AdmissionResult.ADMITTED and closed.launch is not None:
+            self._measure_join(closed, closed.launch)
         outcome = AdmissionOutcome(
             result=verdict.result,
             instance=attempt.instance,

@@ -1,7 +1,7 @@
 """Records of pools in the table, by boto3.
 
-Keys: `pk` = POOLS#<cluster>, `sk` = POOL#<pool>. `expires` is the table's time to live; the record
-of a paused pool has none.
+Keys: `pk` = POOLS#<cluster>; `sk` = POOL#<pool>, and JOIN#<pool>#<slot> for join times. `expires`
+is the table's time to live; the record of a paused pool has none.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,12 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_partition
 from leeway.aws.versions import put_version
+from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.record import PoolRecord
 
 KEPT_FOR = timedelta(days=30)
-"""How long DynamoDB keeps the record of a pool that is not paused after its last write."""
+"""How long DynamoDB keeps a join time, and the record of a pool that is not paused, after its last
+write."""
 
 
 class DynamoPoolRecords:
@@ -26,7 +28,7 @@ class DynamoPoolRecords:
 
     def pools_of(self, cluster: str) -> list[PoolRecord]:
         """Read the records of a cluster's pools by consistent Queries."""
-        items = query_partition(self._client(), self._table, f"POOLS#{cluster}", "POOL#")
+        items = query_partition(self._client(), self._table, _partition(cluster), "POOL#")
         return [PoolRecord.model_validate_json(item["record"]["S"]) for item in items]
 
     def pool(self, cluster: str, pool: str) -> PoolRecord | None:
@@ -48,10 +50,33 @@ class DynamoPoolRecords:
             "record": {"S": record.model_dump_json()},
         }
         if record.paused is None:
-            expires = int((datetime.now(UTC) + KEPT_FOR).timestamp())
-            item["expires"] = {"N": str(expires)}
+            item |= _expiry()
         put_version(self._client(), self._table, item, record.version)
+
+    def join_times(self, cluster: str) -> list[JoinTime]:
+        """Read the latest join times of a cluster's pools by consistent Queries."""
+        items = query_partition(self._client(), self._table, _partition(cluster), "JOIN#")
+        return [JoinTime.model_validate_json(item["record"]["S"]) for item in items]
+
+    def write_join_time(self, join_time: JoinTime) -> None:
+        """Write a join time over the one in its slot."""
+        item = {
+            "pk": {"S": _partition(join_time.cluster)},
+            "sk": {"S": f"JOIN#{join_time.pool}#{join_time.slot}"},
+            "record": {"S": join_time.model_dump_json()},
+            **_expiry(),
+        }
+        with aws_errors():
+            self._client().put_item(TableName=self._table, Item=item)
 
 
 def _key(cluster: str, pool: str) -> dict[str, Any]:
-    return {"pk": {"S": f"POOLS#{cluster}"}, "sk": {"S": f"POOL#{pool}"}}
+    return {"pk": {"S": _partition(cluster)}, "sk": {"S": f"POOL#{pool}"}}
+
+
+def _partition(cluster: str) -> str:
+    return f"POOLS#{cluster}"
+
+
+def _expiry() -> dict[str, Any]:
+    return {"expires": {"N": str(int((datetime.now(UTC) + KEPT_FOR).timestamp()))}}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from http.client import NOT_FOUND
 from typing import Any
 
 from lightkube import ApiError
@@ -11,7 +12,7 @@ from msgspec.json import Decoder, decode
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import ListMeta
 from leeway.kubernetes.pages import list_pages
-from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects, key_in
 from leeway.selection.reading.object_schemas import SCHEMAS
 from leeway.selection.reading.objects import Document
@@ -23,6 +24,7 @@ PATHS = {
     "DaemonSet": "/apis/apps/v1/daemonsets",
     "LimitRange": "/api/v1/limitranges",
     "Node": "/api/v1/nodes",
+    "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
@@ -34,6 +36,9 @@ PATHS = {
 counts as waiting, and the node as empty. In the other order, a node would be missing whose pods do
 not wait any more.
 """
+
+OPTIONAL = frozenset({"NodeClaim"})
+"""Kinds that a cluster may not have. Provisioning works without them."""
 
 PAGE = 500
 
@@ -78,34 +83,56 @@ for _type in (_Page, _Event, _NamedPage, _Bookmark):
     Decoder(_type)
 
 
+class _Missing(ClusterUnavailable):
+    """The API server does not have the kind."""
+
+
 class KeptKind:
     """The objects of `kind`, which it puts into `objects`.
 
     `version` is the resource version up to which all changes are known; None before a list, or if a
     watch can't go on from there. Resource versions of one kind are compared as numbers. Source:
     Kubernetes API, "Resource versions" (comparable since 1.35; etcd's revisions before). If an API
-    server has others, the objects are listed each time.
+    server has others, the objects are listed each time. `absent`: the API server does not have the
+    kind, or no role lets Leeway read it.
     """
 
     def __init__(self, kind: str, objects: KeptObjects) -> None:
         self.path = PATHS[kind]
         self.version: int | None = None
+        self.absent = False
         self._kind = kind
         self._decode = _DECODERS[kind].decode
         self._objects = objects
         self._unbound: dict[str, str] = {}
 
     def list_all(self, connection: Connection) -> None:
-        """List all objects.
+        """List all objects. Errors of an optional kind are noted among the objects.
 
         Raises:
             ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
         """
+        if self.absent:
+            return
         self.version = None
+        try:
+            self._list_kind(connection)
+        except (ClusterUnavailable, ClusterRefused) as error:
+            if self._kind not in OPTIONAL:
+                raise
+            # A missing right is no problem: the API server checks it before it knows the kind.
+            self.absent = isinstance(error, _Missing | ClusterForbidden)
+            for key in self._objects.keys(self._kind):
+                self._remove(key)
+            if not self.absent:
+                self._objects.note_unreadable(self._kind, str(error))
+
+    def _list_kind(self, connection: Connection) -> None:
         try:
             version = connection.call(self._list)
         except ApiError as error:
-            raise ClusterUnavailable(str(error)) from error
+            missing = error.response.status_code == NOT_FOUND
+            raise (_Missing if missing else ClusterUnavailable)(str(error)) from error
         self.version = _number(version)
 
     def _list(self, connection: Connection) -> str:

@@ -23,6 +23,7 @@ from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, Lau
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.launch.supplies import Supplies
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
@@ -33,7 +34,7 @@ from leeway.reasons import Reason, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
-from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.plan import Placement, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -112,6 +113,7 @@ class LaunchNodes:
 
     def __init__(self, deps: LaunchDependencies) -> None:
         self._deps = deps
+        self._supplies = Supplies()
         self._executor = IntentExecutor(
             deps.fleets,
             deps.intents,
@@ -127,7 +129,8 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         paused = self._paused(order.cluster)
-        run = _Run(self._deps, order, list(self._deps.intents.of_cluster(order.cluster)), paused)
+        intents = list(self._deps.intents.of_cluster(order.cluster))
+        run = _Run(self._deps, order, self._supplies, intents, paused)
         for _ in range(MOST_ROUNDS):
             blocked = len(run.blocked)
             plan = run.plan()
@@ -145,7 +148,7 @@ class LaunchNodes:
         intents = list(self._deps.intents.of_cluster(order.cluster))
         paused, now = self._paused(order.cluster), self._deps.clock.now()
         answered = [one for one in intents if one.is_answered]
-        run = _Run(self._deps, order, answered, dict(paused))
+        run = _Run(self._deps, order, self._supplies, answered, dict(paused))
         # To repeat a request may launch its instances. Those of a paused pool are found by their
         # tag, after the time in which a request is repeated.
         waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
@@ -165,8 +168,12 @@ class LaunchNodes:
             prepared = run.prepare(plan)
             if not prepared and len(run.blocked) == blocked:
                 return run.outcome(plan, _planned(plan))
-            self._round(run, prepared)
+            launched = self._round(run, prepared)
             self._admit(run)
+            placed = _placed(plan, launched)
+            if placed is not None:
+                # Another plan would find the same places, and takes as long as the first one.
+                return run.outcome(replace(plan, launches=(), existing=(*plan.existing, *placed)))
             if run.throttled:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         plan = run.plan()
@@ -177,8 +184,8 @@ class LaunchNodes:
         records = self._deps.pools.pools_of(cluster)
         return {one.pool: one.paused for one in records if one.paused is not None}
 
-    def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> None:
-        """Launch a round's groups side by side."""
+    def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
+        """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
         run.added += sum(len(one.intent.instances) for one in results)
@@ -187,6 +194,7 @@ class LaunchNodes:
             if any(cause_of(error.code) is Cause.TEMPLATE for error in result.errors):
                 # Another function deleted it since it was last seen: the next round creates it.
                 self._deps.templates.forget([template.name for template in one.templates])
+        return [one.intent for one in results]
 
     def _with_templates(
         self, run: "_Run", prepared: Sequence[PreparedLaunch]
@@ -231,6 +239,7 @@ class _Run:
 
     deps: LaunchDependencies
     order: LaunchOrder
+    supplies: Supplies
     intents: list[LaunchIntent]
     blocked: dict[str, Reason] = field(default_factory=dict)
     unavailable: set[Unavailable] = field(default_factory=set)
@@ -282,7 +291,7 @@ class _Run:
         now, catalog = self.deps.clock.now(), self.order.catalog
         ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        supply = Supply(pools, catalog, self.unavailable, self.order.daemons)
+        supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         nodes = self._nodes(on_the_way)
         return pack(self.order.pods, supply, nodes, proceed=self._may_improve(now))
 
@@ -461,6 +470,22 @@ def _as_promised(node: ExistingNode, promise: ExistingNode | None) -> ExistingNo
         taints=promise.taints,
         pool=promise.pool,
     )
+
+
+def _placed(plan: Plan, launched: Iterable[LaunchIntent]) -> tuple[Placement, ...] | None:
+    """Return the instances for the pods of a plan's new nodes; None if EC2 launched fewer.
+
+    The nodes of an intent are equal: each instance serves the pods of any of them.
+    """
+    instances = {one.pods: [instance.instance for instance in one.instances] for one in launched}
+    found: list[Placement] = []
+    for group in groups_of(plan):
+        names = instances.get(group.pods, [])
+        if len(names) != len(group.nodes):
+            return None
+        placed = zip(names, group.nodes, strict=True)
+        found += (Placement(name, node.pods) for name, node in placed)
+    return tuple(found)
 
 
 def _planned(plan: Plan) -> list[str]:

@@ -1,4 +1,4 @@
-"""What pauses of pools are stored in, as a Protocol.
+"""What is stored about launches of pools, as a Protocol.
 
 Every method may raise CloudUnavailable or CloudRefused.
 """
@@ -6,6 +6,7 @@ Every method may raise CloudUnavailable or CloudRefused.
 from collections.abc import Sequence
 from typing import Protocol
 
+from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.record import PoolRecord
 
 
@@ -26,4 +27,12 @@ class PoolRecords(Protocol):
         Raises:
             RecordChanged: the stored version is another one.
         """
+        ...
+
+    def join_times(self, cluster: str) -> Sequence[JoinTime]:
+        """Read the latest join times of a cluster's pools."""
+        ...
+
+    def write_join_time(self, join_time: JoinTime) -> None:
+        """Write a join time over an older one of its pool."""
         ...

@@ -22,6 +22,17 @@ class WaitingPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedNode:
+    """The node of an instance that Karpenter has launched, as its NodeClaim describes it. `node` is
+    without pods; `startup_taints` are the keys of the taints that it has until it is ready."""
+
+    instance: str
+    created_at: datetime
+    node: ExistingNode
+    startup_taints: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadableObject:
     """An object that the API server returned and that Leeway can't read. `name` is
     `namespace/name`, or the name of an object without a namespace."""
@@ -45,6 +56,7 @@ class ClusterState:
       it, one for each pod. A controller creates another pod in its place.
     - `details`: by the name of a node, what decides whether it may be given back.
     - `budgets`: the PodDisruptionBudgets.
+    - `claimed`: the nodes that Karpenter has launched, whether they have joined or not.
     - `unreadable`: objects that are not in the state, or only with their requests.
     """
 
@@ -57,6 +69,7 @@ class ClusterState:
     leaving: Mapping[str, Sequence[str]] = field(default_factory=dict)
     details: Mapping[str, NodeDetails] = field(default_factory=dict)
     budgets: Sequence[PodBudget] = ()
+    claimed: Sequence[ClaimedNode] = ()
     unreadable: Sequence[UnreadableObject] = ()
 
 

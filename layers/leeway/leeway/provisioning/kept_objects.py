@@ -12,7 +12,12 @@ from typing import Any
 import msgspec
 
 from leeway.printable import printable
-from leeway.provisioning.cluster_state import ClusterState, UnreadableObject, WaitingPod
+from leeway.provisioning.cluster_state import (
+    ClaimedNode,
+    ClusterState,
+    UnreadableObject,
+    WaitingPod,
+)
 from leeway.provisioning.node_details import (
     FOREVER,
     NodeDetails,
@@ -23,7 +28,7 @@ from leeway.provisioning.node_details import (
     protected_until,
 )
 from leeway.provisioning.pod_rules import is_mirror, needs_another_place, waits_for_node
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE
+from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import ClusterFacts, cluster_facts, daemons_of
@@ -52,7 +57,7 @@ from leeway.selection.resources import Resources
 
 BUDGET = "PodDisruptionBudget"
 
-KINDS = frozenset({"Pod", "Node", "DaemonSet", BUDGET, *REFERENCED})
+KINDS = frozenset({"Pod", "Node", "NodeClaim", "DaemonSet", BUDGET, *REFERENCED})
 """The kinds of objects that a state is made of."""
 
 NAMESPACED = frozenset({"Pod", "DaemonSet", "LimitRange", "PersistentVolumeClaim", BUDGET})
@@ -140,6 +145,7 @@ class KeptObjects:
         self._others: dict[str, dict[str, Document]] = {
             kind: {} for kind in ("DaemonSet", BUDGET, *sorted(REFERENCED))
         }
+        self._claimed: dict[str, ClaimedNode | None] = {}
         self._unreadable: dict[tuple[str, str], UnreadableObject] = {}
         self._facts: ClusterFacts = cluster_facts(())
         self._facts_changed = self._daemons_changed = False
@@ -161,8 +167,12 @@ class KeptObjects:
 
     def keys(self, kind: str) -> list[str]:
         """Return the keys of the objects of a kind."""
-        known: Mapping[str, object] = self._pods if kind == "Pod" else self._others.get(kind, {})
-        known = self._nodes if kind == "Node" else known
+        own: dict[str, Mapping[str, object]] = {
+            "Pod": self._pods,
+            "Node": self._nodes,
+            "NodeClaim": self._claimed,
+        }
+        known = own.get(kind) or self._others.get(kind, {})
         unreadable = (key for of_kind, key in self._unreadable if of_kind == kind)
         return list(dict.fromkeys([*known, *unreadable]))
 
@@ -176,6 +186,9 @@ class KeptObjects:
             elif kind == "Node":
                 check(document, kind)
                 self._put_node(key, _read_node(document))
+            elif kind == "NodeClaim":
+                check(document, kind)
+                self._claimed[key] = _read_claimed(document)
             else:
                 check(document, kind)
                 self._put_other(kind, key, {**document, "kind": kind})
@@ -201,6 +214,13 @@ class KeptObjects:
         reason = OBJECT_NOT_READABLE(kind=kind, name=printable(key), problem=clause(shown))
         self._unreadable[kind, key] = UnreadableObject(kind, key, reason)
 
+    def note_unreadable(self, kind: str, problem: str) -> None:
+        """Note that all objects of a kind can't be read, and keep none of them."""
+        for key in self.keys(kind):
+            self.remove(kind, key)
+        reason = OBJECTS_NOT_READABLE(kind=kind, problem=clause(problem[:_LONGEST_PROBLEM]))
+        self._unreadable[kind, ""] = UnreadableObject(kind, "", reason)
+
     def remove(self, kind: str, key: str) -> None:
         """Remove an object; nothing happens if there is none."""
         self._unreadable.pop((kind, key), None)
@@ -210,6 +230,8 @@ class KeptObjects:
         elif kind == "Node":
             if self._nodes.pop(key, None):
                 self._changed_nodes.add(key)
+        elif kind == "NodeClaim":
+            self._claimed.pop(key, None)
         elif self._others[kind].pop(key, None) is not None:
             self._note_change(kind)
 
@@ -235,6 +257,7 @@ class KeptObjects:
                 for name in names
             },
             budgets=self._budgets,
+            claimed=tuple(one for _, one in sorted(self._claimed.items()) if one is not None),
             unreadable=tuple(self._unreadable[each] for each in sorted(self._unreadable)),
         )
 
@@ -415,6 +438,21 @@ def _read_node(document: Document) -> _KeptNode:
         str(metadata.get("creationTimestamp") or ""),
         is_terminating(document),
         details_of(document, instance),
+    )
+
+
+def _read_claimed(document: Document) -> ClaimedNode | None:
+    """Read a NodeClaim; None before its instance is launched, and while it is deleted. Karpenter
+    writes the labels and amounts of the node when it has launched the instance."""
+    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
+    instance = _instance(status.get("providerID"))
+    if not instance or is_terminating(document):
+        return None
+    return ClaimedNode(
+        instance,
+        _time(metadata.get("creationTimestamp")),
+        node_without_pods(document),
+        frozenset(one["key"] for one in spec.get("startupTaints") or ()),
     )
 
 

@@ -55,6 +55,7 @@ from leeway.provisioning.starting_nodes import (
     StartingNode,
     starting_in_groups,
     starting_nodes,
+    starting_of_karpenter,
 )
 from leeway.provisioning.status import (
     MOST_PROBLEMS,
@@ -70,6 +71,7 @@ from leeway.provisioning.vain_launches import vain_launches, without_place, work
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import NodePool as Pool
 
 KINDS = (
     "awsnodetemplate.karpenter.k8s.aws",
@@ -140,8 +142,11 @@ class NodeProvisioning:
         catalog = self._deps.catalog.read()
         if catalog is None:
             return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
-        upcoming = Upcoming() if policy.paused else self._deps.upcoming.read(cluster, now)
-        read = self._read(cluster, manifests, requests, catalog, upcoming)
+        pools = [one.template.pool for one in settings_of(manifests)]
+        upcoming = Upcoming()
+        if not policy.paused:
+            upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
+        read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
         outcome = self._launch(read, policy, until)
         failures = () if policy.dry_run else self._tell(read, outcome, until)
         returned = self._return_capacity(read, policy, outcome, until)
@@ -161,6 +166,7 @@ class NodeProvisioning:
             pods=demanded,
             launched=outcome.launched,
             without_node=outcome.without_node,
+            ahead=upcoming.reasons,
             launch_problems=(*outcome.reasons, *read.problems),
             unreadable=tuple(one.reason for one in read.state.unreadable),
             failures=(*failures, *returned.failures),
@@ -173,6 +179,7 @@ class NodeProvisioning:
         self,
         cluster: str,
         manifests: Sequence[Manifest],
+        pools: Sequence[Pool],
         requests: Sequence[CapacityRequest],
         catalog: Catalog,
         upcoming: Upcoming,
@@ -181,13 +188,14 @@ class NodeProvisioning:
         intents = self._deps.intents.of_cluster(cluster)
         state = self._deps.states.read(cluster)
         now = self._deps.clock.now()
-        pools = [one.template.pool for one in settings_of(manifests)]
         promises = nodes_on_the_way(intents, (), pools, catalog, now)
         starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
-        coming: tuple[ExistingNode, ...] = ()
+        of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
+        starting |= of_karpenter
         if state.waiting or requests or upcoming.pods:
-            in_groups, coming = self._in_groups(cluster, state, now)
+            in_groups, launched = self._in_groups(cluster, state, now)
             starting |= in_groups
+            coming = (*coming, *launched)
         demand = demand_of(state, requests, starting, coming, upcoming.pods)
         return ClusterRead(
             cluster,
@@ -400,6 +408,7 @@ def _status(
         launched=launched,
         launched_at=launched_at,
         launched_count=count,
+        ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
         without_node=groups,
         others=others,
         problems=tuple(map(shortened, problems)),

@@ -54,6 +54,21 @@ UPCOMING_PODS_NOT_READ = ReasonCode(
     "the pods are pending: {error}.",
     "nodes-are-not-launched-before-a-window",
 )
+JOIN_TIME_MEASURED = ReasonCode(
+    "JoinTimeMeasured",
+    "The median of the last {count} nodes of pool {pool} was ready for pods {seconds} s after its "
+    "launch.",
+)
+JOIN_TIME_UNKNOWN = ReasonCode(
+    "JoinTimeUnknown",
+    "Leeway has admitted no node of these pools yet, and assumes {seconds} s until a node is ready "
+    "for pods.",
+)
+PROVISIONED_AHEAD = ReasonCode(
+    "ProvisionedAhead",
+    "{target} will have {pods} more pods at {time} UTC: Leeway plans their nodes {lead} s before. "
+    "{why}",
+)
 MESSAGE_NOT_VALID = ReasonCode(
     "MessageNotValid",
     "Leeway dropped a message of the provisioning queue that is not valid: {problem}.",
@@ -72,5 +87,10 @@ OBJECT_NOT_READABLE = ReasonCode(
     "ObjectNotReadable",
     "Leeway can't read {kind} {name}: {problem}. It launches no node for this object. Other "
     "objects are read.",
+    "an-object-can-not-be-read",
+)
+OBJECTS_NOT_READABLE = ReasonCode(
+    "ObjectsNotReadable",
+    "Leeway can't list {kind} objects: {problem}. It launches nodes as if there were none.",
     "an-object-can-not-be-read",
 )

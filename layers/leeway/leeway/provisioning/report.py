@@ -12,6 +12,7 @@ class ProvisioningReport:
     """The report of a run.
 
     - `result`: what the run did. `pods`: how many pods had no place.
+    - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
     - `unreadable`: the objects of the cluster that Leeway can't read.
     - `failures`: what the run could not do; the run is repeated if `retry` is set.
@@ -27,6 +28,7 @@ class ProvisioningReport:
     pods: int = 0
     launched: tuple[LaunchedNode, ...] = ()
     without_node: tuple[PodWithoutNode, ...] = ()
+    ahead: tuple[Reason, ...] = ()
     launch_problems: tuple[Reason, ...] = ()
     unreadable: tuple[Reason, ...] = ()
     failures: tuple[Reason, ...] = ()

@@ -9,8 +9,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from leeway.instances.facts import InstanceFacts
-from leeway.launch.intent import LaunchIntent
-from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE, ZONE_ID
+from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
+from leeway.provisioning.cluster_state import ClaimedNode
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    JOINED,
+    NODEPOOL,
+    ZONE,
+    ZONE_ID,
+)
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import Taint
 from leeway.selection.resources import EBS_VOLUMES, Resources
@@ -87,6 +96,35 @@ def starting_in_groups(
         if sample is not None:
             coming.append(_like(sample, instance))
     return starting, tuple(coming)
+
+
+def starting_of_karpenter(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    claimed: Iterable[ClaimedNode],
+    now: datetime,
+) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+    """Return the Nodes that start of instances that Karpenter launched, by name, and the nodes of
+    those that have no Node, each by the id of its instance.
+
+    A NodeClaim counts for 15 minutes after its creation: Karpenter ends an instance that has not
+    joined until then.
+    """
+    by_name = {node.name: node for node in nodes}
+    starting: dict[str, StartingNode] = {}
+    coming: dict[str, ExistingNode] = {}
+    for one in claimed:
+        if now - one.created_at >= JOIN_WITHIN:
+            continue
+        labels = {**one.node.labels, **JOINED}
+        promise = replace(one.node, name=one.instance, labels=labels)
+        if one.instance not in joined:
+            coming[one.instance] = promise
+            continue
+        own, startup = by_name.get(joined[one.instance]), _STARTING | one.startup_taints
+        if own is not None and _starts(own, promise, startup):
+            starting[own.name] = StartingNode(one.instance, _merged(own, promise, startup))
+    return starting, tuple(coming.values())
 
 
 def _group(instance: InstanceFacts) -> str:

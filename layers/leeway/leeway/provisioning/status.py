@@ -44,6 +44,7 @@ class ProvisioningStatus(BaseModel):
 
     - `why`: the message that started the run. `pods`: how many pods had no place.
     - `launched`: the instances of the last run that launched some, at `launched_at`.
+    - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
     - `problems`: why launches failed, and which objects can't be read.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
@@ -60,6 +61,7 @@ class ProvisioningStatus(BaseModel):
     launched: tuple[LaunchedInstance, ...] = ()
     launched_at: AwareDatetime | None = None
     launched_count: int = 0
+    ahead: tuple[Reason, ...] = ()
     without_node: tuple[PodsWithoutNode, ...] = ()
     others: int = 0
     problems: tuple[Reason, ...] = ()

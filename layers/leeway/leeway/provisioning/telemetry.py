@@ -34,6 +34,8 @@ class ProvisioningTelemetry(Telemetry):
                 "seconds": round(report.seconds, 3),
             },
         )
+        for reason in report.ahead:
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
         for reason in report.launch_problems:
             self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
         for reason in report.unreadable[:MOST_UNREADABLE]:

@@ -4,68 +4,121 @@ Leeway's own buffers create their pause pods ahead of a window, and these are pe
 that a user owns is scaled when its window opens, so its pods are planned for before they exist.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.headroom.plan import (
-    DEFAULT_JOIN_TIME,
-    RUN_EVERY,
     UpcomingNeed,
     conflicting_targets,
     upcoming_needs,
 )
 from leeway.headroom.ports import PodTemplate
 from leeway.manifests.scaled_object import ScaledObject
+from leeway.pool_pauses.ports import PoolRecords
+from leeway.provisioning.lead import LONGEST_LEAD, Lead, lead_of, measured
 from leeway.provisioning.ports import ClusterManifests, PodTemplates
-from leeway.provisioning.reasons import UPCOMING_PODS_NOT_READ
+from leeway.provisioning.reasons import PROVISIONED_AHEAD, UPCOMING_PODS_NOT_READ
 from leeway.reasons import Reason, clause
-from leeway.selection.pods import Pod
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.packing.unmet import unmet_requirements
+from leeway.selection.pods import Pod, PodSpec
+from leeway.selection.pools import NodePool
 from leeway.selection.reading.cluster_objects import pending_pods
 
 KINDS = ("scaledobject.keda.sh",)
 
-LEAD = DEFAULT_JOIN_TIME + RUN_EVERY
-"""How long before a window nodes are launched for its pods: as long as nodes take to join, and one
-run earlier, since the next one would be too late by a minute."""
-
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """The pods that are due soon, and why those of some targets are not known."""
+    """The pods that are due soon, why now, and why those of some targets are not known."""
 
     pods: tuple[Pod, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
+
+    def with_needs(
+        self, needs: Iterable[UpcomingNeed], template: PodTemplate, lead: Lead
+    ) -> "Upcoming":
+        """Add the pods that a target lacks for its needs.
+
+        Raises:
+            BadObject: the pod template is not valid.
+        """
+        pods, reasons, seconds = self.pods, self.reasons, round(lead.time.total_seconds())
+        for need in needs:
+            if due := pods_of(need, template):
+                pods += due
+                reason = PROVISIONED_AHEAD(
+                    target=need.target,
+                    pods=len(due),
+                    time=f"{need.since:%H:%M}",
+                    lead=seconds,
+                    why=lead.reason.message,
+                )
+                reasons += (reason,)
+        return replace(self, pods=pods, reasons=reasons)
 
 
 class UpcomingPods:
     """Reads the pods that are due. `templates_in` returns the objects of a cluster."""
 
     def __init__(
-        self, manifests: ClusterManifests, templates_in: Callable[[str], PodTemplates]
+        self,
+        manifests: ClusterManifests,
+        records: PoolRecords,
+        templates_in: Callable[[str], PodTemplates],
     ) -> None:
         self._manifests = manifests
+        self._records = records
         self._templates_in = templates_in
 
-    def read(self, cluster: str, now: datetime) -> Upcoming:
-        """Read the pods that targets will have within LEAD and do not have yet. A target that
-        several manifests scale is not scaled, so it is left out. Raises nothing about a target."""
+    def read(
+        self, cluster: str, pools: Sequence[NodePool], catalog: Catalog, now: datetime
+    ) -> Upcoming:
+        """Read the pods that targets will have within their lead and do not have yet. The lead of a
+        target is that of the pools that have nodes for its pods. A target that several manifests
+        scale is not scaled, so it is left out.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table cannot be read. Errors of a target are among
+                the problems.
+        """
         written = self._manifests.manifests(cluster, KINDS)
         targets = [o.manifest.target() for o in written if isinstance(o.manifest, ScaledObject)]
         conflicts = conflicting_targets(targets)
-        pods: list[Pod] = []
-        problems: list[Reason] = []
-        for need in upcoming_needs(targets, now, LEAD):
-            if need.target in conflicts:
-                continue
+        soon = [
+            (scaled, need)
+            for scaled in targets
+            for need in upcoming_needs([scaled], now, LONGEST_LEAD)
+            if scaled.target not in conflicts
+        ]
+        times = measured(self._records.join_times(cluster)) if soon else {}
+        found = Upcoming()
+        for scaled, furthest in soon:
             try:
-                template = self._templates_in(cluster).template(need.target)
-                pods += pods_of(need, template) if template is not None else ()
+                template = self._templates_in(cluster).template(scaled.target)
+                pods = pods_of(furthest, template) if template is not None else ()
+                if template is None or not pods:
+                    continue
+                lead = lead_of(_pools_for(pods[0].spec, pools, catalog), times)
+                needs = upcoming_needs([scaled], now, lead.time)
+                found = found.with_needs(needs, template, lead)
             except (*API_ERRORS, ValueError) as error:
                 why = clause(error)
-                problems.append(UPCOMING_PODS_NOT_READ(target=need.target, error=why))
-        return Upcoming(tuple(pods), tuple(problems))
+                problem = UPCOMING_PODS_NOT_READ(target=scaled.target, error=why)
+                found = replace(found, problems=(*found.problems, problem))
+        return found
+
+
+def _pools_for(spec: PodSpec, pools: Iterable[NodePool], catalog: Catalog) -> list[str]:
+    """The names of the pools that have nodes for a pod."""
+    return [
+        pool.name
+        for pool in pools
+        if not unmet_requirements(spec, pool, catalog.for_node_class(pool.node_class))
+    ]
 
 
 def pods_of(need: UpcomingNeed, template: PodTemplate) -> tuple[Pod, ...]:

@@ -8,6 +8,7 @@ from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.index import DynamoIndex
 from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.surveys import DynamoSurveys
@@ -89,7 +90,11 @@ def dependencies(states: ClusterStates) -> Dependencies:
         launch_nodes=launch_nodes(settings().table, admissions()),
         intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-        upcoming=UpcomingPods(configuration(), _templates_in),
+        upcoming=UpcomingPods(
+            configuration(),
+            DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
+            _templates_in,
+        ),
         records=DynamoProvisioningRecords(partial(client, "dynamodb"), settings().table),
         returns=_return_capacity(),
         events_in=_events_in,

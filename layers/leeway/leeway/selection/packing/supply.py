@@ -97,6 +97,11 @@ class Supply:
     def __len__(self) -> int:
         return len(self.candidates)
 
+    @property
+    def arrays(self) -> int:
+        """How many arrays it has made for pods."""
+        return len(self._allowed) + len(self._values) + len(self._capacity)
+
     def with_variants_for(self, specs: Iterable[PodSpec]) -> "Supply":
         """Return the supply with one variant of a pool for each value of its own labels that these
         pods distinguish. Without such values, it is this supply."""

@@ -297,7 +297,8 @@ def _assign_to_one_zone(
             for group, choice in together
             if choice.feasible[zone] and counts.admits(group.rules, zone, choice.domains)
         ]
-        out = [group.rules for group, _ in together if not any(group is each for each in feasible)]
+        among = set(map(id, feasible))
+        out = [group.rules for group, _ in together if id(group) not in among]
         others = spread.union(*(rules.counted for rules in out if not rules.affinity_in_zone))
         feasible = _satisfied(feasible, zone, counts, others)
         if _size(feasible) > _size(chosen_groups):
@@ -353,7 +354,8 @@ def _satisfied(
             return found
         found += chosen_groups
         bound.update(counter for group in chosen_groups for counter in group.rules.counted)
-        waiting = [group for group in waiting if not any(group is each for each in chosen_groups)]
+        among = set(map(id, chosen_groups))
+        waiting = [group for group in waiting if id(group) not in among]
     return found
 
 

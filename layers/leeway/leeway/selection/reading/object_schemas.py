@@ -79,6 +79,23 @@ class Node(TypedDict, total=False):
     status: _NodeStatus | None
 
 
+class _NodeClaimSpec(TypedDict, total=False):
+    taints: list[_Taint] | None
+    startupTaints: list[_Taint] | None
+
+
+class _NodeClaimStatus(_NodeStatus, total=False):
+    providerID: Text
+
+
+class NodeClaim(TypedDict, total=False):
+    """A NodeClaim of Karpenter (karpenter.sh/v1)."""
+
+    metadata: Metadata | None
+    spec: _NodeClaimSpec | None
+    status: _NodeClaimStatus | None
+
+
 class Claim(TypedDict, total=False):
     """A PersistentVolumeClaim."""
 
@@ -219,6 +236,7 @@ SCHEMAS: dict[str, Any] = {
     "Job": Workload,
     "LimitRange": LimitRange,
     "Node": Node,
+    "NodeClaim": NodeClaim,
     "PersistentVolume": Volume,
     "PersistentVolumeClaim": Claim,
     "Pod": Pod,

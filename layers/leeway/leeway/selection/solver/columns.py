@@ -13,7 +13,7 @@ import numpy as np
 
 from leeway.selection.solver.arrays import Floats, Ints, Problem, Proceed
 from leeway.selection.solver.covering import solver
-from leeway.selection.solver.filling import by_density, by_value, fill
+from leeway.selection.solver.filling import by_density, by_value, fill_by_each
 
 ROUNDS = 30
 MIN_GAIN = 1e-4
@@ -202,8 +202,8 @@ def generate(
     gains, grown = np.zeros(len(offerings)), False
     wanted = np.where(target > 1e-12, problem.counts, 0)
     prices = np.maximum(problem.prices[offerings], 1e-12)
-    for score in (*(by_value(target, power) for power in POWERS), by_density(problem, target)):
-        pods = fill(problem, wanted, offerings, score)
+    scores = [*(by_value(target, power) for power in POWERS), by_density(problem, target)]
+    for pods in fill_by_each(problem, wanted, offerings, scores):
         gains = np.maximum(gains, pods @ target / prices)
         worth = pods @ current > prices * (1 + MIN_GAIN)
         if worth.any():

@@ -1,6 +1,6 @@
 """Fills one node of every offering at once, step by step: the inner loop of packing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -55,13 +55,14 @@ def by_density(problem: Problem, values: Floats) -> Score:
 class _Nodes:
     """One node of each offering while it is filled."""
 
+    number: Ints  # O: of the node
+    capacity: Floats  # O x R
     free: Floats  # O x R
     left: Floats  # O x G: what may still be put onto each
-    pods: Floats  # O x G
     counted: Floats  # O x K
     limits: Floats  # O x K
 
-    def of(self, index: Ints) -> "_Nodes":
+    def of(self, index: Bools) -> "_Nodes":
         return _Nodes(*(each[index] for each in vars(self).values()))
 
 
@@ -73,34 +74,69 @@ def fill(
     Every node is filled independently from `counts`. One step adds this `share` of the pods that
     fit.
     """
-    capacity = problem.capacity[offerings]
+    (pods,) = fill_by_each(problem, counts, offerings, [score], share)
+    return pods
+
+
+def fill_by_each(
+    problem: Problem,
+    counts: Floats,
+    offerings: Ints,
+    scores: Sequence[Score],
+    share: float = COARSE,
+) -> Sequence[Floats]:
+    """Return what `fill` returns with each of the scores. All are filled together, because a step
+    with more nodes takes hardly longer."""
+    each = len(offerings)
+    offerings = np.tile(offerings, len(scores))
+    counters = problem.matches.shape[1]
+    pods = np.zeros((len(offerings), len(counts)))
     nodes = _Nodes(
-        free=capacity.copy(),
+        number=np.arange(len(offerings)),
+        capacity=problem.capacity[offerings],
+        free=problem.capacity[offerings],
         left=np.minimum(counts, problem.max_per_node)[None] * problem.fits[:, offerings].T,
-        pods=np.zeros((len(offerings), len(counts))),
-        counted=np.zeros((len(offerings), problem.matches.shape[1])),
-        limits=np.full((len(offerings), problem.matches.shape[1]), np.inf),
+        counted=np.zeros((len(offerings), counters)),
+        limits=np.full((len(offerings), counters), np.inf),
     )
-    live = np.flatnonzero(nodes.left.any(axis=1))
-    while len(live):
-        room = _room(problem, nodes, live)
-        scores = np.where(room > 0, score(problem, nodes.free[live], capacity[live]), -1.0)
-        best = scores.argmax(axis=1)
-        found = room[np.arange(len(live)), best]
+    nodes = nodes.of(nodes.left.any(axis=1))
+    while len(nodes.number):
+        room = _room(problem, nodes)
+        rated = _rated(problem, nodes, scores, each)
+        best = np.where(room > 0, rated, -1.0).argmax(axis=1)
+        found = room[np.arange(len(best)), best]
         filling = found > 0
-        live, best, found = live[filling], best[filling], found[filling]
-        _put(problem, nodes, live, best, np.maximum(1, np.floor(found * share)))
-    return nodes.pods
+        if not filling.all():
+            nodes, best, found = nodes.of(filling), best[filling], found[filling]
+        number = np.maximum(1, np.floor(found * share))
+        pods[nodes.number, best] += number
+        _put(problem, nodes, best, number)
+    return np.split(pods, len(scores))
 
 
-def _room(problem: Problem, nodes: _Nodes, live: Ints) -> Floats:
+def _rated(problem: Problem, nodes: _Nodes, scores: Sequence[Score], each: int) -> Floats:
+    """The rating of each group for each node, by its score: O x G. The nodes are in the order of
+    the scores, with up to `each` nodes of one."""
+    if len(scores) == 1:
+        return scores[0](problem, nodes.free, nodes.capacity)
+    ends = np.searchsorted(nodes.number, np.arange(len(scores) + 1) * each).tolist()
+    return np.concatenate(
+        [
+            score(problem, nodes.free[begin:end], nodes.capacity[begin:end])
+            for score, begin, end in zip(scores, ends, ends[1:], strict=False)
+            if begin < end
+        ]
+    )
+
+
+def _room(problem: Problem, nodes: _Nodes) -> Floats:
     """How many more pods of each group fit on each node: O x G."""
     # The margin is below any whole amount, so that resources without a request do not limit.
-    there = nodes.free[live] + 1e-6
+    there = nodes.free + 1e-6
     rooms = [there[:, r, None] / requested for r, requested in enumerate(problem.divisors)]
-    room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left[live])
+    room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left)
     if problem.matches.shape[1]:
-        room = np.minimum(room, _countable(problem, nodes.counted[live], nodes.limits[live]))
+        room = np.minimum(room, _countable(problem, nodes.counted, nodes.limits))
     return room
 
 
@@ -116,13 +152,12 @@ def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
     return countable
 
 
-def _put(problem: Problem, nodes: _Nodes, live: Ints, groups: Ints, pods: Floats) -> None:
-    nodes.free[live] -= pods[:, None] * problem.sizes[groups]
-    nodes.left[live, groups] -= pods
-    nodes.pods[live, groups] += pods
+def _put(problem: Problem, nodes: _Nodes, groups: Ints, pods: Floats) -> None:
+    nodes.free -= pods[:, None] * problem.sizes[groups]
+    nodes.left[np.arange(len(groups)), groups] -= pods
     if problem.matches.shape[1]:
-        nodes.counted[live] += pods[:, None] * problem.matches[groups]
-        nodes.limits[live] = np.minimum(nodes.limits[live], problem.caps[groups])
+        nodes.counted += pods[:, None] * problem.matches[groups]
+        nodes.limits = np.minimum(nodes.limits, problem.caps[groups])
 
 
 def valid(problem: Problem, pods: Floats, offering: int) -> bool:

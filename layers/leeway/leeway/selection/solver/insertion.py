@@ -12,6 +12,9 @@ NEAR_BEST, TRIES = 0.98, 30
 """A new node is taken if its value for its price is at least this share of the best estimate, or
 after this number of nodes was filled."""
 
+SPACE = 8
+"""Nodes that a copy has space for: most rounds of improvement add fewer."""
+
 _UNKNOWN = -2
 _EMPTY = -1
 
@@ -43,17 +46,18 @@ class Nodes:
         return float(self.costs[: self.count].sum())
 
     def of(self, rows: Ints) -> "Nodes":
-        """Return copies of some nodes."""
+        """Return copies of some nodes, with space for a few more: any row, as `new` resets it."""
+        copied = np.concatenate([rows, np.zeros(SPACE, dtype=np.int64)])
         return Nodes(
             len(rows),
-            self.load[:, rows],
-            self.spare[:, rows],
-            self.counted[:, rows],
-            self.limits[:, rows],
-            self.costs[rows],
-            self.worth[rows],
-            self.choices[rows],
-            self.chosen[rows],
+            self.load[:, copied],
+            self.spare[:, copied],
+            self.counted[:, copied],
+            self.limits[:, copied],
+            self.costs[copied],
+            self.worth[copied],
+            self.choices[copied],
+            self.chosen[copied],
             [self.pods[row] for row in rows.tolist()],
         )
 
@@ -145,7 +149,9 @@ class Inserter:
         cheaper; more pods, if the node has room. Return their number."""
         count = nodes.count
         common = self._common_choices(nodes.choices[:count], int(self._choice_of[group]))
-        feasible = self._admitting(nodes, group) & (common >= 0)
+        feasible = common >= 0
+        if self._involved[group]:
+            feasible &= self._admitting(nodes, group)
         row, number = self._with_room(nodes, group, feasible), 1
         offering = int(nodes.chosen[row]) if row >= 0 else -1
         if row >= 0:
