@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 from unittest.mock import patch
 
-from leeway.wiring import clusters
+from leeway.kubernetes.eks import eks_connection
 from leeway.wiring.clients import session
 from leeway.wiring.provision_nodes import provision_nodes
 
@@ -86,7 +86,7 @@ def run_killed(sandbox: Sandbox, killer: Killer) -> list[str]:
     with _process(sandbox):
         killer.watch(session().events)
         connected: list[Any] = []
-        with patch.object(clusters, "eks_connection", _noting(connected)):
+        with patch("leeway.wiring.clusters.eks_connection", _noting(connected)):
             try:
                 return list(provision_nodes().receive(event, SECONDS))
             finally:
@@ -96,10 +96,9 @@ def run_killed(sandbox: Sandbox, killer: Killer) -> list[str]:
 
 def _noting(connected: list[Any]) -> Callable[..., Any]:
     """Return the function that connects to a cluster, and notes each connection."""
-    connect = clusters.eks_connection
 
     def noting(*given: Any) -> Any:
-        connected.append(connect(*given))
+        connected.append(eks_connection(*given))
         return connected[-1]
 
     return noting

@@ -78,30 +78,27 @@ class Bought:
 
 @dataclass(frozen=True)
 class _Pod:
-    """When a pod was created, bound to its node, and ended, in epoch seconds."""
+    """When a pod was created, bound to its node, and ended, in epoch seconds; and its instance."""
 
     created: float
     bound: float
     ended: float
-    node: str
+    instance: str
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the sandbox shows. `spare` are pools whose nodes may stay empty."""
+    """What the sandbox shows. `closed` are all instances that EC2 interrupted or ended, or whose
+    Node was cordoned, with the time. `spare` are pools whose nodes may stay empty."""
 
     sandbox: Sandbox
     seen: Journal
     bought: Mapping[str, Bought]
     intents: Mapping[str, LaunchIntent]
     admitted: Collection[str]
+    closed: Mapping[str, float]
     manifests: Collection[Manifest]
     spare: Collection[str]
-
-    @property
-    def closed(self) -> set[str]:
-        """The Nodes that were cordoned."""
-        return {str(entry["node"]) for entry in self.seen.of("node-cordoned")}
 
     @property
     def pools(self) -> list[NodePool]:
@@ -140,14 +137,13 @@ def launched_twice(evidence: Evidence) -> Iterator[str]:
     new node gets at least one of these pods. A pod on a node that is cordoned or taken later counts
     as waiting: its replacement may come first."""
     pods = list(_pods(evidence.seen))
-    leaving = {one.node for one in evidence.bought.values() if one.until < inf}
     own = [one for one in evidence.bought.values() if one.pool not in evidence.spare]
     for at in sorted({one.at for one in own}):
         new = [one for one in own if one.at <= at < min(one.until, one.used)]
         waiting = sum(
             pod.created <= at + CLOCK_SLACK
             and at < pod.ended
-            and (at < pod.bound or pod.node in leaving | evidence.closed)
+            and (at < pod.bound or pod.instance in evidence.closed)
             for pod in pods
         )
         if len(new) > waiting:
@@ -159,12 +155,12 @@ def _pods(seen: Journal) -> Iterator[_Pod]:
     ended: dict[str, float] = {}
     for entry in [*seen.of("pod-ended"), *seen.of("pod-deletion")]:
         ended[entry["uid"]] = min(entry["at"], ended.get(entry["uid"], inf))
-    bound = {e["uid"]: e for e in seen.of("pod-bound")}
+    bound, places = {e["uid"]: e for e in seen.of("pod-bound")}, _Places(seen)
     for entry in seen.of("pod-created"):
         if _is_workload(entry):
             place, uid = bound.get(entry["uid"], {}), entry["uid"]
             times = entry["at"], place.get("at", inf), ended.get(uid, inf)
-            yield _Pod(*times, str(place.get("node", "")))
+            yield _Pod(*times, places.of(place) if place else "")
 
 
 def _is_workload(entry: Entry) -> bool:
@@ -285,7 +281,8 @@ AT_THE_END: dict[str, Promise] = {
 def _evidence(sandbox: Sandbox, spare: Collection[str]) -> Evidence:
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     seen = Journal(tuple(sandbox.journal()))
-    bought = _bought(seen)
+    ended, closed = _ends(seen)
+    bought = _bought(seen, ended, closed)
     records = DynamoRecords(lambda: dynamodb, table)
     stored = DynamoManifests(lambda: dynamodb, table).of(CLUSTER)
     readings = [read_stored(one.body, one.title) for one in stored]
@@ -295,40 +292,55 @@ def _evidence(sandbox: Sandbox, spare: Collection[str]) -> Evidence:
         bought,
         {one.id: one for one in DynamoLaunchIntents(lambda: dynamodb, table).of_cluster(CLUSTER)},
         {name for name in bought if records.admission(name) is not None},
+        closed,
         [one.meant for reading in readings for one in reading.written],
         spare,
     )
 
 
-def _bought(seen: Journal) -> dict[str, Bought]:
-    """Return the instances of fleets. One is no place for pods any more when EC2 interrupts or
-    ends it, and when its node is cordoned."""
-    node_of = {e["instance"]: e["node"] for e in seen.of("node-joined")}
-    used = _first((e["node"], e["at"]) for e in seen.of("pod-bound") if _is_workload(e))
-    ending = {"shutting-down", "terminated", "stopping"}
-    ended = _first(
-        (e["instance"], e["at"]) for e in seen.of("instance-state") if e["state"] in ending
-    )
-    closed = _first((e["instance"], e["at"]) for e in seen.of("interrupted"))
-    cordoned = _first((e["node"], e["at"]) for e in seen.of("node-cordoned"))
+class _Places:
+    """The instances of nodes. A later instance may have the name of an earlier one's node."""
 
-    def one(place: Entry, fleet: Entry) -> Bought:
-        name = place["instance"]
-        node, end = node_of.get(name, ""), ended.get(name, inf)
-        return Bought(
-            name,
+    def __init__(self, seen: Journal) -> None:
+        self._joins: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for entry in seen.of("node-joined"):
+            self._joins[entry["node"]].append((entry["at"], entry["instance"]))
+
+    def of(self, entry: Entry) -> str:
+        """Return the instance of the node of an entry, at its time; empty if it is unknown."""
+        joins = self._joins.get(entry["node"], [])
+        return next((name for at, name in reversed(joins) if at <= entry["at"]), "")
+
+
+def _ends(seen: Journal) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Return when instances ended, and when they were no place for pods any more."""
+    places, ending = _Places(seen), {"shutting-down", "terminated", "stopping"}
+    states = [e for e in seen.of("instance-state") if e["state"] in ending]
+    ended = _first((e["instance"], e["at"]) for e in states)
+    taken = [(e["instance"], e["at"]) for e in seen.of("interrupted")]
+    cordoned = [(places.of(e), e["at"]) for e in seen.of("node-cordoned")]
+    return ended, _first([*ended.items(), *taken, *cordoned])
+
+
+def _bought(
+    seen: Journal, ended: Mapping[str, float], closed: Mapping[str, float]
+) -> dict[str, Bought]:
+    """Return the instances of fleets."""
+    places = _Places(seen)
+    node_of = {e["instance"]: e["node"] for e in seen.of("node-joined")}
+    used = _first((places.of(e), e["at"]) for e in seen.of("pod-bound") if _is_workload(e))
+    return {
+        place["instance"]: Bought(
+            place["instance"],
             place["instance_type"],
             fleet["tags"].get(POOL_TAG, ""),
             fleet["tags"].get(INTENT_TAG, ""),
             fleet["at"],
-            node,
-            used.get(node, inf),
-            min(end, closed.get(name, inf), cordoned.get(node, inf)),
-            end,
+            node_of.get(place["instance"], ""),
+            used.get(place["instance"], inf),
+            closed.get(place["instance"], inf),
+            ended.get(place["instance"], inf),
         )
-
-    return {
-        place["instance"]: one(place, fleet)
         for fleet in seen.of("fleet")
         for place in fleet["launched"]
     }
