@@ -14,7 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 
@@ -27,15 +27,12 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import settings_of
-from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_stored
-from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.launch_cap import WINDOW
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
@@ -62,14 +59,16 @@ CLOCK_SLACK = 1.0
 
 @dataclass(frozen=True)
 class Bought:
-    """A launched instance and its Node, empty without one. Times are epoch seconds: the launch, its
-    first pod, the end as a place for pods, and its own end."""
+    """A launched instance, its processors, and its Node, empty without one. Times are epoch
+    seconds: the launch, the same with the time that tests let pass, its first pod, the end as a
+    place for pods, and its own end."""
 
     instance: str
-    instance_type: str
     pool: str
     intent: str
     at: float
+    simulated_at: float
+    cpus: int = 2
     node: str = ""
     used: float = inf
     until: float = inf
@@ -87,23 +86,29 @@ class _Pod:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A pending pod, the codes of Leeway's Events about it, and whether an offering holds it."""
+
+    pod: str
+    codes: frozenset[str]
+    fits: bool
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What the sandbox shows. `closed` are all instances that EC2 interrupted or ended, or whose
-    Node was cordoned, with the time. `spare` are pools whose nodes may stay empty."""
+    Node was cordoned, with the time. `spare` are pools whose nodes may stay empty. `cap` is
+    spec.launches.atMost."""
 
-    sandbox: Sandbox
     seen: Journal
     bought: Mapping[str, Bought]
-    intents: Mapping[str, LaunchIntent]
-    admitted: Collection[str]
-    closed: Mapping[str, float]
-    manifests: Collection[Manifest]
-    spare: Collection[str]
-
-    @property
-    def pools(self) -> list[NodePool]:
-        """The pools of the cluster."""
-        return [one.template.pool for one in settings_of(self.manifests)]
+    intents: Mapping[str, LaunchIntent] = field(default_factory=dict)
+    admitted: Collection[str] = ()
+    closed: Mapping[str, float] = field(default_factory=dict)
+    waiting: Collection[Waiting] = ()
+    limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    cap: int | None = None
+    spare: Collection[str] = ()
 
 
 def check_accounts(sandbox: Sandbox) -> None:
@@ -122,14 +127,16 @@ def _check(
     sandbox: Sandbox, promises: Mapping[str, "Promise"], spare: Collection[str], timeout: float
 ) -> None:
     until = time.monotonic() + timeout
-    while found := list(_violations(_evidence(sandbox, spare), promises)):
+    while found := broken_promises(_evidence(sandbox, spare), promises):
         assert time.monotonic() < until, f"{len(found)} broken promises:\n" + "\n".join(found)
         time.sleep(0.5)
 
 
-def _violations(evidence: Evidence, promises: Mapping[str, "Promise"]) -> Iterator[str]:
-    for promise, broken in promises.items():
-        yield from (f"{promise}: {what}" for what in broken(evidence))
+def broken_promises(evidence: Evidence, promises: Mapping[str, "Promise"]) -> list[str]:
+    """Return every broken promise, one line each."""
+    return [
+        f"{promise}: {what}" for promise, broken in promises.items() for what in broken(evidence)
+    ]
 
 
 def launched_twice(evidence: Evidence) -> Iterator[str]:
@@ -169,33 +176,19 @@ def _is_workload(entry: Entry) -> bool:
 
 def exceeded_limits(evidence: Evidence) -> Iterator[str]:
     """Yield the moments at which a pool had more than its limits, or too much was launched."""
-    for pool in evidence.pools:
-        own = [one for one in evidence.bought.values() if one.pool == pool.name]
-        for name, most in (pool.limits or {}).items():
-            for moment in own:
-                lived = [one for one in own if one.at <= moment.at < one.ended]
-                amount = sum(_amount(evidence.sandbox, one, name) for one in lived)
-                if amount > most:
-                    yield f"pool {pool.name} had {name} {amount} of {most} at {moment.at:.1f}"
-    clusters = (one for one in evidence.manifests if isinstance(one, Cluster))
-    cap = next((one.spec.launches.at_most for one in clusters), None)
-    times = sorted(simulated_time(evidence.sandbox, one.at) for one in evidence.bought.values())
-    for end in times if cap is not None else ():
+    for pool, limits in evidence.limits.items():
+        own = [one for one in evidence.bought.values() if one.pool == pool]
+        for moment in own:
+            lived = [one for one in own if one.at <= moment.at < one.ended]
+            amounts = {"nodes": len(lived), "cpu": 1000 * sum(one.cpus for one in lived)}
+            for name in limits.keys() & amounts:
+                if amounts[name] > limits[name]:
+                    yield f"pool {pool} had {name} {amounts[name]} of {limits[name]}"
+    times = sorted(one.simulated_at for one in evidence.bought.values())
+    for end in times if evidence.cap is not None else ():
         count = sum(end - WINDOW.total_seconds() < at <= end for at in times)
-        if cap is not None and count > cap:
-            yield f"{count} instances were launched in ten minutes, {cap} are the maximum"
-
-
-def _amount(sandbox: Sandbox, one: Bought, resource: str) -> int:
-    if resource == "nodes":
-        return 1
-    return _processors(sandbox.aws_url, one.instance_type) * 1000 if resource == "cpu" else 0
-
-
-@cache
-def _processors(aws_url: str, instance_type: str) -> int:
-    found = client("ec2", aws_url).describe_instance_types(InstanceTypes=[instance_type])
-    return int(found["InstanceTypes"][0]["VCpuInfo"]["DefaultVCpus"])
+        if count > (evidence.cap or 0):
+            yield f"{count} instances were launched in ten minutes, {evidence.cap} are the maximum"
 
 
 def unaccounted(evidence: Evidence) -> Iterator[str]:
@@ -231,38 +224,11 @@ def unused_instances(evidence: Evidence) -> Iterator[str]:
 def waiting_pods(evidence: Evidence) -> Iterator[str]:
     """Yield the pending pods without an Event, and those whose Event says that nothing fits while
     an offering does."""
-    kubeconfig = evidence.sandbox.kubeconfig
-    with closing(kubeconfig_connection(kubeconfig, None)) as connection:
-        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(CLUSTER)
-    told = _told(evidence.sandbox) if state.waiting else {}
-    for waiting in state.waiting:
-        codes = told.get(waiting.pod.name, set())
-        if not codes:
-            yield f"{waiting.pod.name} is pending without an Event"
-        elif codes <= NOTHING_FITS and _fits(waiting.pod, evidence.pools, state):
-            yield f"{waiting.pod.name} is pending with {codes}, and an offering holds it"
-
-
-def _told(sandbox: Sandbox) -> dict[str, set[str]]:
-    """Return the codes of Leeway's Events about each pod, by `namespace/name`."""
-    codes: dict[str, set[str]] = defaultdict(set)
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
-        for event in kube.list(Event, namespace="*"):
-            about = event.involvedObject
-            if event.reportingComponent == "leeway" and about.kind == "Pod":
-                codes[f"{about.namespace}/{about.name}"].add(str(event.reason))
-    return codes
-
-
-def _fits(pod: Pod, pools: list[NodePool], state: ClusterState) -> bool:
-    """Whether the pod alone fits on an offering of a pool without its limits."""
-    supply = Supply(pools, _catalog(), frozenset(), state.daemons)
-    return bool(pack([pod], supply).launches)
-
-
-@cache
-def _catalog() -> Catalog:
-    return sandbox_catalog("us-east-1")
+    for one in evidence.waiting:
+        if not one.codes:
+            yield f"{one.pod} is pending without an Event"
+        elif one.fits and one.codes <= NOTHING_FITS:
+            yield f"{one.pod} is pending with {', '.join(one.codes)}, and an offering holds it"
 
 
 type Promise = Callable[[Evidence], Iterator[str]]
@@ -282,20 +248,51 @@ def _evidence(sandbox: Sandbox, spare: Collection[str]) -> Evidence:
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     seen = Journal(tuple(sandbox.journal()))
     ended, closed = _ends(seen)
-    bought = _bought(seen, ended, closed)
+    bought = _bought(sandbox, seen, ended, closed)
     records = DynamoRecords(lambda: dynamodb, table)
     stored = DynamoManifests(lambda: dynamodb, table).of(CLUSTER)
     readings = [read_stored(one.body, one.title) for one in stored]
+    manifests = [one.meant for reading in readings for one in reading.written]
+    pools = [one.template.pool for one in settings_of(manifests)]
     return Evidence(
-        sandbox,
         seen,
         bought,
         {one.id: one for one in DynamoLaunchIntents(lambda: dynamodb, table).of_cluster(CLUSTER)},
         {name for name in bought if records.admission(name) is not None},
         closed,
-        [one.meant for reading in readings for one in reading.written],
+        list(_waiting(sandbox, pools)),
+        {pool.name: pool.limits for pool in pools if pool.limits},
+        next((one.spec.launches.at_most for one in manifests if isinstance(one, Cluster)), None),
         spare,
     )
+
+
+def _waiting(sandbox: Sandbox, pools: Collection[NodePool]) -> Iterator[Waiting]:
+    with closing(kubeconfig_connection(sandbox.kubeconfig, None)) as connection:
+        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(CLUSTER)
+    told = _told(sandbox) if state.waiting else {}
+    for pod in (waiting.pod for waiting in state.waiting):
+        # Alone, and without the limits of the pools.
+        without = [replace(pool, limits=None) for pool in pools]
+        supply = Supply(without, _catalog(), frozenset(), state.daemons)
+        fits = bool(pack([pod], supply).launches)
+        yield Waiting(pod.name, frozenset(told.get(pod.name, ())), fits)
+
+
+def _told(sandbox: Sandbox) -> dict[str, set[str]]:
+    """Return the codes of Leeway's Events about each pod, by `namespace/name`."""
+    codes: dict[str, set[str]] = defaultdict(set)
+    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
+        for event in kube.list(Event, namespace="*"):
+            about = event.involvedObject
+            if event.reportingComponent == "leeway" and about.kind == "Pod":
+                codes[f"{about.namespace}/{about.name}"].add(str(event.reason))
+    return codes
+
+
+@cache
+def _catalog() -> Catalog:
+    return sandbox_catalog("us-east-1")
 
 
 class _Places:
@@ -323,7 +320,7 @@ def _ends(seen: Journal) -> tuple[Mapping[str, float], Mapping[str, float]]:
 
 
 def _bought(
-    seen: Journal, ended: Mapping[str, float], closed: Mapping[str, float]
+    sandbox: Sandbox, seen: Journal, ended: Mapping[str, float], closed: Mapping[str, float]
 ) -> dict[str, Bought]:
     """Return the instances of fleets."""
     places = _Places(seen)
@@ -332,10 +329,11 @@ def _bought(
     return {
         place["instance"]: Bought(
             place["instance"],
-            place["instance_type"],
             fleet["tags"].get(POOL_TAG, ""),
             fleet["tags"].get(INTENT_TAG, ""),
             fleet["at"],
+            simulated_time(sandbox, fleet["at"]),
+            _processors(sandbox.aws_url, place["instance_type"]),
             node_of.get(place["instance"], ""),
             used.get(place["instance"], inf),
             closed.get(place["instance"], inf),
@@ -344,6 +342,12 @@ def _bought(
         for fleet in seen.of("fleet")
         for place in fleet["launched"]
     }
+
+
+@cache
+def _processors(aws_url: str, instance_type: str) -> int:
+    found = client("ec2", aws_url).describe_instance_types(InstanceTypes=[instance_type])
+    return int(found["InstanceTypes"][0]["VCpuInfo"]["DefaultVCpus"])
 
 
 def _first(times: Iterable[tuple[str, float]]) -> dict[str, float]:
