@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 SECRET = "sandbox"
 
+POLLER_AGENT = "leeway-sandbox-poller"
+"""The user agent of Lambda's pollers, which call SQS with the role of the function."""
+
 USER_ACCESS_KEY = "AKIASANDBOX000000000"
 """The access key of the person who uses the sandbox."""
 

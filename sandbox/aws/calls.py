@@ -13,6 +13,8 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from werkzeug.exceptions import NotFound
 
+from sandbox.access_entries import POLLER_AGENT
+
 Environ = dict[str, Any]
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -27,13 +29,15 @@ _scope = re.compile(r"Credential=([^/,\s]+)/\d{8}/([^/]+)/([^/]+)/aws4_request")
 
 @dataclass(frozen=True)
 class Call:
-    """A signed call: service and action as IAM names them (`ec2`, `DescribeInstances`)."""
+    """A signed call: service and action as IAM names them (`ec2`, `DescribeInstances`). `polling`
+    calls are those of Lambda's pollers, in the name of a function."""
 
     service: str
     action: str
     region: str
     access_key: str
     form: dict[str, list[str]]  # the parameters of a query-protocol call
+    polling: bool = False
 
     def __str__(self) -> str:
         return f"{self.service}:{self.action}"
@@ -54,7 +58,8 @@ def recognise(environ: Environ, body: bytes) -> Call | None:
         action = form.get("Action", ["?"])[0]
     else:
         action = _routed(service, environ)
-    return Call(service, action, region, key, form)
+    polling = environ.get("HTTP_USER_AGENT") == POLLER_AGENT
+    return Call(service, action, region, key, form, polling)
 
 
 def _routed(service: str, environ: Environ) -> str:

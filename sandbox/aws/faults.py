@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.access_entries import access_key
+from sandbox.aws.calls import Call
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
@@ -23,8 +24,8 @@ class Fault(BaseModel):
     of a fleet in one of its pools: `instance_type`, `zone` and `capacity_type` (`spot` or
     `on-demand`) select the launches; a pool of a fleet launches `launched` instances before its
     error. For an API call, `drop` closes the connection after the action is done; `kill` kills the
-    function that calls, before or after the action; `function` selects the calls of one function;
-    `skip` is the number of calls that pass first.
+    function that calls, before or after the action, and passes over the calls of Lambda's pollers;
+    `function` selects the calls of one function; `skip` is the number of calls that pass first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -81,12 +82,13 @@ class Faults:
         """Return the fault that applies to a delivery, and decrement its count."""
         return self._take(lambda fault: fault.matches(service, action, detail_type))
 
-    def take_call(self, service: str, action: str, caller: str) -> Fault | None:
-        """Return the fault that applies to a call with this access key, and decrement its count."""
+    def take_call(self, call: Call) -> Fault | None:
+        """Return the fault that applies to a call, and decrement its count."""
         return self._take(
             lambda fault: (
-                fault.matches(service, action, "")
-                and (fault.function is None or access_key(fault.function) == caller)
+                fault.matches(call.service, call.action, "")
+                and (fault.function is None or access_key(fault.function) == call.access_key)
+                and not (fault.kill and call.polling)
             )
         )
 

@@ -100,7 +100,7 @@ class Front:
         self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
-        fault = self._cloud.faults.take_call(call.service, call.action, call.access_key)
+        fault = self._cloud.faults.take_call(call)
         if fault:
             await asyncio.sleep(self._cloud.faults.delay(fault))
             if fault.drop or fault.kill:

@@ -12,7 +12,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from sandbox.access_entries import SECRET
+from sandbox.access_entries import POLLER_AGENT, SECRET
 
 WAIT_SECONDS = 20
 _ANSWER_SECONDS = WAIT_SECONDS + 10
@@ -77,6 +77,7 @@ class Sqs:
         headers = {
             "Content-Type": "application/x-amz-json-1.0",
             "X-Amz-Target": f"AmazonSQS.{action}",
+            "User-Agent": POLLER_AGENT,
         }
         request = AWSRequest("POST", f"{self._endpoint}/", data=body, headers=headers)
         SigV4Auth(self._credentials, "sqs", self._region).add_auth(request)

@@ -90,6 +90,12 @@ class PoolCase:
         """The pods."""
         return list(self.kube.list(Pod, namespace="default", labels={"app": self.pool}))
 
+    def delete_templates(self) -> None:
+        """Delete all launch templates: the next launch creates its own again."""
+        ec2 = client("ec2", self.sandbox.aws_url)
+        for one in ec2.describe_launch_templates()["LaunchTemplates"]:
+            ec2.delete_launch_template(LaunchTemplateId=one["LaunchTemplateId"])
+
     def until_all_run(self) -> None:
         """Wait until all pods run."""
         until(lambda: all(one.status and one.status.phase == "Running" for one in self.pods()))
@@ -212,6 +218,18 @@ def wake(sandbox: Sandbox) -> None:
     """Send a message to provision_nodes by its queue."""
     sqs, url = _queue(sandbox)
     SqsProvisionNodes(lambda: sqs, url).wake(CLUSTER, "test")
+
+
+def until_consumed(sandbox: Sandbox) -> None:
+    """Wait until the queue of provision_nodes has no message, visible or not."""
+    sqs, url = _queue(sandbox)
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+
+    def consumed() -> bool:
+        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        return not any(int(count) for count in found.values())
+
+    until(consumed)
 
 
 def _queue(sandbox: Sandbox) -> tuple[Any, str]:

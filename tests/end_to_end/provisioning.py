@@ -1,11 +1,13 @@
 """A cluster without any node whose pools launch nodes, and runs of provision_nodes on it."""
 
 import json
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import boto3
 from leeway.aws.launch_intents import DynamoLaunchIntents
@@ -125,8 +127,18 @@ def _watches(seen: Journal) -> bool:
     return any("WatchLeaseFree" in str(e["line"]) for e in seen.of("logs"))
 
 
+_SIMULATED: WeakKeyDictionary[Sandbox, list[tuple[float, int]]] = WeakKeyDictionary()
+"""The minutes that tests let pass in each sandbox, and when."""
+
+
+def simulated_time(sandbox: Sandbox, at: float) -> float:
+    """Return a time with the minutes that tests let pass before it, in epoch seconds."""
+    return at + sum(60 * minutes for moment, minutes in _SIMULATED.get(sandbox, ()) if moment <= at)
+
+
 def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
     """Move the launches of the cluster into the past, as if these minutes had passed."""
+    _SIMULATED.setdefault(sandbox, []).append((time.time(), minutes))
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     intents = DynamoLaunchIntents(lambda: dynamodb, table)
     found = intents.of_cluster(CLUSTER)

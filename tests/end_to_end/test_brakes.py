@@ -23,6 +23,7 @@ from sandbox.sandbox import Sandbox
 from sandbox.scenario import Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, until
+from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
     FUNCTION,
@@ -97,11 +98,19 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 def kube(env: Environment) -> Iterator[Client]:
     with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
         yield opened
-        for deployed in opened.list(Deployment, namespace="default"):
-            opened.delete(Deployment, name_of(deployed.metadata), namespace="default")
-        for left in opened.list(Pod, namespace="default"):
-            opened.delete(Pod, name_of(left.metadata), namespace="default", grace_period=0)
-        until(lambda: not list(opened.list(Pod, namespace="default")))
+        try:
+            check_promises(env.sandbox, spare=("gated",))
+        finally:
+            delete_pods(opened)
+
+
+def delete_pods(kube: Client) -> None:
+    """Delete all Deployments and pods of the tests, and wait until they are gone."""
+    for deployed in kube.list(Deployment, namespace="default"):
+        kube.delete(Deployment, name_of(deployed.metadata), namespace="default")
+    for left in kube.list(Pod, namespace="default"):
+        kube.delete(Pod, name_of(left.metadata), namespace="default", grace_period=0)
+    until(lambda: not list(kube.list(Pod, namespace="default")))
 
 
 def name_of(metadata: ObjectMeta | None) -> str:

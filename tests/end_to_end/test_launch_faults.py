@@ -21,6 +21,7 @@ from tests.end_to_end.launch_faults import (
     failing,
     no_capacity,
 )
+from tests.end_to_end.promises import check_accounts
 from tests.end_to_end.provisioning import (
     CLUSTER,
     PARAMETERS,
@@ -52,8 +53,6 @@ CLASSES: dict[str, dict[str, Any]] = {
             "lost-answer",
             "late-answer",
             "deleted-template",
-            "killed",
-            "repeated",
         )
     },
 }
@@ -81,6 +80,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             of = pool(name, capacity=["on-demand"], only=ONE_POD_EACH)
             store(running, *with_class(of, **spec))
         yield running
+        check_accounts(running)
         check_calls_are_granted(running)
 
 

@@ -17,6 +17,7 @@ from sandbox.sandbox import Sandbox
 from sandbox.scenario import Scenario, namespace
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, Journal, until
+from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import (
     CLUSTER,
     FUNCTION,
@@ -37,6 +38,10 @@ MANIFESTS = Path(__file__).parents[1] / "manifests" / "users"
 GPU = "nvidia.com/gpu"
 STORAGE = "ephemeral-storage"
 VOLUME = 100  # GiB
+STORM = 20
+"""Nodes that a scale-up needs. EC2 interrupts half of them while they start."""
+MOST = STORM + STORM // 2
+"""The limit of their pool."""
 ADMIT_NODE = "leeway-admit-node"
 
 
@@ -74,7 +79,9 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         web = pool(only={"cpu": ["2", "4", "8"]})
         own = node_class() | {"metadata": {"name": "web"}}
         web["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
-        store(running, web, own, read("provisioner-gpu.yaml"), template())
+        stormy = pool("stormy", capacity=["spot"], only={"cpu": ["2"]}, limits={"nodes": MOST})
+        stormy["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
+        store(running, web, own, stormy, read("provisioner-gpu.yaml"), template())
         found = Environment(running)
         watch(found)
         yield found
@@ -85,6 +92,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 def kube(env: Environment) -> Iterator[Client]:
     with Client(KubeConfig.from_file(env.sandbox.kubeconfig), trust_env=False) as opened:
         yield opened
+        check_promises(env.sandbox)
 
 
 def first(seen: Journal, kind: str, *texts: str, **fields: Any) -> float:
@@ -210,3 +218,32 @@ def test_a_missing_device_plugin_is_named_as_the_cause_and_nothing_more_is_launc
     env.sandbox.faults("kubernetes", [])
     until(lambda: runs(kube, "test-1"))
     assert new_instance(env, before) == instance
+
+
+def test_a_scale_up_whose_new_nodes_are_interrupted_ends_with_all_pods_running(
+    env: Environment, kube: Client
+) -> None:
+    """Half of the nodes are interrupted: some as soon as they are launched, the others when they
+    have just joined. Each pod gets one other node, and the pool stays within its limit."""
+    before, since = set(instances(env.sandbox)), time.time()
+    wanted: Any = deployment("stormy", STORM, 1)
+    spec = wanted["spec"]["template"]["spec"]
+    spec["nodeSelector"] = {"karpenter.sh/nodepool": "stormy"}
+    spec["containers"][0]["resources"]["requests"]["cpu"] = "1500m"
+    create_workloads([wanted], env.sandbox.write_kubeconfig())
+    until(lambda: len(set(instances(env.sandbox)) - before) == STORM)
+    interrupted = sorted(set(instances(env.sandbox)) - before)[: STORM // 2]
+    env.sandbox.interrupt(interrupted[::2], late=60)
+    late = interrupted[1::2]
+    until(lambda: {e["instance"] for e in env.since(since).of("node-joined")} & {*late})
+    env.sandbox.interrupt(late, late=60)
+
+    def all_run() -> bool:
+        """A later node may have the name of one that is gone."""
+        names = {node_of(kube, one) for one in interrupted} - {""}
+        running = {pod: node for pod, node in bound(kube).items() if pod.startswith("stormy-")}
+        return len(running) == STORM and not names & set(running.values())
+
+    until(all_run, 90)
+    fleets = env.since(since).of("fleet")
+    assert len({i for e in fleets for i in e["instances"]}) == MOST

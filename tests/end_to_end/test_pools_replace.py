@@ -11,6 +11,7 @@ from cli.main import run as leeway
 from sandbox.provisioning import create_workloads
 from sandbox.sandbox import Sandbox
 from tests.end_to_end.environment import Entry, events_about, until
+from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store
 from tests.end_to_end.replacing import (
     EIGHT,
@@ -79,6 +80,7 @@ def without_faults(world: Replacing) -> Iterator[None]:
     yield
     for part in ("aws", "lambda"):
         world.sandbox.faults(part, [])
+    check_promises(world.sandbox)
 
 
 @pytest.fixture(scope="module")

@@ -302,6 +302,26 @@ def test_a_function_is_killed_in_the_middle_of_a_call(
     assert sorted(url.rpartition(prefix)[2] for url in listed) == created
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_at_any_call_meets_the_function_and_not_the_poller(
+    consumed: Consumed, sandbox: Sandbox, when: str
+) -> None:
+    """A receipt whose answer is lost would hide its messages for the queue's visibility timeout."""
+    consumed.consume()
+    consumed.send("warms up")
+    consumed.ended(1)
+    fault = {"service": "*", "function": consumed.name, "kill": True, "when": when, "count": 1}
+    sandbox.control("PUT", "faults", {"faults": [fault]})
+    for name in ("a1", "a2"):
+        consumed.send(name, creates=1)
+
+    assert consumed.ended(3)[2:] == [">a1", ">a1", ">created", "a1", ">a2", ">created", "a2"]
+    consumed.empty()
+    sandbox.control("PUT", "faults", {"faults": []})
+    (killed,) = sandbox.journal("caller-killed", functions=[consumed.name])
+    assert killed["call"] == "sqs:CreateQueue"
+
+
 def test_messages_that_were_sent_before_the_mapping_are_consumed(consumed: Consumed) -> None:
     consumed.send("early")
     consumed.consume()

@@ -1,0 +1,127 @@
+"""Processes of provision_nodes in this one that are killed at an AWS call.
+
+A process is the wiring of the deployed function, built anew, with the function's environment and
+credentials. A killed process sends nothing any more. To kill it costs no cold start, so that a test
+can do it at every call.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+from unittest.mock import patch
+
+from leeway.kubernetes.eks import eks_connection
+from leeway.wiring.clients import session
+from leeway.wiring.provision_nodes import provision_nodes
+
+from sandbox.access_entries import access_key
+from sandbox.sandbox import Sandbox
+from tests.end_to_end.provisioning import FUNCTION, message
+
+SECONDS = 58.0
+"""The time that Lambda has left for an invocation."""
+
+READS = ("Describe", "Get", "List", "Query")
+"""How the names of calls begin that change nothing."""
+
+
+class Killed(BaseException):
+    """The process was killed: no handler of errors runs."""
+
+
+class Killer:
+    """Counts AWS calls, and kills after the one with this number, when AWS has done it and its
+    answer has not been read; 0: never."""
+
+    def __init__(self, number: int = 0) -> None:
+        self._number = number
+        self._lock = Lock()
+        self._calls: list[str] = []
+        self.killed_at = ""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The calls until now, as in "ec2:CreateFleet"."""
+        return tuple(self._calls)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a call has changed anything at AWS but the visibility of messages."""
+        changes = (one for one in self._calls if not one.startswith("sqs:"))
+        return any(not one.partition(":")[2].startswith(READS) for one in changes)
+
+    def watch(self, events: Any) -> None:
+        """Follow the calls of a botocore session, whose event system this is."""
+        events.register("before-send", self._before_send)
+        events.register("response-received", self._received)
+
+    def _before_send(self, event_name: str, **_: Any) -> None:
+        with self._lock:
+            self._live()
+            self._calls.append(":".join(event_name.split(".")[1:]))
+
+    def _received(self, **_: Any) -> None:
+        with self._lock:
+            self._live()
+            if len(self._calls) == self._number:
+                self.killed_at = self._calls[-1]
+                raise Killed
+
+    def _live(self) -> None:
+        if self.killed_at:
+            raise Killed
+
+
+def run_killed(sandbox: Sandbox, killer: Killer) -> list[str]:
+    """Run provision_nodes once in a new process; return the ids of messages that SQS would deliver
+    again.
+
+    Raises:
+        Killed: the process was killed.
+    """
+    event = {"Records": [message(why="a run that is killed")]}
+    with _process(sandbox):
+        killer.watch(session().events)
+        connected: list[Any] = []
+        with patch("leeway.wiring.clusters.eks_connection", _noting(connected)):
+            try:
+                return list(provision_nodes().receive(event, SECONDS))
+            finally:
+                for connection in connected:
+                    connection.close()
+
+
+def _noting(connected: list[Any]) -> Callable[..., Any]:
+    """Return the function that connects to a cluster, and notes each connection."""
+
+    def noting(*given: Any) -> Any:
+        connected.append(eks_connection(*given))
+        return connected[-1]
+
+    return noting
+
+
+@contextmanager
+def _process(sandbox: Sandbox) -> Iterator[None]:
+    assert sandbox.deployed is not None
+    (function,) = [one for one in sandbox.deployed.functions if one.name == FUNCTION]
+    credentials = {"AWS_ACCESS_KEY_ID": access_key(FUNCTION)}
+    environment = {**sandbox.environment(), **function.environment, **credentials}
+    with patch.dict(os.environ, environment):
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    """Drop all that the wiring keeps for a warm function."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("leeway.wiring"):
+            for built in vars(module).values():
+                if clear := getattr(built, "cache_clear", None):
+                    clear()
