@@ -16,7 +16,7 @@ from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
-from bench.covering_bound import covering_bound
+from cli.simulated_day.covering_bound import covering_bound
 from bench.plan_checker import violations
 from bench.workloads import (
     diverse_pods,

@@ -44,8 +44,8 @@ class Allowances:
         ]
         return max(min(left), 0)
 
-    def take(self, pool: str, cause: Cause) -> Reason | None:
-        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+    def why_not(self, pool: str, cause: Cause) -> Reason | None:
+        """Return why no further node of a pool may be disrupted for a cause; None if one may."""
         if self.left is not None and self.left <= 0:
             return reasons.CLUSTER_BUDGET_USED()
         disrupted = self.disrupted.get(pool, 0)
@@ -55,7 +55,13 @@ class Allowances:
                 return reasons.DISRUPTION_BUDGET_USED(
                     pool=pool, limit=limit, cause=cause, disrupted=disrupted
                 )
-        self.disrupted[pool] = disrupted + 1
+        return None
+
+    def take(self, pool: str, cause: Cause) -> Reason | None:
+        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+        if refused := self.why_not(pool, cause):
+            return refused
+        self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
         if self.left is not None:
             self.left -= 1
         return None

@@ -1,5 +1,7 @@
 """Reason codes of giving capacity back. docs/giving-back.md explains the rules."""
 
+from collections.abc import Sequence
+
 from leeway.reasons import ReasonCode
 
 NODE_EMPTY = ReasonCode(
@@ -79,3 +81,9 @@ DISRUPTION_BUDGET_USED = ReasonCode(
 CLUSTER_BUDGET_USED = ReasonCode(
     "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."
 )
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names for a sentence, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

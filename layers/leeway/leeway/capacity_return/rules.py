@@ -78,10 +78,13 @@ class Worth:
     per_pod: float = 0.005
     share: float = 0.05
 
+    def gain(self, saving: float, pods: int) -> float:
+        """Return what it gains in USD to move this many pods to save so many USD per hour."""
+        return saving * (self.horizon / timedelta(hours=1)) - self.per_pod * pods
+
     def pays(self, saving: float, pods: int) -> bool:
         """Whether it is worth to move this many pods in order to save so many USD per hour."""
-        hours = self.horizon / timedelta(hours=1)
-        return saving > 0 and saving * hours >= self.per_pod * pods
+        return saving > 0 and self.gain(saving, pods) >= 0
 
     def pays_replacement(self, saving: float, price: float, pods: int) -> bool:
         """The same for nodes of this price in USD per hour, if a new one is launched for them."""
