@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.rules import Budget, ReturnRules, Worth
+from leeway.capacity_return.rules import Budget, ReturnRules
 from leeway.policy.rules import ChurnCap
+from leeway.policy.worth import USUAL, Worth
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
@@ -36,8 +37,8 @@ class Options:
     interruptions: bool = False
     after: timedelta = timedelta(minutes=5)
     budgets: tuple[Budget, ...] = (Budget("10%"),)
-    churn: ChurnCap = ChurnCap()
-    worth: Worth = field(default_factory=Worth)
+    churn: ChurnCap = field(default_factory=ChurnCap)
+    worth: Worth = USUAL
     bounds: bool = True
 
     @property

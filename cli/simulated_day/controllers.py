@@ -35,8 +35,8 @@ class Controllers:
                 self._end(pod, machines, minute)
         for job in self._workload.jobs_at(minute):
             self._create(job.name, job, minute)
-        if service := self._workload.deploys.get(minute):
-            self._deployed[service] = minute
+        if deployed := self._workload.deploys.get(minute):
+            self._deployed[deployed] = minute
         for service in self._workload.services.values():
             own = [one for one in self.pods.values() if one.owner == service.name]
             own = self._roll(own, service, machines, minute)
@@ -68,8 +68,7 @@ class Controllers:
         """Create what is missing; end what is too much as a ReplicaSet does: pending pods first,
         then those on nodes with the most replicas, then the newest."""
         wanted = self._workload.replicas(service, minute)
-        for _ in range(wanted - len(own)):
-            own.append(self._create(service.name, service, minute))
+        own += [self._create(service.name, service, minute) for _ in range(wanted - len(own))]
         together = Counter(one.node for one in own)
         own.sort(key=lambda one: (bool(one.node), -together[one.node], -one.created_at))
         for pod in own[: max(len(own) - wanted, 0)]:

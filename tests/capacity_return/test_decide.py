@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from leeway.capacity_return import reasons
 from leeway.capacity_return.decide import decide_returns
-from leeway.capacity_return.rules import Budget, Cause, ReturnRules, Worth
+from leeway.capacity_return.rules import Budget, Cause, ReturnRules
 from leeway.headroom.cron import parse_cron
+from leeway.policy.worth import Worth
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool

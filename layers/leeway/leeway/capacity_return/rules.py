@@ -1,4 +1,4 @@
-"""The rules of a node pool for giving nodes back, and the rule for what a move is worth."""
+"""The rules of a node pool for giving nodes back."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -63,29 +63,3 @@ class ReturnRules:
     only_empty: bool = False
     expires: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
-
-
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """What a move of pods is worth: `saving per hour x horizon` must exceed `per_pod x pods moved`.
-
-    `horizon` is how long a plan is expected to hold; `per_pod` is the price in USD of moving one
-    pod. `share` is the least part of the old price that a replacement saves: prices change by a
-    few percent all the time, and a move must not be undone by the next one.
-    """
-
-    horizon: timedelta = timedelta(hours=4)
-    per_pod: float = 0.005
-    share: float = 0.05
-
-    def gain(self, saving: float, pods: int) -> float:
-        """Return what it gains in USD to move this many pods to save so many USD per hour."""
-        return saving * (self.horizon / timedelta(hours=1)) - self.per_pod * pods
-
-    def pays(self, saving: float, pods: int) -> bool:
-        """Whether it is worth to move this many pods in order to save so many USD per hour."""
-        return saving > 0 and self.gain(saving, pods) >= 0
-
-    def pays_replacement(self, saving: float, price: float, pods: int) -> bool:
-        """The same for nodes of this price in USD per hour, if a new one is launched for them."""
-        return saving >= self.share * price and self.pays(saving, pods)

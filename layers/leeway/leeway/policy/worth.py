@@ -1,0 +1,36 @@
+"""What a move of pods is worth: one rule for everything that consolidation does."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a move of pods is worth: `saving per hour x horizon` must reach `per_pod x pods moved`.
+
+    - `horizon`: how long a plan is expected to hold, until the pods change so much that they would
+      be moved again.
+    - `per_pod`: the price in USD of moving one pod.
+    - `share`: the least part of the old price that a replacement saves. Spot prices change by a few
+      percent all the time, and the next plan must not undo this one.
+    """
+
+    horizon: timedelta = timedelta(hours=4)
+    per_pod: float = 0.005
+    share: float = 0.05
+
+    def gain(self, saving: float, pods: int) -> float:
+        """Return what it gains in USD to move this many pods to save so many USD per hour."""
+        return saving * (self.horizon / timedelta(hours=1)) - self.per_pod * pods
+
+    def pays(self, saving: float, pods: int) -> bool:
+        """Whether it is worth to move this many pods in order to save so many USD per hour."""
+        return saving > 0 and self.gain(saving, pods) >= 0
+
+    def pays_replacement(self, saving: float, price: float, pods: int) -> bool:
+        """The same for nodes of this price in USD per hour, if a new one is launched for them."""
+        return saving >= self.share * price and self.pays(saving, pods)
+
+
+USUAL = Worth()
+"""What a move is worth if the manifest says nothing else."""
