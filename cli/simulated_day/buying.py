@@ -38,15 +38,17 @@ def launch(cluster: Cluster) -> Plan | None:
     for planned in plan.launches:
         machine = _launched(cluster, planned, offered)
         cluster.machines[machine.name] = machine
-        lost = sum(homeless[name].lost for name in planned.pods)
+        pods = [homeless[name] for name in planned.pods]
         cluster.record.launched.append(
             Launched(
-                cluster.minute,
-                machine.name,
-                machine.kind,
-                len(planned.pods),
-                lost,
-                cluster.requested,
+                minute=cluster.minute,
+                node=machine.name,
+                kind=machine.kind,
+                pods=len(pods),
+                lost=sum(one.lost for one in pods),
+                moved=sum(one.moved and not one.node for one in pods),
+                replaces=any(one.node for one in pods),
+                requested=cluster.requested,
             )
         )
     return plan

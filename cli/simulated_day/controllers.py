@@ -98,7 +98,8 @@ class Controllers:
         if pod.job is not None:
             self.repeated_minutes += minute - pod.bound_at
         of = pod.job or self._workload.services[pod.owner]
-        self._create(pod.owner, of, minute).lost = lost
+        created = self._create(pod.owner, of, minute)
+        created.lost, created.moved = lost, not lost
         self._unready[pod.owner] += 1
 
     def allows_eviction(self, pod: SimulatedPod) -> bool:

@@ -16,7 +16,8 @@ from cli.simulated_day.workload import Job
 class SimulatedPod:
     """A pod. `node` is empty while it is pending; `ends_at` is when a job ends.
 
-    `lost` says that it was created in place of a pod of an interrupted node.
+    `lost` says that it was created in place of a pod of an interrupted node, `moved` in place of a
+    pod of a node that was given back.
     """
 
     pod: Pod
@@ -28,6 +29,7 @@ class SimulatedPod:
     lasts: int | None = None
     job: Job | None = None
     lost: bool = False
+    moved: bool = False
 
     def ends_at(self) -> int | None:
         """When a job that runs ends."""

@@ -50,14 +50,16 @@ class GivenBack:
 
 @dataclass(frozen=True)
 class Launched:
-    """One node that was launched, for how many pods, and how many of them were lost with
-    interrupted nodes."""
+    """One node that was launched, for how many pods. `lost` of them ran on interrupted nodes,
+    `moved` of them on nodes that were given back; `replaces` is whether it is a successor."""
 
     minute: int
     node: str
     kind: tuple[str, str]
     pods: int
     lost: int
+    moved: int
+    replaces: bool
     requested: tuple[int, int]
 
 

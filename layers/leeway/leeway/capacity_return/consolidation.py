@@ -48,8 +48,12 @@ class Consolidation:
         return refused is None
 
     def _spare(self, candidates: Sequence[OwnNode], most: dict[str, int]) -> tuple[NodeReturn, ...]:
-        worth = self.moving.snapshot.worth
-        paying = [one for one in candidates if worth.pays(one.price or 0, len(one.pods))]
+        snapshot = self.moving.snapshot
+        paying = [
+            one
+            for one in candidates
+            if snapshot.worth.pays(one.price or 0, len(one.pods), snapshot.quiet([one]))
+        ]
         names = {one.name for one in paying}
         others = [node for node in self.moving.nodes if node.name not in names]
         spare = find_spare_nodes(self.moving, paying, others, most, self.allowances.left)

@@ -82,8 +82,9 @@ class Replacements:
             return None
         if len(nodes) == 1 and not self._is_flexible(nodes[0], holding, cheapest):
             return None
-        worth = self.moving.snapshot.worth
-        return _Draft(tuple(nodes), worth.gain(price - cheapest, len(specs)))
+        snapshot = self.moving.snapshot
+        gain = snapshot.worth.gain(price - cheapest, len(specs), snapshot.quiet(nodes))
+        return _Draft(tuple(nodes), gain)
 
     def _simulated(self, nodes: Sequence[OwnNode]) -> NodeReturn | None:
         """Return the replacement of nodes by one new node, if packing finds one that pays."""
@@ -112,7 +113,8 @@ class Replacements:
 
     def _pays(self, nodes: Sequence[OwnNode], saving: float, price: float) -> bool:
         moves = sum(len(one.pods) for one in nodes)
-        if self.moving.snapshot.worth.pays_replacement(saving, price, moves):
+        snapshot = self.moving.snapshot
+        if snapshot.worth.pays_replacement(saving, price, moves, snapshot.quiet(nodes)):
             return True
         if len(nodes) == 1 and saving > 0:
             self.kept[nodes[0].name] = reasons.MOVE_NOT_WORTH(pods=moves, saving=saving)

@@ -1,8 +1,8 @@
 """The state of a cluster from which it is decided what is given back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.capacity_return.rules import ReturnRules
 from leeway.policy.worth import USUAL, Worth
@@ -82,3 +82,7 @@ class Snapshot:
     daemons: tuple[PodSpec, ...] = ()
     worth: Worth = USUAL
     most: int | None = None
+
+    def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
+        """Return for how long no pod has come to any of these nodes or left it."""
+        return self.now - max(one.quiet_since for one in nodes)

@@ -19,17 +19,22 @@ class Worth:
     per_pod: float = 0.005
     share: float = 0.05
 
-    def gain(self, saving: float, pods: int) -> float:
-        """Return what it gains in USD to move this many pods to save so many USD per hour."""
-        return saving * (self.horizon / timedelta(hours=1)) - self.per_pod * pods
+    def gain(self, saving: float, pods: int, quiet: timedelta) -> float:
+        """Return what it gains in USD to move this many pods to save so many USD per hour.
 
-    def pays(self, saving: float, pods: int) -> bool:
+        `quiet` is for how long no pod has come to the nodes or left them: the pods are expected to
+        stay as they are for as long again, `horizon` at most.
+        """
+        hours = min(self.horizon, quiet) / timedelta(hours=1)
+        return saving * hours - self.per_pod * pods
+
+    def pays(self, saving: float, pods: int, quiet: timedelta) -> bool:
         """Whether it is worth to move this many pods in order to save so many USD per hour."""
-        return saving > 0 and self.gain(saving, pods) >= 0
+        return saving > 0 and self.gain(saving, pods, quiet) >= 0
 
-    def pays_replacement(self, saving: float, price: float, pods: int) -> bool:
+    def pays_replacement(self, saving: float, price: float, pods: int, quiet: timedelta) -> bool:
         """The same for nodes of this price in USD per hour, if a new one is launched for them."""
-        return saving >= self.share * price and self.pays(saving, pods)
+        return saving >= self.share * price and self.pays(saving, pods, quiet)
 
 
 USUAL = Worth()
