@@ -47,7 +47,7 @@ def launch(cluster: Cluster) -> Plan | None:
                 pods=len(pods),
                 lost=sum(one.lost for one in pods),
                 moved=sum(one.moved and not one.node for one in pods),
-                replaces=any(one.node for one in pods),
+                replaces=frozenset(one.node for one in pods if one.node),
                 requested=cluster.requested,
             )
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from leeway.capacity_return.rules import Cause
+from leeway.policy.worth import Worth
 
 from cli.simulated_day.cluster import MIDNIGHT, Cluster
 from cli.simulated_day.machines import Machine
@@ -35,27 +36,46 @@ def check_return(cluster: Cluster, one: Machine, cause: Cause) -> Iterator[str]:
             yield f"Minute {at}: {disrupted} nodes are disrupted before {name}, of {limit} allowed."
 
 
-def undone(record: Record, horizon: timedelta) -> list[tuple[GivenBack, Launched]]:
-    """Return the launches that undo a return: within the horizon a node of the same instance type
-    and capacity type is launched, though the pods request no more than when it was given back.
+def undone(record: Record, worth: Worth) -> list[GivenBack]:
+    """Return the replacements that a later plan undid: it gave the successor back because it was
+    not used well, before the saving had paid for the moved pods."""
+    left_at = {
+        one.node: one.minute for one in record.given_back if one.cause is Cause.UNDERUTILIZED
+    }
+    found = []
+    for one in record.given_back:
+        successors = [each.node for each in record.launched if one.node in each.replaces]
+        ends = [left_at[name] for name in successors if name in left_at]
+        if one.saving and ends and not _has_paid(one, min(ends), worth):
+            found.append(one)
+    return found
 
-    A launch for pods of interrupted nodes undoes nothing: it replaces what EC2 took. Each launch
-    undoes one return at most.
+
+def bought_again(record: Record, worth: Worth) -> list[GivenBack]:
+    """Return the nodes that were needed again too soon: before the saving had paid for the moved
+    pods, a node of the same instance type and capacity type was launched, though all pods together
+    requested no more than when it was given back.
+
+    A launch for pods of interrupted nodes does not count: it replaces what EC2 took. Nor does the
+    successor of nodes that it replaces. Each launch counts for one node at most.
     """
     left = [one for one in record.given_back if one.cause is Cause.UNDERUTILIZED]
     found = []
     for launched in record.launched:
-        if launched.lost:
+        if launched.lost or launched.replaces:
             continue
         for one in left:
-            if _undoes(launched, one, horizon):
-                found.append((one, launched))
+            if _needs_again(launched, one) and not _has_paid(one, launched.minute, worth):
+                found.append(one)
                 left.remove(one)
                 break
     return found
 
 
-def _undoes(launched: Launched, one: GivenBack, horizon: timedelta) -> bool:
-    soon = timedelta(0) < (launched.minute - one.minute) * MINUTE <= horizon
+def _needs_again(launched: Launched, one: GivenBack) -> bool:
     more = any(now > then for now, then in zip(launched.requested, one.requested, strict=True))
-    return soon and launched.kind == one.kind and not more
+    return launched.minute > one.minute and launched.kind == one.kind and not more
+
+
+def _has_paid(one: GivenBack, minute: int, worth: Worth) -> bool:
+    return one.saving * (minute - one.minute) / 60 >= worth.per_pod * one.pods

@@ -33,8 +33,8 @@ class Moment:
 class GivenBack:
     """One node that was given back: when, what it was, why, and what was expected of it.
 
-    `requested` are the requests of all pods then (millicores, bytes). `saving` is in USD per hour,
-    that of the whole plan for the first node of several that one replaces, else 0.
+    `requested` are the requests of all pods then (millicores, bytes). `saving` is in USD per hour;
+    nodes that one node replaces share it by their price.
     """
 
     minute: int
@@ -51,7 +51,7 @@ class GivenBack:
 @dataclass(frozen=True)
 class Launched:
     """One node that was launched, for how many pods. `lost` of them ran on interrupted nodes,
-    `moved` of them on nodes that were given back; `replaces` is whether it is a successor."""
+    `moved` of them on nodes that were given back; `replaces` are the nodes that wait for it."""
 
     minute: int
     node: str
@@ -59,7 +59,7 @@ class Launched:
     pods: int
     lost: int
     moved: int
-    replaces: bool
+    replaces: frozenset[str]
     requested: tuple[int, int]
 
 

@@ -30,7 +30,8 @@ def give_back(cluster: Cluster, proposed: Proposed) -> Proposed:
 
 
 def _begin(cluster: Cluster, returned: NodeReturn) -> None:
-    for number, name in enumerate(returned.nodes):
+    whole = sum(cluster.price(cluster.machines[name]) for name in returned.nodes)
+    for name in returned.nodes:
         one = cluster.machines[name]
         cluster.record.faults += check_return(cluster, one, returned.cause)
         one.retirement = Retirement(
@@ -47,7 +48,7 @@ def _begin(cluster: Cluster, returned: NodeReturn) -> None:
                 kind=one.kind,
                 cause=returned.cause,
                 reason=returned.reason.message,
-                saving=0.0 if number else returned.saving,
+                saving=returned.saving * cluster.price(one) / whole,
                 pods=len(one.pods),
                 replaced=returned.replaced,
                 requested=cluster.requested,
