@@ -21,6 +21,8 @@ from cli.selection.catalogs import sandbox_catalog
 
 SIZES = (100, 500, 1_000, 2_000)
 BUDGETS = ("10%", "100%")
+ROOMS = ("much", "some", "none")
+"""With none, every node is full: replacements are simulated, and none is found."""
 RUNS = 3
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 POOL = NodePool(
@@ -42,22 +44,22 @@ def main() -> None:
     sys.stdout.write("Seconds of one processor for a decision, ten pods for each node\n")
     sys.stdout.write("nodes   room  budget   first   again   given back  replaced\n")
     for size in SIZES:
-        for with_room in (True, False):
-            own = own_nodes(supply, existing_nodes(supply, size, with_room))
+        for room in ROOMS:
+            own = own_nodes(supply, existing_nodes(supply, size, room == "much"), room != "none")
             for budget in BUDGETS:
                 rules = ReturnRules(budgets=(Budget(budget),))
                 given = Snapshot(NOW, own, (POOL,), catalog, {POOL.name: rules})
-                sys.stdout.write(_line(size, with_room, budget, given))
+                sys.stdout.write(_line(size, room, budget, given))
                 sys.stdout.flush()
 
 
-def own_nodes(supply: Supply, nodes: Sequence[ExistingNode], seed: int = 5) -> tuple[OwnNode, ...]:
-    """Return nodes as give-back sees them, half of them with half of their pods."""
-    dice = random.Random(seed)
+def own_nodes(supply: Supply, nodes: Sequence[ExistingNode], halved: bool) -> tuple[OwnNode, ...]:
+    """Return nodes as give-back sees them. `halved`: half of them have half of their pods."""
+    dice = random.Random(5)
     prices = {(each.type.name, each.offering.zone): each.price for each in supply.candidates}
     found = []
     for node in nodes:
-        kept = node.pods if dice.random() < 0.5 else node.pods[::2]
+        kept = node.pods[::2] if halved and dice.random() < 0.5 else node.pods
         there = replace(node, pods=kept)
         pods = (MovablePod(Pod(f"default/{node.name}-{at}", spec)) for at, spec in enumerate(kept))
         kind, zone = node.labels[INSTANCE_TYPE], node.labels[ZONE]
@@ -78,7 +80,7 @@ def own_nodes(supply: Supply, nodes: Sequence[ExistingNode], seed: int = 5) -> t
     return tuple(found)
 
 
-def _line(size: int, with_room: bool, budget: str, given: Snapshot) -> str:
+def _line(size: int, room: str, budget: str, given: Snapshot) -> str:
     seconds = []
     for _ in range(RUNS):
         started = time.process_time()
@@ -87,7 +89,7 @@ def _line(size: int, with_room: bool, budget: str, given: Snapshot) -> str:
     nodes = sum(len(one.nodes) for one in found.returns)
     replaced = sum(len(one.nodes) for one in found.returns if one.replaced)
     return (
-        f"{size:5,} {'some' if with_room else 'none':>6} {budget:>7} {seconds[0]:7.2f}"
+        f"{size:5,} {room:>6} {budget:>7} {seconds[0]:7.2f}"
         f" {min(seconds):7.2f} {nodes:12} {replaced:9}\n"
     )
 

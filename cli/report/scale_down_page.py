@@ -12,10 +12,10 @@ from cli.report.scale_up_page import Area, Level
 from cli.report.timeline import Tick
 from cli.simulated_day.record import Moment
 
-LEFT, RIGHT, TOP = 48.0, 1108.0, 24.0
+LEFT, RIGHT, TOP = 48.0, 1096.0, 24.0
 EVERY = 3  # minutes between two points of a chart
 BIN = 30  # minutes of a bar
-MOST_KINDS = 7
+MOST_KINDS = 9
 MOST_REASONS = 12
 OTHERS = "others"
 
@@ -90,7 +90,7 @@ def price_chart(report: ScaleDownReport, bottom: float = 300.0) -> Chart:
     base = [(leeway[-1][0], bottom), (leeway[0][0], bottom)]
     return Chart(
         bottom,
-        _levels(most, bottom, "{:.0f} $" if most >= 4 else "{:.1f} $"),
+        _levels(most, bottom, "{:.1f}"),
         areas=(Area("price", _points([*leeway, *base])),),
         lines=(
             Line("never", _points([(x(one.minute), y(one.price)) for one in never])),
@@ -147,7 +147,7 @@ def _stack(
         if count := by_cause[cause]:
             top, low = y(lower + count), y(lower)
             width, height = round(right - left, 1), round(low - top, 1)
-            yield Bar(round(left, 1), top, width, height, cause, title)
+            yield Bar(round(left, 1), top, width, height, f"why-{cause}", title)
             lower += count
 
 

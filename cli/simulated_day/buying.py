@@ -66,8 +66,9 @@ def _offered(cluster: Cluster, retiring: list[Machine]) -> Supply:
 def _launched(cluster: Cluster, planned: PlannedNode, offered: Supply) -> Machine:
     chosen = _chosen(cluster, planned, offered)
     ready = cluster.minute + cluster.dice.randint(*BOOT)
+    number = len(cluster.record.launched)
     return Machine(
-        name=f"node-{len(cluster.record.launched) + 1}",
+        name=f"ip-10-0-{number // 200}-{number % 200 + 10}",
         offering=chosen,
         labels=offered.labels(offered.candidates.index(chosen)),
         launched_at=cluster.minute,

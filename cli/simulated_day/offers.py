@@ -19,9 +19,10 @@ SIZES = [
     Requirement.of(ARCH, "In", ["amd64"]),
     Requirement.of(f"{INSTANCE}category", "In", ["c", "m", "r"]),
     Requirement.of(f"{INSTANCE}generation", "Gt", ["4"]),
+    Requirement.of(f"{INSTANCE}cpu", "Gt", ["1"]),
     Requirement.of(f"{INSTANCE}cpu", "Lt", ["9"]),
 ]
-"""Types of up to eight processors, so that a small cluster has many nodes."""
+"""Types of two to eight processors, so that a small cluster has many nodes."""
 
 PRICE_CHANGE = 0.04
 """By which part Spot prices change in an hour at most."""
