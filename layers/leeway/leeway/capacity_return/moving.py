@@ -58,16 +58,21 @@ class Moving:
         return (*self.snapshot.waiting, *going)
 
     @cached_property
+    def _plan_for_homeless(self) -> Plan | None:
+        """Where they go if no further node goes; None if there are none."""
+        return pack(self.homeless, self._nothing, self.nodes) if self.homeless else None
+
+    @cached_property
     def _without_place(self) -> frozenset[str]:
         """The pods that have no place even if no further node goes."""
-        plan = pack(self.homeless, self._nothing, self.nodes)
-        return frozenset(one.pod for one in plan.unschedulable)
+        plan = self._plan_for_homeless
+        return frozenset(one.pod for one in plan.unschedulable) if plan else frozenset()
 
     @cached_property
     def expected(self) -> dict[str, int]:
         """How many of the homeless pods have their place on each node."""
-        plan = pack(self.homeless, self._nothing, self.nodes)
-        return {one.node: len(one.pods) for one in plan.existing}
+        plan = self._plan_for_homeless
+        return {one.node: len(one.pods) for one in plan.existing} if plan else {}
 
     def without(self, gone: Collection[str], pods: Iterable[Pod], launch: bool) -> Plan:
         """Plan for the pods of nodes that are gone, on the nodes that stay; with `launch`, on new

@@ -6,6 +6,7 @@ pods would cost. Packing, which knows every constraint, then simulates the best 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 
 import numpy as np
@@ -33,8 +34,14 @@ GROUPS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29, 38, 50, 65, 85, 100)
 """How many nodes of a pool one node may replace together. Whether it can is not monotone (three
 nodes may save where two do not), so each size is drafted, without a bisection."""
 
-MOST_SIMULATED = 10
-"""Replacements that are simulated in a run, the best drafts first."""
+MOST_SIMULATED, LEAST_SIMULATED = 10, 2
+"""Replacements that are simulated in a run, at most and at least."""
+
+NODES_SIMULATED = 1_000
+"""Nodes of all simulations together: the time of one grows with the nodes of the cluster."""
+
+TURN = timedelta(minutes=5)
+"""How long the same drafts are simulated: longer than a decision needs until it is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +72,22 @@ class Replacements:
             own = [one for one in candidates if one.pool == pool][: min(left, in_all or left)]
             drafts += [self._draft(own[:size]) for size in GROUPS if size <= len(own)]
         known = sorted((one for one in drafts if one is not None), key=_by_gain)
-        for draft in known[:MOST_SIMULATED]:
+        for draft in self._in_turn(known):
             if found := self._simulated(draft.nodes):
                 return found
         return None
+
+    def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
+        """Return the drafts that are simulated now: the best one, and others that change with the
+        time, so that drafts which packing never confirms do not keep the others from their turn."""
+        affordable = NODES_SIMULATED // max(len(self.moving.nodes), 1)
+        count = min(max(affordable, LEAST_SIMULATED), MOST_SIMULATED)
+        if len(known) <= count:
+            return known
+        first, *others = known
+        turn = int(self.moving.snapshot.now.timestamp() / TURN.total_seconds())
+        start = turn * (count - 1) % len(others)
+        return [first, *(others[start:] + others[:start])[: count - 1]]
 
     def _draft(self, nodes: Sequence[OwnNode]) -> _Draft | None:
         specs = [movable.pod.spec for one in nodes for movable in one.pods]
