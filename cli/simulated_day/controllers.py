@@ -25,7 +25,6 @@ class Controllers:
         self._created = 0
         self._deployed: dict[str, int] = {}
         self._unready: Counter[str] = Counter()
-        self.repeated_minutes = 0
 
     def run(self, minute: int, machines: Mapping[str, Machine]) -> None:
         """End jobs, start new ones, deploy, and scale services."""
@@ -95,8 +94,6 @@ class Controllers:
         """End a pod of a node that goes; its controller creates it anew. A job begins again."""
         del self.pods[pod.pod.name]
         machine.remove(pod, minute)
-        if pod.job is not None:
-            self.repeated_minutes += minute - pod.bound_at
         of = pod.job or self._workload.services[pod.owner]
         created = self._create(pod.owner, of, minute)
         created.lost, created.moved = lost, not lost

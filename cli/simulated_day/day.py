@@ -6,7 +6,7 @@ decision acts only if the next one, a minute later, confirms it.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.selection.labels import SPOT
@@ -30,6 +30,15 @@ HOURS_TO_INTERRUPTION = 40
 
 def simulate(options: Options, show: Callable[[Moment], None] = lambda _: None) -> Record:
     """Simulate a day; call `show` after each minute."""
+    record = Record()
+    for cluster in minutes(options):
+        record = cluster.record
+        show(record.moments[-1])
+    return record
+
+
+def minutes(options: Options) -> Iterator[Cluster]:
+    """Simulate a day; yield its cluster, always the same object, after each minute."""
     cluster = Cluster(options)
     plan: Plan | None = None
     proposed: Proposed = {}
@@ -46,9 +55,7 @@ def simulate(options: Options, show: Callable[[Moment], None] = lambda _: None) 
         if options.gives_back:
             proposed = give_back(cluster, proposed)
         cluster.record.moments.append(_moment(cluster))
-        show(cluster.record.moments[-1])
-    cluster.record.repeated_minutes = cluster.controllers.repeated_minutes
-    return cluster.record
+        yield cluster
 
 
 def _reclaim(cluster: Cluster) -> None:

@@ -66,8 +66,7 @@ class Launched:
 @dataclass
 class Record:
     """A simulated day. `interrupted` counts nodes, `moved` pods that voluntary retirements evicted,
-    `lost` pods of interrupted nodes, `repeated_minutes` the work of jobs that began again; `faults`
-    are broken rules, each in one sentence."""
+    `lost` pods of interrupted nodes; `faults` are broken rules, each in one sentence."""
 
     moments: list[Moment] = field(default_factory=list)
     given_back: list[GivenBack] = field(default_factory=list)
@@ -75,7 +74,6 @@ class Record:
     interrupted: int = 0
     moved: int = 0
     lost: int = 0
-    repeated_minutes: int = 0
     faults: list[str] = field(default_factory=list)
 
     @property
