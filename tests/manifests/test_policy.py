@@ -78,6 +78,7 @@ def test_the_manifest_sets_what_a_move_is_worth() -> None:
     found = policy_of({"giveBack": {"horizon": "90m", "usdPerPodMoved": 0.5}}).worth
     assert found == Worth(timedelta(minutes=90), 0.5)
     assert policy_of({"giveBack": {"leastSavingPercent": 20}}).worth == Worth(share=0.2)
+    assert policy_of({"giveBack": {"leastAge": "1h"}}).worth == Worth(least_age=timedelta(hours=1))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,11 @@ class Consolidation:
     def run(self, candidates: Sequence[OwnNode]) -> tuple[NodeReturn, ...]:
         """Return what is given back now: all nodes that are not needed, else the replacement that
         gains the most. The next run sees what became of it."""
-        able = [one for one in candidates if self._has_price(one) and self._is_allowed(one)]
+        able = [
+            one
+            for one in candidates
+            if self._has_price(one) and self._is_old_enough(one) and self._is_allowed(one)
+        ]
         ordered = sorted(able, key=_prospect)
         pools = {one.pool for one in ordered}
         most = {name: self.allowances.left_in(name, Cause.UNDERUTILIZED) for name in pools}
@@ -41,6 +45,13 @@ class Consolidation:
                 type=one.instance_type, capacity_type=one.capacity_type, zone=one.zone
             )
         return one.price is not None
+
+    def _is_old_enough(self, one: OwnNode) -> bool:
+        snapshot = self.moving.snapshot
+        age, least = snapshot.now - one.created_at, snapshot.worth.least_age
+        if age < least:
+            self.kept[one.name] = reasons.NODE_TOO_YOUNG(node=one.name, age=age, least=least)
+        return age >= least
 
     def _is_allowed(self, one: OwnNode) -> bool:
         if refused := self.allowances.why_not(one.pool, Cause.UNDERUTILIZED):

@@ -68,6 +68,11 @@ MOVE_NOT_WORTH = ReasonCode(
     "MoveNotWorth",
     "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",
 )
+NODE_TOO_YOUNG = ReasonCode(
+    "NodeTooYoung",
+    "Node {node} was launched {age} ago: nodes with pods are kept for {least} "
+    "(spec.giveBack.leastAge).",
+)
 SPOT_NOT_FLEXIBLE = ReasonCode(
     "SpotNotFlexible",
     "Only {types} cheaper Spot instance types hold the pods of node {node}, and {least} are "

@@ -161,6 +161,9 @@ class GiveBack(Strict):
         USUAL.share * 100
     )
     """Percentage of the price of nodes that one new node in their place must save at least."""
+    least_age: Annotated[Duration, AfterValidator(up_to(timedelta(days=30)))] = USUAL.least_age
+    """Age until which nodes with pods are kept. A new node that replaces others pays for the moves
+    within this time, so that the next plan does not undo it."""
 
 
 class Defaults(Strict):

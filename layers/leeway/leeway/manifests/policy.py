@@ -42,7 +42,10 @@ def _policy(default: Policy, written: NoticePolicy | LaunchPolicy | None) -> Pol
 
 def _worth(written: GiveBack) -> Worth:
     return Worth(
-        written.horizon, written.usd_per_pod_moved, share=written.least_saving_percent / 100
+        horizon=written.horizon,
+        per_pod=written.usd_per_pod_moved,
+        share=written.least_saving_percent / 100,
+        least_age=written.least_age,
     )
 
 

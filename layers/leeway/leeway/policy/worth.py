@@ -13,11 +13,14 @@ class Worth:
     - `per_pod`: the price in USD of moving one pod.
     - `share`: the least part of the old price that a replacement saves. Spot prices change by a few
       percent all the time, and the next plan must not undo this one.
+    - `least_age`: nodes with pods are kept until they are so old, and a replacement pays for its
+      moves within this time. So no plan moves the pods of a replacement before it has paid.
     """
 
     horizon: timedelta = timedelta(hours=4)
     per_pod: float = 0.005
     share: float = 0.05
+    least_age: timedelta = timedelta(minutes=30)
 
     def gain(self, saving: float, pods: int, quiet: timedelta) -> float:
         """Return what it gains in USD to move this many pods to save so many USD per hour.
@@ -34,7 +37,8 @@ class Worth:
 
     def pays_replacement(self, saving: float, price: float, pods: int, quiet: timedelta) -> bool:
         """The same for nodes of this price in USD per hour, if a new one is launched for them."""
-        return saving >= self.share * price and self.pays(saving, pods, quiet)
+        soon = min(quiet, self.least_age)
+        return saving >= self.share * price and self.pays(saving, pods, soon)
 
 
 USUAL = Worth()
