@@ -30,7 +30,6 @@ def give_back(cluster: Cluster, proposed: Proposed) -> Proposed:
 
 
 def _begin(cluster: Cluster, returned: NodeReturn) -> None:
-    whole = sum(cluster.price(cluster.machines[name]) for name in returned.nodes)
     for name in returned.nodes:
         one = cluster.machines[name]
         cluster.record.faults += check_return(cluster, one, returned.cause)
@@ -48,7 +47,7 @@ def _begin(cluster: Cluster, returned: NodeReturn) -> None:
                 kind=one.kind,
                 cause=returned.cause,
                 reason=returned.reason.message,
-                saving=returned.saving * cluster.price(one) / whole,
+                saving=returned.saving * (len(one.pods) / returned.moves if returned.moves else 1),
                 pods=len(one.pods),
                 replaced=returned.replaced,
                 requested=cluster.requested,
