@@ -7,8 +7,10 @@ import sys
 
 from bench import (
     catalog,
+    day,
     drains,
     functions,
+    give_back,
     headroom,
     idle,
     kubernetes,
@@ -22,8 +24,10 @@ from bench import (
 
 BENCHES = {
     "catalog": catalog.main,
+    "day": day.main,
     "drains": drains.main,
     "functions": functions.main,
+    "give-back": give_back.main,
     "headroom": headroom.main,
     "idle": idle.main,
     "kubernetes": kubernetes.main,

@@ -16,7 +16,6 @@ from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
-from bench.covering_bound import covering_bound
 from bench.plan_checker import violations
 from bench.workloads import (
     diverse_pods,
@@ -24,6 +23,7 @@ from bench.workloads import (
     generic_pods,
     synthetic_catalog,
 )
+from cli.simulated_day.covering_bound import covering_bound
 
 COUNTS = (1, 10, 50, 100, 200, 500, 1_000, 5_000, 10_000, 20_000)
 KARPENTER = {50: 0.17, 100: 0.38}

@@ -1,4 +1,4 @@
-"""`leeway demo`: runs a scenario in a sandbox and reports the result."""
+"""`leeway demo`: runs a scenario, in a sandbox or simulated, and reports the result."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +38,7 @@ class DemoScenario(StrEnum):
 
     STORM = "storm"
     SCALE_UP = "scale-up"
+    SCALE_DOWN = "scale-down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def demo(
     scenario: Annotated[
         DemoScenario,
         typer.Option(
-            help="Choose what happens: EC2 interrupts nodes (storm), or a Deployment is scaled."
+            help="Choose what happens: EC2 interrupts nodes (storm), a Deployment is scaled"
+            " (scale-up), or a day passes in which nodes are given back (scale-down)."
         ),
     ] = DemoScenario.STORM,
     nodes: Annotated[
@@ -80,11 +82,13 @@ def demo(
     ] = Path("leeway-demo.html"),
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Run a scenario in a sandbox with Leeway's functions, and report what happened.
+    """Run a scenario with Leeway's functions in a sandbox, or a simulated day, and report it.
 
     storm: EC2 interrupts Spot nodes at once; the report has the outcome of every pod. scale-up: a
     Deployment is scaled from 10 to 500 pods; the report has the pending pods over time, the nodes
-    that Leeway launched, and their price beside its lower bound.
+    that Leeway launched, and their price beside its lower bound. scale-down: a simulated day of a
+    changing workload, without a sandbox; the report has the price beside its lower bound, the nodes
+    by type, the pods that were moved, and why nodes were given back.
 
     Needs no AWS account and no cluster. Exits with 1 if the report has a fault that correct work
     would have prevented.
@@ -97,6 +101,11 @@ def demo(
         _check_storm(size, count)
         _check_report(report)
         result = _storm(size, count, seed)
+    elif scenario is DemoScenario.SCALE_DOWN:
+        _refuse(of_storm, DemoScenario.STORM)
+        _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
+        _check_report(report)
+        result = _scale_down(seed)
     else:
         _refuse(of_storm, DemoScenario.STORM)
         wanted = REPLICAS if replicas is None else replicas
@@ -178,6 +187,24 @@ def _scale_up(replicas: int, seed: int) -> _Result:
         render_scale_up(found, run),
         len(found.faults),
         lambda console: print_scale_up(found, run, console),
+    )
+
+
+def _scale_down(seed: int) -> _Result:
+    from cli.demo.scale_down import simulate_days
+    from cli.report.run import ScaleDownRun
+    from cli.report.scale_down_json import scale_down_as_data
+    from cli.report.scale_down_page import render_scale_down
+    from cli.report.scale_down_text import print_scale_down
+
+    began, started = datetime.now(UTC), time.monotonic()
+    found = simulate_days(seed, stderr_console())
+    run = ScaleDownRun(seed, began, time.monotonic() - started)
+    return _Result(
+        scale_down_as_data(found, run),
+        render_scale_down(found, run),
+        len(found.faults),
+        lambda console: print_scale_down(found, run, console),
     )
 
 

@@ -20,6 +20,7 @@ from leeway.manifests.cluster import Cluster
 from leeway.manifests.policy import cluster_policy
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
+from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
@@ -102,9 +103,9 @@ def read_capacity(source: Source) -> Capacity:
     records = read_records(source.cluster, source.stack, policy, state)
     if source.nodes or not has_account():
         write_stderr("warning: EC2 is not read: nodes with the label of a pool count as Leeway's.")
-        return _capacity(read, owners_by_labels(state, pools), {}, offers, records)
+        return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy.worth)
     facts = owners_by_ec2(state)
-    return _capacity(read, facts, group_sizes(facts.values()), offers, records)
+    return _capacity(read, facts, group_sizes(facts.values()), offers, records, policy.worth)
 
 
 def _live_state(source: Source) -> ClusterState:
@@ -131,13 +132,14 @@ def _capacity(
     sizes: Mapping[str, GroupSize],
     offers: Offers,
     stored: StoredRecords,
+    worth: Worth,
 ) -> Capacity:
     details, now = read.state.details, read.state.read_at
     quiet = {name: _quiet_since(one, now) for name, one in details.items()}
 
     def snapshot(read: ClusterRead, instances: Mapping[str, InstanceFacts]) -> Snapshot:
         unavailable, most = offers.unavailable, stored.most
-        return snapshot_of(read, instances, quiet, stored.retiring, unavailable, most)
+        return snapshot_of(read, instances, quiet, stored.retiring, unavailable, most, worth)
 
     made = snapshot(read, own_instances(facts))
     own = {one.name for one in made.own}

@@ -44,6 +44,7 @@ def render_page(report: StormReport, run: Run) -> str:
             summary=summarize(report),
             timeline=lay_out(report),
             headline=headline(report),
+            faults=report.all_faults,
             outcomes=OUTCOMES,
             to_cordon=to_cordon,
             to_ready=to_ready,

@@ -37,3 +37,17 @@ class ScaleUpRun:
     def command(self) -> str:
         """The command that repeats the run."""
         return f"leeway demo --scenario scale-up --seed {self.seed} --replicas {self.replicas}"
+
+
+@dataclass(frozen=True)
+class ScaleDownRun:
+    """The parameters of a simulated day, its start and its duration in seconds."""
+
+    seed: int
+    began: datetime
+    duration: float
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the run."""
+        return f"leeway demo --scenario scale-down --seed {self.seed}"

@@ -53,6 +53,7 @@ def render_scale_up(report: ScaleUpReport, run: ScaleUpRun) -> str:
             run=run,
             chart=lay_out_chart(report),
             headline=headline(report),
+            faults=report.faults,
             price_text=price_text(report),
             shortage_text=shortage_text,
             zero=report.first_pod_at or report.plan.scaled_at,

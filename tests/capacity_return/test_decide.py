@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from leeway.capacity_return import reasons
 from leeway.capacity_return.decide import decide_returns
-from leeway.capacity_return.rules import Budget, Cause, ReturnRules, Worth
+from leeway.capacity_return.rules import Budget, Cause, ReturnRules
 from leeway.headroom.cron import parse_cron
+from leeway.policy.worth import Worth
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
@@ -185,3 +186,23 @@ def test_a_pool_without_a_manifest_keeps_its_nodes() -> None:
     stranger = replace(own_node("here"), pool="gone")
     found = decide_returns(snapshot(stranger))
     assert found.kept["here"].code == reasons.POOL_WITHOUT_RULES.name
+
+
+def test_a_node_with_pods_is_kept_until_it_is_old_enough() -> None:
+    young = own_node("young", spec(1000), age=29 * MINUTE)
+    found = decide_returns(snapshot(young, own_node("other", spec(2000), spec(500))))
+    assert "young" not in {name for one in found.returns for name in one.nodes}
+    assert found.kept["young"].code == reasons.NODE_TOO_YOUNG.name
+    empty = own_node("young", age=29 * MINUTE)
+    assert [one.nodes for one in decide_returns(snapshot(empty)).returns] == [("young",)]
+
+
+def test_a_plan_is_expected_to_hold_as_long_as_the_node_was_quiet() -> None:
+    # 0.11 USD per hour: two moves for 0.01 USD each pay after eleven minutes.
+    worth = Worth(per_pod=0.01)
+    for quiet, gone in ((10, False), (11, True)):
+        one = own_node("one", spec(100), spec(100), quiet=quiet * MINUTE)
+        other = own_node("two", *[spec(900)] * 4, quiet=0 * MINUTE)
+        rules = ReturnRules(after=MINUTE, budgets=())
+        found = decide_returns(snapshot(one, other, rules=rules, worth=worth))
+        assert bool(found.returns) is gone, quiet

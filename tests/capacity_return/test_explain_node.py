@@ -5,21 +5,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from leeway.capacity_return import reasons
-from leeway.capacity_return.consolidation import MOST_SINGLE
 from leeway.capacity_return.decide import decide_returns
 from leeway.capacity_return.explain_node import NodeExplanation, explain_node
 from leeway.capacity_return.foreign_nodes import ForeignNode
-from leeway.capacity_return.rules import Budget, Cause, ReturnRules, Worth
+from leeway.capacity_return.rules import Budget, Cause, ReturnRules
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.headroom.cron import parse_cron
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.policy.worth import Worth
 from leeway.provisioning.node_details import FOREVER
-from leeway.selection.labels import INSTANCE_TYPE
+from leeway.selection.labels import HOSTNAME
 from leeway.selection.pools import NodePool
-from leeway.selection.requirements import Requirements
 
 from tests.capacity_return.snapshots import NOW, own_node, snapshot, with_pods
-from tests.selection.workloads import spec
+from tests.selection.workloads import spec, term
 
 MINUTE = timedelta(minutes=1)
 GROUP = Owner(OwnerKind.AUTO_SCALING_GROUP, "web\x1b[31m")
@@ -120,8 +119,8 @@ def test_the_nearest_miss_of_a_node_without_a_cheaper_one_is_named() -> None:
     assert (new.cheapest.type.name, new.cheapest.price) == ("medium", 0.11)
     assert found.shortfall is not None
     assert found.shortfall.saving == pytest.approx(0)
-    # 5 % of 0.11 USD, which is more than 0.005 USD for the pod in 4 hours.
-    assert found.shortfall.missing == pytest.approx(0.0055)
+    # 0.005 USD for the pod in half an hour, which is more than 5 % of 0.11 USD.
+    assert found.shortfall.missing == pytest.approx(0.01)
 
 
 def test_how_far_a_move_is_from_being_worth_it_is_said() -> None:
@@ -131,9 +130,10 @@ def test_how_far_a_move_is_from_being_worth_it_is_said() -> None:
     assert found.shortfall is not None
     assert found.shortfall.pods == 1
     assert found.shortfall.saving == pytest.approx(0.35)
-    assert found.shortfall.least == pytest.approx(0.5)
-    assert worth.pays_replacement(found.shortfall.least, 0.4, 1)
-    assert not worth.pays_replacement(found.shortfall.least - 0.001, 0.4, 1)
+    assert found.shortfall.least == pytest.approx(4.0)
+    quiet = timedelta(days=1)
+    assert worth.pays_replacement(found.shortfall.least, 0.4, 1, quiet)
+    assert not worth.pays_replacement(found.shortfall.least - 0.001, 0.4, 1, quiet)
 
 
 def test_pods_without_another_place_are_named_with_their_reasons() -> None:
@@ -146,9 +146,10 @@ def test_pods_without_another_place_are_named_with_their_reasons() -> None:
 
 
 def test_a_node_that_one_run_did_not_examine_is_examined_alone() -> None:
-    pinned = spec(1900, terms=(Requirements.from_labels({INSTANCE_TYPE: "small"}),))
-    own = [own_node(f"n{n:02}", pinned, kind="small") for n in range(MOST_SINGLE + 1)]
-    last = own_node("zz", *[spec(250, 1000)] * 16, kind="large")
+    """The others would gain more, and only packing finds that two of their pods are apart."""
+    apart = spec(300, labels={"app": "web"}, pod_anti_affinity=(term(HOSTNAME, app="web"),))
+    own = [own_node(f"n{n:02}", apart, apart, kind="large") for n in range(30)]
+    last = own_node("zz", *[spec(240, 900)] * 16, kind="large")
     given = snapshot(*own, last)
     assert decide_returns(given).kept["zz"].code == reasons.NOTHING_CHEAPER.name
     found = explained(given, "zz")

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from leeway.durations import parse_duration
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.policy import cluster_policy
+from leeway.manifests.reading import read_manifests
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked, Policy, Replacement
+from leeway.policy.worth import Worth
 
 
 def policy_of(spec: dict[str, Any]) -> ClusterPolicy:
@@ -71,3 +73,33 @@ def test_the_policy_of_launch_hooks_is_admit_or_ignore(action: str) -> None:
     found = policy_of({"notices": {"launch-hook": {"action": action, "deadline": "20m"}}})
     hook = found.notices[NoticeKind.LAUNCH_HOOK]
     assert (hook.action, hook.within) == (Action(action), timedelta(minutes=20))
+
+
+def test_the_manifest_sets_what_a_move_is_worth() -> None:
+    found = policy_of({"giveBack": {"horizon": "90m", "usdPerPodMoved": 0.5}}).worth
+    assert found == Worth(timedelta(minutes=90), 0.5)
+    assert policy_of({"giveBack": {"leastSavingPercent": 20}}).worth == Worth(share=0.2)
+    assert policy_of({"giveBack": {"leastAge": "1h"}}).worth == Worth(least_age=timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"horizon": "0s"}, "spec.giveBack.horizon"),
+        ({"horizon": "721h"}, "at most 720h"),
+        ({"usdPerPodMoved": -0.1}, "spec.giveBack.usdPerPodMoved"),
+        ({"usdPerPodMoved": "5 cents"}, "spec.giveBack.usdPerPodMoved"),
+        ({"leastSavingPercent": 101}, "spec.giveBack.leastSavingPercent"),
+        ({"perPod": 1}, "spec.giveBack.perPod"),
+    ],
+)
+def test_a_wrong_worth_of_a_move_has_one_clear_line(written: dict[str, Any], expected: str) -> None:
+    document = {
+        "apiVersion": "leeway.sh/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "prod"},
+        "spec": {"giveBack": written},
+    }
+    (problem,) = read_manifests(json.dumps(document), "prod.yaml").problems
+    assert expected in str(problem)
+    assert "\n" not in str(problem)

@@ -58,10 +58,15 @@ class Allowances:
                 )
                 yield Blocker(reason, budget.ends(self.now))
 
+    def why_not(self, pool: str, cause: Cause) -> Reason | None:
+        """Return why no further node of a pool may be disrupted for a cause; None if one may."""
+        first = next(self.exhausted(pool, cause), None)
+        return first.reason if first else None
+
     def take(self, pool: str, cause: Cause) -> Reason | None:
         """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
-        if refused := next(self.exhausted(pool, cause), None):
-            return refused.reason
+        if refused := self.why_not(pool, cause):
+            return refused
         self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
         if self.left is not None:
             self.left -= 1

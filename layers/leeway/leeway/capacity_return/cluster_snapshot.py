@@ -10,7 +10,6 @@ from math import isfinite
 
 from leeway.capacity_return.drift import DRIFTS_AFTER, drift_of
 from leeway.capacity_return.pool_rules import rules_of
-from leeway.capacity_return.rules import Worth
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
@@ -18,6 +17,7 @@ from leeway.launch.fleets import Offers
 from leeway.launch.nodes_on_the_way import nodes_on_the_way
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.pools import pools_of
+from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, blocking
@@ -51,7 +51,7 @@ def snapshot_of(
     retiring: Collection[str] = (),
     unavailable: Collection[Unavailable] = (),
     most: int | None = None,
-    worth: Worth | None = None,
+    worth: Worth = USUAL,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -79,7 +79,7 @@ def snapshot_of(
         waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
         unavailable=frozenset(unavailable),
         daemons=tuple(read.state.daemons),
-        worth=worth or Worth(),
+        worth=worth,
         most=most,
     )
 

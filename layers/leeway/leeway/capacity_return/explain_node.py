@@ -158,8 +158,9 @@ def _shortfall(one: OwnNode, instead: Instead | None, snapshot: Snapshot) -> Sho
     if instead.price >= UNKNOWN_PRICE:
         return None
     saving, pods = one.price - instead.price, len(one.pods)
-    least = snapshot.worth.least_saving(pods, one.price if instead.launches else 0.0)
-    return Shortfall(saving, least, pods) if saving < least else None
+    price = one.price if instead.launches else None
+    least = snapshot.worth.least_saving(pods, snapshot.quiet([one]), price)
+    return Shortfall(saving, least, pods) if least is not None and saving < least else None
 
 
 def _explain_foreign(other: ForeignNode, kept: Snapshot) -> NodeExplanation:

@@ -134,13 +134,13 @@ def spare_among(foreign: Iterable[ForeignNode], end: Snapshot) -> dict[str, OwnN
         and one.ready
         and why_protected(one, asked) is None
         and not moving.expected.get(one.name)
-        and (one.price is None or asked.worth.pays(one.price, len(one.pods)))
+        and (one.price is None or asked.worth.pays(one.price, len(one.pods), asked.quiet([one])))
     ]
     names = {one.name for one in candidates}
     staying = [one.node for one in asked.own if one.name not in names and not one.going]
     most = {keys[name]: len(names) for name in names}
     ordered = sorted(candidates, key=prospect)
-    spare = find_spare_nodes(moving, ordered, [*asked.others, *staying], most)
+    spare = find_spare_nodes(moving, ordered, [*asked.others, *staying], most, None)
     return {one.name: one for one in spare.nodes} if spare else {}
 
 

@@ -2,35 +2,54 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
+from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pools import NodePool
+
+SIMULATED = Effort(improvements=0)
+"""The effort of a simulation. A replacement is one node, which no improvement makes cheaper."""
+
+
+@lru_cache(maxsize=8)
+def _supply(
+    pools: tuple[NodePool, ...],
+    catalog: Catalog,
+    unavailable: frozenset[Unavailable],
+    daemons: tuple[PodSpec, ...],
+) -> Supply:
+    """The supply, which a warm function uses again: it takes longer to build than to pack."""
+    return Supply(pools, catalog, unavailable, daemons)
 
 
 @dataclass
 class Moving:
-    """Simulates what becomes of pods if some nodes go. `going` are nodes that go in any case."""
+    """Simulates what becomes of pods if some nodes go."""
 
     snapshot: Snapshot
 
     @cached_property
-    def _nodes(self) -> tuple[ExistingNode, ...]:
+    def nodes(self) -> tuple[ExistingNode, ...]:
         """The nodes that can take pods."""
         own = (one.node for one in self.snapshot.own if not one.going)
         return (*own, *self.snapshot.others)
 
-    @cached_property
+    @property
     def _nothing(self) -> Supply:
-        return Supply((), self.snapshot.catalog, daemons=self.snapshot.daemons)
+        return _supply((), self.snapshot.catalog, frozenset(), self.snapshot.daemons)
 
-    @cached_property
-    def _offers(self) -> Supply:
+    @property
+    def offers(self) -> Supply:
+        """What could be launched."""
         snapshot = self.snapshot
-        return Supply(snapshot.pools, snapshot.catalog, snapshot.unavailable, snapshot.daemons)
+        pools = tuple(snapshot.pools)
+        return _supply(pools, snapshot.catalog, snapshot.unavailable, snapshot.daemons)
 
     @cached_property
     def homeless(self) -> tuple[Pod, ...]:
@@ -39,23 +58,29 @@ class Moving:
         return (*self.snapshot.waiting, *going)
 
     @cached_property
+    def _plan_for_homeless(self) -> Plan | None:
+        """Where they go if no further node goes; None if there are none."""
+        return pack(self.homeless, self._nothing, self.nodes) if self.homeless else None
+
+    @cached_property
     def _without_place(self) -> frozenset[str]:
         """The pods that have no place even if no further node goes."""
-        plan = pack(self.homeless, self._nothing, self._nodes)
-        return frozenset(one.pod for one in plan.unschedulable)
+        plan = self._plan_for_homeless
+        return frozenset(one.pod for one in plan.unschedulable) if plan else frozenset()
 
     @cached_property
     def expected(self) -> dict[str, int]:
         """How many of the homeless pods have their place on each node."""
-        plan = pack(self.homeless, self._nothing, self._nodes)
-        return {one.node: len(one.pods) for one in plan.existing}
+        plan = self._plan_for_homeless
+        return {one.node: len(one.pods) for one in plan.existing} if plan else {}
 
     def without(self, gone: Collection[str], pods: Iterable[Pod], launch: bool) -> Plan:
         """Plan for the pods of nodes that are gone, on the nodes that stay; with `launch`, on new
         ones too."""
-        staying: Sequence[ExistingNode] = [one for one in self._nodes if one.name not in gone]
+        staying: Sequence[ExistingNode] = [one for one in self.nodes if one.name not in gone]
         placed = [pod for pod in self.homeless if pod.name not in self._without_place]
-        return pack([*placed, *pods], self._offers if launch else self._nothing, staying)
+        offers = self.offers if launch else self._nothing
+        return pack([*placed, *pods], offers, staying, effort=SIMULATED)
 
 
 def pods_of(nodes: Iterable[OwnNode]) -> tuple[Pod, ...]:

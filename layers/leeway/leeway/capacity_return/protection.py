@@ -79,3 +79,7 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
     if quiet < rules.after:
         reason = reasons.NODE_NOT_QUIET(node=one.name, ago=quiet, pool=one.pool, after=rules.after)
         yield Blocker(reason, one.quiet_since + rules.after)
+    age, least = snapshot.now - one.created_at, snapshot.worth.least_age
+    if one.pods and age < least:
+        reason = reasons.NODE_TOO_YOUNG(node=one.name, age=age, least=least)
+        yield Blocker(reason, one.created_at + least)

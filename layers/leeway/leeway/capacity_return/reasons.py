@@ -1,5 +1,7 @@
 """Reason codes of giving capacity back. docs/giving-back.md explains the rules."""
 
+from collections.abc import Sequence
+
 from leeway.reasons import ReasonCode
 
 NODE_EMPTY = ReasonCode(
@@ -101,6 +103,11 @@ MOVE_NOT_WORTH = ReasonCode(
     "MoveNotWorth",
     "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",
 )
+NODE_TOO_YOUNG = ReasonCode(
+    "NodeTooYoung",
+    "Node {node} was launched {age} ago: nodes with pods are kept for {least} "
+    "(spec.giveBack.leastAge).",
+)
 SPOT_NOT_FLEXIBLE = ReasonCode(
     "SpotNotFlexible",
     "Only {types} cheaper Spot instance types hold the pods of node {node}, and {least} are "
@@ -127,3 +134,9 @@ NODE_NOT_CONFIRMED = ReasonCode(
     "Node {node} has the tags of pool {pool}, but not those that EC2 and EKS write on the nodes "
     "that Leeway launches: it is kept.",
 )
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names for a sentence, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

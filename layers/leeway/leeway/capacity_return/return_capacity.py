@@ -80,6 +80,7 @@ class ReturnCapacity:
             retiring={one.instance for one in open_ones},
             unavailable=self._deps.offerings.now(read.catalog.region, now),
             most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
+            worth=policy.worth,
         )
 
     def _rehearse(self, cluster: str, confirmed: Iterable[NodeReturn]) -> CapacityReturned:

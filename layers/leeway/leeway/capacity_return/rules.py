@@ -1,4 +1,4 @@
-"""The rules of a node pool for giving nodes back, and the rule for what a move is worth."""
+"""The rules of a node pool for giving nodes back."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -90,31 +90,3 @@ class ReturnRules:
     def expired(self, created_at: datetime, now: datetime) -> bool:
         """Whether a node that was created at this time has expired."""
         return self.expires is not None and now - created_at >= self.expires
-
-
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """What a move of pods is worth: `saving per hour x horizon` must exceed `per_pod x pods moved`.
-
-    `horizon` is how long a plan is expected to hold; `per_pod` is the price in USD of moving one
-    pod. `share` is the least part of the old price that a replacement saves: prices change by a
-    few percent all the time, and a move must not be undone by the next one.
-    """
-
-    horizon: timedelta = timedelta(hours=4)
-    per_pod: float = 0.005
-    share: float = 0.05
-
-    def pays(self, saving: float, pods: int) -> bool:
-        """Whether it is worth to move this many pods in order to save so many USD per hour."""
-        hours = self.horizon / timedelta(hours=1)
-        return saving > 0 and saving * hours >= self.per_pod * pods
-
-    def pays_replacement(self, saving: float, price: float, pods: int) -> bool:
-        """The same for nodes of this price in USD per hour, if a new one is launched for them."""
-        return saving >= self.share * price and self.pays(saving, pods)
-
-    def least_saving(self, pods: int, price: float = 0.0) -> float:
-        """Return the USD per hour from which it pays to move this many pods. `price` is that of
-        the nodes in USD per hour if a new one is launched for them."""
-        return max(self.share * price, self.per_pod * pods / (self.horizon / timedelta(hours=1)))

@@ -1,10 +1,11 @@
 """The state of a cluster from which it is decided what is given back."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from leeway.capacity_return.rules import ReturnRules, Worth
+from leeway.capacity_return.rules import ReturnRules
+from leeway.policy.worth import USUAL, Worth
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
@@ -83,5 +84,9 @@ class Snapshot:
     waiting: tuple[Pod, ...] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     daemons: tuple[PodSpec, ...] = ()
-    worth: Worth = field(default_factory=Worth)
+    worth: Worth = USUAL
     most: int | None = None
+
+    def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
+        """Return for how long no pod has come to any of these nodes or left it."""
+        return self.now - max(one.quiet_since for one in nodes)

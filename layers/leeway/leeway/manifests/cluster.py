@@ -18,6 +18,7 @@ from leeway.policy.rules import (
     Replacement,
     StatusCheck,
 )
+from leeway.policy.worth import USUAL
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""
@@ -147,6 +148,24 @@ class Launches(Strict):
     maximum, Leeway waits until the oldest launches are ten minutes old."""
 
 
+class GiveBack(Strict):
+    """What a move of pods is worth: USD saved per hour x horizon >= usdPerPodMoved x pods moved.
+    This applies to nodes with pods that are not needed or that a cheaper node replaces."""
+
+    horizon: Annotated[Duration, AfterValidator(up_to(timedelta(days=30)))] = USUAL.horizon
+    """How long a saving is expected to last until the pods change so much that they would be moved
+    again. A longer horizon moves more pods for less."""
+    usd_per_pod_moved: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = USUAL.per_pod
+    """The price of moving one pod, in USD."""
+    least_saving_percent: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = (
+        USUAL.share * 100
+    )
+    """Percentage of the price of nodes that one new node in their place must save at least."""
+    least_age: Annotated[Duration, AfterValidator(up_to(timedelta(days=30)))] = USUAL.least_age
+    """Age until which nodes with pods are kept. A new node that replaces others pays for the moves
+    within this time, so that the next plan does not undo it."""
+
+
 class Defaults(Strict):
     """The node class of pools whose node class has no manifest."""
 
@@ -217,6 +236,8 @@ class ClusterSpec(Strict):
     """How nodes are launched for pending pods."""
     launches: Launches = Launches()
     """The brake on launches of nodes for pods."""
+    give_back: GiveBack = GiveBack()
+    """What it must save to move pods to fewer or cheaper nodes."""
     defaults: Defaults = Defaults()
     """The node class of pools whose node class has no manifest. Launches also use its node role,
     subnets, security groups and tags if a node class does not set them."""

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from leeway.instances.owners import OwnerKind
-from leeway.manifests.cluster import Cluster, LaunchPolicy, NoticePolicy
+from leeway.manifests.cluster import Cluster, GiveBack, LaunchPolicy, NoticePolicy
 from leeway.policy.rules import DEFAULTS, Action, ChurnCap, ClusterPolicy, Policy, StatusCheck
+from leeway.policy.worth import Worth
 
 
 def cluster_policy(cluster: Cluster) -> ClusterPolicy:
@@ -22,6 +23,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         groups_may_use_pools=spec.groups_may_use_pools,
         watches_pods=spec.provisioning.watch,
         most_launches=spec.launches.at_most,
+        worth=_worth(spec.give_back),
     )
 
 
@@ -36,6 +38,15 @@ def _policy(default: Policy, written: NoticePolicy | LaunchPolicy | None) -> Pol
     if "deadline" in said:
         said["within"] = said.pop("deadline")
     return replace(default, **said)
+
+
+def _worth(written: GiveBack) -> Worth:
+    return Worth(
+        horizon=written.horizon,
+        per_pod=written.usd_per_pod_moved,
+        share=written.least_saving_percent / 100,
+        least_age=written.least_age,
+    )
 
 
 def _written(fields: dict[str, Any]) -> dict[str, Any]:

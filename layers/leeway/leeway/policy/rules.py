@@ -14,6 +14,7 @@ from leeway.policy.reasons import (
     POLICY_IGNORES,
     TEST_NOTIFICATION,
 )
+from leeway.policy.worth import USUAL, Worth
 from leeway.reasons import Reason
 
 
@@ -171,6 +172,7 @@ class ClusterPolicy:
       capacity for the group.
     - `watches_pods`: pending pods are found by a watch, and not only once a minute.
     - `most_launches`: how many instances Leeway launches in ten minutes at most.
+    - `worth`: what it must save to move pods.
     """
 
     notices: Mapping[NoticeKind, Policy] = field(default_factory=lambda: DEFAULTS)
@@ -181,6 +183,7 @@ class ClusterPolicy:
     groups_may_use_pools: bool = False
     watches_pods: bool = True
     most_launches: int = MOST_LAUNCHES
+    worth: Worth = USUAL
 
     def retires_nodes_of(self, owner: Owner) -> bool:
         """Return whether Leeway retires the nodes of this owner; never for Fargate."""

@@ -1,0 +1,80 @@
+"""Simulates a day of a changing workload, and compares what give-back saves with what it moves."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from cli.simulated_day.checks import bought_again, undone
+from cli.simulated_day.cluster import Options
+from cli.simulated_day.day import simulate
+from cli.simulated_day.record import Record
+
+COLUMNS = (
+    *("USD", "above the bound", "node-hours", "launched", "empty", "not needed", "replaced"),
+    *("pods moved", "bought again", "minutes that pods waited", "interrupted"),
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the comparison, as the options of a day."""
+
+    name: str
+    gives_back: bool = True
+    only_empty: bool = False
+
+
+RULES = (
+    Rule("no node is given back", gives_back=False),
+    Rule("only empty nodes", only_empty=True),
+    Rule("Leeway"),
+)
+
+
+def main() -> None:
+    """Print a table without and one with Spot interruptions.
+
+    Raises:
+        AssertionError: a day broke a rule, or a plan undid another one.
+    """
+    for interruptions in (False, True):
+        table = Table(title=f"A day with{'' if interruptions else 'out'} Spot interruptions")
+        table.add_column("rule")
+        for name in COLUMNS:
+            table.add_column(name, justify="right")
+        for rule in RULES:
+            options = Options(
+                gives_back=rule.gives_back,
+                only_empty=rule.only_empty,
+                interruptions=interruptions,
+            )
+            record = simulate(options)
+            check(record, options)
+            table.add_row(rule.name, *_cells(record, options))
+        Console(width=150).print(table)
+
+
+def check(record: Record, options: Options) -> None:
+    """Raise AssertionError if the day broke a rule, or if a plan undid another one."""
+    assert not record.faults, record.faults[0]
+    again = undone(record, options.worth)
+    assert not again, f"the successor of {again[0].node} was given back before the move had paid"
+
+
+def _cells(record: Record, options: Options) -> Iterator[str]:
+    yield f"{record.dollars:.2f}"
+    yield f"{record.dollars / record.bound - 1:.0%}"
+    yield f"{record.node_hours:,.0f}"
+    yield f"{len(record.launched)}"
+    for cause in ("Empty", "Underutilized", "Underutilized, replaced"):
+        yield f"{record.causes[cause]}"
+    yield f"{record.moved}"
+    yield f"{len(bought_again(record, options.worth))}"
+    yield f"{record.pending_minutes:,}"
+    yield f"{record.interrupted}"
+
+
+if __name__ == "__main__":
+    main()

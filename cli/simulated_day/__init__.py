@@ -1,0 +1,1 @@
+"""A simulated day of a cluster: the pure decisions of Leeway, minute by minute."""

@@ -1,0 +1,229 @@
+"""Finds nodes that one cheaper node replaces.
+
+A quick draft estimates for single nodes and for several together what the cheapest node for their
+pods would cost. Packing, which knows every constraint, then simulates the best of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+
+import numpy as np
+
+from leeway.capacity_return import reasons
+from leeway.capacity_return.decision import NodeReturn
+from leeway.capacity_return.moving import Moving, pods_of
+from leeway.capacity_return.room import Room
+from leeway.capacity_return.rules import Cause
+from leeway.capacity_return.snapshot import OwnNode
+from leeway.reasons import Reason
+from leeway.selection.labels import CAPACITY_TYPES, SPOT
+from leeway.selection.packing.plan import PlannedNode
+from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
+from leeway.selection.pods import PodSpec
+from leeway.selection.resources import Resources
+from leeway.selection.solver.arrays import Bools
+
+LEAST_SPOT_TYPES = 15
+"""Cheaper Spot types that one Spot node is replaced with: with fewer of them the cheapest, which is
+interrupted the most, would be launched again and again. Source: Karpenter documentation, "Spot
+consolidation"."""
+
+GROUPS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29, 38, 50, 65, 85, 100)
+"""How many nodes of a pool one node may replace together. Whether it can is not monotone (three
+nodes may save where two do not), so each size is drafted, without a bisection."""
+
+MOST_SIMULATED, LEAST_SIMULATED = 10, 2
+"""Replacements that are simulated in a run, at most and at least."""
+
+NODES_SIMULATED = 1_000
+"""Nodes of all simulations together: the time of one grows with the nodes of the cluster."""
+
+TURN = timedelta(minutes=5)
+"""How long the same drafts are simulated: longer than a decision needs until it is confirmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """Nodes that one node could replace, and the estimated gain in USD over the horizon."""
+
+    nodes: tuple[OwnNode, ...]
+    gain: float
+
+
+@dataclass
+class Replacements:
+    """Replaces candidates. `kept` collects why candidates stay as they are."""
+
+    moving: Moving
+    kept: dict[str, Reason] = field(default_factory=dict)
+
+    def best(
+        self, candidates: Sequence[OwnNode], most: Mapping[str, int], in_all: int | None
+    ) -> NodeReturn | None:
+        """Return the replacement that gains the most; None if no draft of one is confirmed.
+
+        `candidates` are ordered, the best prospects first. `most` is the number of nodes of each
+        pool that may go, `in_all` that of the cluster, None for any number.
+        """
+        drafts = [self._draft([one]) for one in candidates if most[one.pool]]
+        for pool, left in most.items():
+            own = [one for one in candidates if one.pool == pool][: min(left, in_all or left)]
+            drafts += [self._draft(own[:size]) for size in GROUPS if size <= len(own)]
+        known = sorted((one for one in drafts if one is not None), key=_by_gain)
+        for draft in self._in_turn(known):
+            if found := self._simulated(draft.nodes):
+                return found
+        return None
+
+    def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
+        """Return the drafts that are simulated now: the best one, and others that change with the
+        time, so that drafts which packing never confirms do not keep the others from their turn."""
+        affordable = NODES_SIMULATED // max(len(self.moving.nodes), 1)
+        count = min(max(affordable, LEAST_SIMULATED), MOST_SIMULATED)
+        if len(known) <= count:
+            return known
+        first, *others = known
+        turn = int(self.moving.snapshot.now.timestamp() / TURN.total_seconds())
+        start = turn * (count - 1) % len(others)
+        return [first, *(others[start:] + others[:start])[: count - 1]]
+
+    def _draft(self, nodes: Sequence[OwnNode]) -> _Draft | None:
+        specs = [movable.pod.spec for one in nodes for movable in one.pods]
+        left = self._room.leftover(specs, [self._rows[one.name] for one in nodes])
+        # If resources alone let all pods move, another constraint keeps at least one of them.
+        holding = self._holding(left or specs[:1]) & ~self._same(nodes)
+        if not holding.any():
+            return None
+        price, cheapest = _price(nodes), float(self._offers.prices[holding].min())
+        if not self._pays(nodes, price - cheapest, price):
+            return None
+        if len(nodes) == 1 and not self._is_flexible(nodes[0], holding, cheapest):
+            return None
+        snapshot = self.moving.snapshot
+        gain = snapshot.worth.gain(price - cheapest, len(specs), snapshot.quiet(nodes))
+        return _Draft(tuple(nodes), gain)
+
+    def _simulated(self, nodes: Sequence[OwnNode]) -> NodeReturn | None:
+        """Return the replacement of nodes by one new node, if packing finds one that pays."""
+        plan = self.moving.without({one.name for one in nodes}, pods_of(nodes), launch=True)
+        if plan.unschedulable or len(plan.launches) != 1:
+            return None
+        (new,) = plan.launches
+        if new.cheapest.price >= UNKNOWN_PRICE:
+            return None  # the price of a plan leaves unknown prices out
+        moves = sum(len(one.pods) for one in nodes)
+        price = _price(nodes)
+        if _kind(new.cheapest) in {_kind_of(one) for one in nodes}:
+            return None
+        if not self._pays(nodes, price - plan.price, price):
+            return None
+        if len(nodes) == 1 and not self._is_flexible(nodes[0], self._choice(new), plan.price):
+            return None
+        reason = reasons.NODES_REPLACEABLE(
+            pods=moves,
+            nodes=reasons.named([one.name for one in nodes]),
+            type=new.cheapest.type.name,
+            capacity_type=new.cheapest.offering.capacity_type,
+            price=plan.price,
+            saving=price - plan.price,
+        )
+        names, saving = tuple(one.name for one in nodes), price - plan.price
+        return NodeReturn(names, Cause.UNDERUTILIZED, reason, saving, moves, replaced=True)
+
+    def _pays(self, nodes: Sequence[OwnNode], saving: float, price: float) -> bool:
+        moves = sum(len(one.pods) for one in nodes)
+        snapshot = self.moving.snapshot
+        if snapshot.worth.pays_replacement(saving, price, moves, snapshot.quiet(nodes)):
+            return True
+        if len(nodes) == 1 and saving > 0:
+            self.kept[nodes[0].name] = reasons.MOVE_NOT_WORTH(pods=moves, saving=saving)
+        return False
+
+    def _is_flexible(self, one: OwnNode, offered: Bools, price: float) -> bool:
+        """Whether a Spot node is replaced by Spot only if enough Spot types are cheaper than it.
+        Several nodes become fewer, so that they cannot go round in a circle."""
+        supply, old = self._offers, one.price or 0.0
+        spot = supply.capacity_types == CAPACITY_TYPES.index(SPOT)
+        by_spot = (supply.prices[offered & spot] <= price).any()
+        if one.capacity_type != SPOT or not by_spot:
+            return True
+        types = len(np.unique(supply.of_type[offered & spot & (supply.prices < old)]))
+        if types >= LEAST_SPOT_TYPES:
+            return True
+        self.kept[one.name] = reasons.SPOT_NOT_FLEXIBLE(
+            types=types, node=one.name, least=LEAST_SPOT_TYPES
+        )
+        return False
+
+    @property
+    def _offers(self) -> Supply:
+        return self.moving.offers
+
+    @cached_property
+    def _room(self) -> Room:
+        return Room(self.moving.nodes)
+
+    @cached_property
+    def _rows(self) -> Mapping[str, int]:
+        return {node.name: row for row, node in enumerate(self.moving.nodes)}
+
+    def _holding(self, specs: Sequence[PodSpec]) -> Bools:
+        """The offerings on one node of which pods fit, by resources and node requirements: O."""
+        total = _total(specs)
+        names = sorted(total)
+        wanted = np.array([total.of(name) for name in names], dtype=float)
+        found: Bools = (self._offers.capacity(names) >= wanted).all(axis=1)
+        for spec in set(specs):
+            found = found & self._offers.allowed(spec)
+        return found
+
+    def _same(self, nodes: Sequence[OwnNode]) -> Bools:
+        """The offerings of the nodes' own types and capacity types, in any zone: O."""
+        kinds = {_kind_of(one) for one in nodes}
+        return np.array([kind in kinds for kind in self._kinds], dtype=bool)
+
+    @cached_property
+    def _kinds(self) -> list[tuple[str, str]]:
+        return [_kind(each) for each in self._offers.candidates]
+
+    def _choice(self, new: PlannedNode) -> Bools:
+        """The offerings among which EC2 chooses the new node: O."""
+        asked = {
+            (new.pool, kind, choice.capacity_type)
+            for choice in new.choices
+            for kind in choice.instance_types
+        }
+        zones = {zone for choice in new.choices for zone in choice.zones}
+        return np.array(
+            [
+                (each.pool.name, *_kind(each)) in asked and each.offering.zone in zones
+                for each in self._offers.candidates
+            ],
+            dtype=bool,
+        )
+
+
+def _by_gain(draft: _Draft) -> tuple[float, tuple[str, ...]]:
+    return -draft.gain, tuple(one.name for one in draft.nodes)
+
+
+def _price(nodes: Iterable[OwnNode]) -> float:
+    return sum(one.price or 0.0 for one in nodes)
+
+
+def _kind(candidate: Candidate) -> tuple[str, str]:
+    return candidate.type.name, candidate.offering.capacity_type
+
+
+def _kind_of(one: OwnNode) -> tuple[str, str]:
+    return one.instance_type, one.capacity_type
+
+
+def _total(specs: Iterable[PodSpec]) -> Resources:
+    total: dict[str, int] = {}
+    for spec in specs:
+        for name, amount in spec.requests.items():
+            total[name] = total.get(name, 0) + amount
+    return Resources(total)
