@@ -33,6 +33,7 @@ COMMANDS = {
     "schedule": "cli.headroom.schedule:schedule",
     "drain": "cli.drain.command:app",
     "explain": "cli.explain.command:app",
+    "rehearse": "cli.rehearse.command:rehearse",
     "reasons": "cli.reason_codes:reasons",
     "types": "cli.selection.types:types",
     "select": "cli.selection.select:select",

@@ -38,7 +38,8 @@ class DeclaredCode:
 def declared_codes() -> tuple[DeclaredCode, ...]:
     """Collect the codes that the `reasons` modules of Leeway, its command line and its sandbox
     declare, by part and name."""
-    found = [*_in_layer(), *_in_module("cli.reasons", "command line"), *_in_sandbox()]
+    found = [*_in_layer(), *_in_module("cli.reasons", "command line")]
+    found += [*_in_module("cli.rehearse.reasons", "rehearsal"), *_in_sandbox()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 

@@ -15,7 +15,7 @@ from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption, read_texts
 from cli.output import Format, FormatOption, print_json, stdout_console
 from cli.reasons import INVALID_EVENT
-from cli.stack import DEFAULT_STACK, StackOption
+from cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts
@@ -81,7 +81,7 @@ def explain_notice(
     from cli.explain.policy_sources import find_policies
 
     notice = _read_notice(event)
-    policies = find_policies(filename or (), stack if notice.instances and _has_account() else None)
+    policies = find_policies(filename or (), stack if notice.instances and has_account() else None)
     general, _ = policies.of("")
     plans = []
     with kubernetes_errors(), ExitStack() as open_now:
@@ -126,7 +126,7 @@ def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFinding
     """Read one instance from the sources that are configured: EC2 and the cluster."""
     from leeway.retire_node.plan import InstanceFindings
 
-    asked = _has_account()
+    asked = has_account()
     facts, group = _read_ec2(instance) if asked else (None, None)
     if cluster is None:
         unseen = "no cluster was read; --kubeconfig selects one"
@@ -144,16 +144,10 @@ def _instances_in(reservation: str) -> "tuple[str, ...]":
     """Return the instances of the capacity reservation that a notice names."""
     from leeway.wiring.clients import instances
 
-    if not reservation or not _has_account():
+    if not reservation or not has_account():
         return ()
     with aws_errors(f"capacity reservation {reservation}"):
         return tuple(instances().in_reservation(reservation))
-
-
-def _has_account() -> bool:
-    from leeway.wiring.clients import session
-
-    return session().region_name is not None and session().get_credentials() is not None
 
 
 def _read_ec2(instance: str) -> "tuple[InstanceFacts | None, GroupFacts | None]":
