@@ -87,10 +87,11 @@ def _name(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _listed(there: Sequence[str], wanted: str) -> str:
-    """List what there is, the most similar first."""
+    """List what there is; of many names, the most similar first."""
     if not there:
         return "no node has a label that names one"
     similar = get_close_matches(wanted, there, n=3, cutoff=0.6)
     names = [*similar, *(one for one in there if one not in similar)]
+    names = names if len(names) > _MOST_NAMED else list(there)
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(map(printable, names[:_MOST_NAMED])) + more

@@ -17,17 +17,18 @@ from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.reading.objects import Document, key_of, name_of, namespace_of
 from leeway.selection.reading.pod_state import bound_node, is_finished
+from lightkube.core.dictmixin import DictMixin
+from lightkube.resources.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod as PodObject
+from lightkube.resources.core_v1 import ReplicationController
+from lightkube.resources.policy_v1 import PodDisruptionBudget
+from msgspec import MsgspecError
 
 from cli.rehearse.budget_rules import Selects, budget_of, selector_of
 from cli.rehearse.cluster import Budget, Cluster, NodeFacts, RunningPod, Workload
 from cli.rehearse.pace import Pace
-from cli.rehearse.shapes import problem_of
 from cli.rehearse.workloads import Owners, manager_of
-
-WORKLOADS = frozenset(
-    {"DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
-)
 
 _NODE_GROUPS = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name", NODEPOOL)
 """The labels of nodes with the names of their groups and pools."""
@@ -51,7 +52,7 @@ def read_objects(
 
     An object of another shape than Kubernetes gives it is not read, and a sentence says so.
     """
-    problems = {id(d): _problem(d) for d in documents if d.get("kind") in _CHECKED}
+    problems = {id(d): _problem(d) for d in documents if d.get("kind") in _KINDS}
     readable = [d for d in documents if not problems.get(id(d))]
     kept = KeptObjects()
     for document in documents:
@@ -62,7 +63,7 @@ def read_objects(
     workloads = _counted(running)
     budgets, selectors = _budgets(readable, running, workloads)
     unread = [problem for problem in problems.values() if problem]
-    unread += [str(one.reason) for one in state.unreadable if one.kind not in _CHECKED]
+    unread += [str(one.reason) for one in state.unreadable if one.kind not in _KINDS]
     return Cluster(
         read_at,
         {name_of(d): _node(d, own_pools) for d in documents if d.get("kind") == "Node"},
@@ -74,12 +75,26 @@ def read_objects(
     )
 
 
-_CHECKED = WORKLOADS | {"Pod", "PodDisruptionBudget"}
+_KINDS: dict[str, type[DictMixin]] = {
+    "DaemonSet": DaemonSet,
+    "Deployment": Deployment,
+    "Job": Job,
+    "Pod": PodObject,
+    "PodDisruptionBudget": PodDisruptionBudget,
+    "ReplicaSet": ReplicaSet,
+    "ReplicationController": ReplicationController,
+    "StatefulSet": StatefulSet,
+}
+"""The kinds that are read here, besides those that selection reads."""
 
 
 def _problem(document: Document) -> str:
-    if found := problem_of(document):
-        return f"{document['kind']} {printable(key_of(document))} is not read: {printable(found)}"
+    """Return a sentence about an object that does not have the shape of its kind, else nothing."""
+    try:
+        _KINDS[str(document["kind"])].from_dict(dict(document))
+    except (MsgspecError, ValueError) as error:
+        name = printable(key_of(document))
+        return f"{document['kind']} {name} is not read: {printable(str(error))}"
     return ""
 
 
@@ -88,7 +103,7 @@ def taken_at(documents: Iterable[Document]) -> datetime:
     file then has the same result on every day."""
     moments = [datetime.fromtimestamp(0, UTC)]
     for document in documents:
-        if document.get("kind") != "Pod" or problem_of(document):
+        if document.get("kind") != "Pod" or _problem(document):
             continue
         metadata: Any = document.get("metadata") or {}
         texts = [metadata.get("creationTimestamp")]
@@ -122,7 +137,7 @@ class _Loose:
 
 
 def _running(documents: Sequence[Document], pace: Pace) -> Iterator[tuple[RunningPod, _Loose]]:
-    owners = Owners.of([d for d in documents if d.get("kind") in WORKLOADS])
+    owners = Owners.of([d for d in documents if d.get("kind") in _KINDS])
     daemons = {key_of(d) for d in documents if d.get("kind") == DAEMONSET}
     has_daemons = any(d.get("kind") == DAEMONSET for d in documents)
     found = []

@@ -22,6 +22,8 @@ from cli.rehearse.world import Happening, LivePod, Series, World
 SETTLED_AFTER = timedelta(minutes=10)
 """After the notice; what is not Ready by then counts as not Ready for good."""
 
+_ANSWER_TIME = timedelta(milliseconds=20)
+
 
 @dataclass(frozen=True, slots=True)
 class Fate:
@@ -118,6 +120,7 @@ class _NodeDrain:
         self.drain = Drain()
         self._node, self._terms, self._begins = node, terms, begins
         self._finished = False
+        self._answered_at: datetime | None = None
 
     def step(self, world: World, now: datetime) -> None:
         """Observe, decide and request once, unless the drain has not begun or is over."""
@@ -143,15 +146,17 @@ class _NodeDrain:
             if answer.meaning is Meaning.NOT_EVICTABLE:
                 budgets = world.budgets_of(request.pod, self._node)
                 drain = record_budgets(drain, request.pod.uid, budgets)
+            # The executor decides again when an answer arrives.
+            self._answered_at = now
         return drain
 
     def _schedule(self, world: World, now: datetime) -> None:
         pods = [pod for pod in world.pods_on(self._node) if pod.uid in self.drain.pods]
         due = next_request(self.drain, pods, self._terms, now)
-        deadline = self._terms.deadline
-        moments = [at for at in (due, deadline) if at is not None and at > now]
-        if moments:
-            world.at(min(moments), Happening.WAKE, self._node)
+        answered = now + _ANSWER_TIME if self._answered_at == now else None
+        moments = [at for at in (due, answered, self._terms.deadline) if at is not None]
+        if later := [at for at in moments if at > now]:
+            world.at(min(later), Happening.WAKE, self._node)
 
 
 def _fate(live: LivePod, drained: _NodeDrain, notice: datetime) -> Fate:

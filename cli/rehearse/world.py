@@ -103,6 +103,7 @@ class World:
         self._attached: dict[str, dict[str, datetime]] = defaultdict(dict)
         self._on: dict[str, dict[str, LivePod]] = {name: {} for name in lost}
         self._waiting: dict[str, list[LivePod]] = defaultdict(list)
+        self._needs_volume: dict[str, LivePod] = {}
         self._members: dict[str, dict[int, LivePod]] = defaultdict(dict)
         self._healthy: Counter[str] = Counter()
         self._ready: Counter[str] = Counter()
@@ -237,6 +238,8 @@ class World:
             self._attached[node][claim] = detached
         if live.pod.claims:
             self.at(detached, Happening.WAKE, node)
+        if (before := self._needs_volume.pop(live.pod.uid, None)) is not None:
+            self.at(now, Happening.CREATE, before)
         if live.running.finalizers:
             live.pod = replace(live.pod, kept_by=live.running.finalizers)
             return {node}
@@ -257,6 +260,9 @@ class World:
             return set()
         if self._workload(running).in_order and self._waits_for_lower(running):
             self._waiting[running.workload].append(before)
+            return set()
+        if running.pod.claims and before.ended_at is None:
+            self._needs_volume[before.pod.uid] = before
             return set()
         uid = f"{before.pod.uid}+"
         pod = replace(before.pod, uid=uid, deletion=None, kept_by=(), phase="Pending")
