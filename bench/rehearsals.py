@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -98,9 +99,11 @@ def compare(seeds: Sequence[int], folder: Path) -> Comparison:
         lost = _lost_nodes(cluster, seeds)
         pace = Pace(late=LATE, reaction=REACTION, node_start=LATE + NODE_START)
         room = Room(cluster, Market((), sandbox_catalog(), priced=False), pace)
-        notice = SystemClock().now()
-        storm = rehearse(cluster, lost, room.plan(lost), ClusterPolicy(), pace, notice)
         report = _interrupt(sandbox, scenario, lost)
+    notice = datetime.fromtimestamp(report.nodes[0].trace.notices[0].sent_at, UTC)
+    storm = rehearse(
+        cluster, lost, room.plan(lost), ClusterPolicy(), pace, notice, _reactions(report)
+    )
     before = {one.pod.uid for one in cluster.pods}
     traces = [pod.trace for node in report.nodes for pod in node.pods]
     raced = sum(trace.uid not in before for trace in traces)
@@ -220,6 +223,19 @@ def _interrupt(sandbox: Sandbox, scenario: Scenario, lost: frozenset[str]) -> St
     plan = StormPlan(scenario.cluster, targets, workloads=workloads_of(scenario), late=LATE)
     sandbox.interrupt([target.instance for target in targets], late=LATE)
     return follow_storm(sandbox, plan, lambda _: None)
+
+
+def _reactions(report: StormReport) -> dict[str, float]:
+    """Return how long after the arrival of its warning the drain of each node made its first
+    request. A busy machine takes seconds, and not the same for each node."""
+    found = {}
+    for node in report.nodes:
+        moments = [at.at for pod in node.pods for at in pod.trace.attempts]
+        moments += [pod.trace.requested_at for pod in node.pods if pod.trace.requested_at]
+        if moments and node.trace.notices:
+            arrived = node.trace.notices[0].sent_at + LATE
+            found[node.trace.target.node] = max(0.0, min(moments) - arrived)
+    return found
 
 
 def _rehearsed(storm: Storm) -> Fates:

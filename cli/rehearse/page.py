@@ -6,7 +6,7 @@ from cli.html_templates import environment
 from cli.rehearse.chart import lay_out
 from cli.rehearse.report import COUNTS, Rehearsal
 from cli.rehearse.rounds import counts
-from cli.rehearse.words import losses, number, seconds, spread
+from cli.rehearse.words import losses, number, price, seconds, spread
 
 _MOST_PODS = 400
 """Rows of the table of pods: a page of more is slow to open, and -o json lists all."""
@@ -33,6 +33,7 @@ def render_rehearsal(found: Rehearsal) -> str:
         more_pods=max(0, len(moving) - _MOST_PODS),
         below=sum(one.below_budget.worst >= 1 for one in found.result.workloads),
         stopped=sum(one.none_ready.worst >= 1 for one in found.result.workloads),
+        price=price(found.price, found.rounds),
         spread=lambda value, unit="": spread(value, found.rounds, unit),
     )
 

@@ -12,7 +12,7 @@ from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
-from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
 from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.reading.objects import Document, key_of, name_of, namespace_of
@@ -262,7 +262,7 @@ def _with_budgets(one: RunningPod, selectors: Mapping[str, Mapping[str, Selects]
 
 def _node(document: Document, own_pools: frozenset[str]) -> NodeFacts:
     labels = (document.get("metadata") or {}).get("labels") or {}
-    labels = {key: value for key, value in labels.items() if isinstance(value, str)}
+    labels = {normalised(key): value for key, value in labels.items() if isinstance(value, str)}
     provider = str((document.get("spec") or {}).get("providerID") or "")
     pool = labels.get(NODEPOOL, "")
     return NodeFacts(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from leeway.drain.answers import Meaning, read_answer
 from leeway.drain.deadline import Terms
@@ -77,15 +78,17 @@ def rehearse(
     policy: ClusterPolicy,
     pace: Pace,
     notice: datetime,
+    reactions: Mapping[str, float] = MappingProxyType({}),
 ) -> Storm:
     """Rehearse the interruption of some nodes: EC2 warns of all of them at `notice`, and ends them
-    two minutes later."""
+    two minutes later. `reactions` are those of nodes for which they are known, in seconds."""
     world = World(cluster, lost, placements, pace, notice)
     arrives = notice + timedelta(seconds=pace.late)
-    begins = arrives + timedelta(seconds=pace.reaction)
     terms = _terms(policy, notice, arrives)
-    drains = {node: _NodeDrain(node, terms, begins) for node in sorted(lost)}
-    for node in drains:
+    drains: dict[str, _NodeDrain] = {}
+    for node in sorted(lost):
+        begins = arrives + timedelta(seconds=reactions.get(node, pace.reaction))
+        drains[node] = _NodeDrain(node, terms, begins)
         world.at(begins, Happening.WAKE, node)
     world.at(notice + SPOT_WARNING, Happening.RECLAIM, "")
     for now, due in world.next():

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cli.output import stdout_console
 from cli.rehearse.report import COUNTS, Rehearsal
-from cli.rehearse.words import losses, spread
+from cli.rehearse.words import losses, price, spread
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +39,10 @@ def _print_counts(found: Rehearsal, console: "Console") -> None:
     for name, what in COUNTS.items():
         if name not in {"pods", "launched"}:
             _say(console, f"  {spread(result.spread(name), found.rounds):>10} {what}")
-    price = f"{spread(found.price, found.rounds)} USD per hour" if found.price else "price unknown"
     launched = spread(result.spread("launched"), found.rounds)
     on_existing = result.worst.placements.on_existing
     _say(console, f"Room: {on_existing} pods fit on the nodes that stay.")
-    _say(console, f"Launched: {launched} nodes, {price}.")
+    _say(console, f"Launched: {launched} nodes, {price(found.price, found.rounds)}.")
 
 
 def _print_workloads(found: Rehearsal, console: "Console") -> None:

@@ -15,6 +15,16 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 10 or value == int(value) else f"{value:.1f}"
 
 
+def price(found: Spread | None, rounds: int) -> str:
+    """Render the price of launched nodes."""
+    if found is None:
+        return "price unknown"
+    worst = f"{found.worst:.4f} USD per hour"
+    if rounds == 1 or found.median == found.worst:
+        return worst
+    return f"{found.median:.4f} – {worst}"
+
+
 def seconds(value: float | None) -> str:
     """Render a duration; None: never."""
     return "never" if value is None else f"{number(value)} s"

@@ -19,6 +19,7 @@ from tests.sandbox.kubernetes.live import Live, running_cluster
 type Run = Callable[..., tuple[int, str, str]]
 
 POOL = "karpenter.sh/nodepool"
+PROVISIONER = Path(__file__).parents[1] / "manifests" / "users" / "provisioner-spot.yaml"
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +107,14 @@ def test_the_prices_of_the_sandbox_are_known(run: Run) -> None:
     assert not err
 
 
+def test_a_provisioner_of_a_user_launches_too(run: Run) -> None:
+    objects = [node("a", **{"karpenter.sh/provisioner-name": "default"}), pod("web-1", "a")]
+    _, out, _ = run(objects, "--lose", "a", "-f", str(PROVISIONER), "--sandbox", "-o", "json")
+    (launch,) = json.loads(out)["worstRound"]["launches"]
+
+    assert (launch["pool"], launch["capacityType"]) == ("default", "spot")
+
+
 def test_a_pool_launches_for_the_pods_that_have_no_room(run: Run, tmp_path: Path) -> None:
     manifests = tmp_path / "pools.yaml"
     manifests.write_text(yaml.safe_dump_all([node_pool("general"), node_class()]))
@@ -121,8 +130,8 @@ def test_a_pool_launches_for_the_pods_that_have_no_room(run: Run, tmp_path: Path
 
 def test_the_policy_of_a_cluster_manifest_applies(run: Run, tmp_path: Path) -> None:
     manifest = tmp_path / "cluster.yaml"
-    policy = {"spotInterruption": {"onBlocked": "wait"}}
-    body = {"apiVersion": "leeway.sh/v1alpha1", "kind": "Cluster", "metadata": {"name": "prod"}}
+    policy = {"spot-interruption": {"onBlocked": "wait"}}
+    body = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
     manifest.write_text(yaml.safe_dump({**body, "spec": {"notices": policy}}))
     code, out, err = run(shop(), "--lose", "a", "-f", str(manifest), "-o", "json")
 
