@@ -6,7 +6,7 @@ Several random clusters share one sandbox: each has its own group of nodes and i
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,8 +27,8 @@ from cli.rehearse.pace import Pace
 from cli.rehearse.read_cluster import read_documents
 from cli.rehearse.read_objects import read_objects
 from cli.rehearse.room import Market, Room
-from cli.rehearse.storm import Fate, Storm, rehearse
-from cli.report.model import Outcome, PodReport, StormPlan, StormReport, Target
+from cli.rehearse.storm import Fate, rehearse
+from cli.report.model import Outcome, PodReport, PodTrace, StormPlan, StormReport, Target
 from cli.selection.catalogs import sandbox_catalog
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import (
@@ -62,7 +62,8 @@ type Fates = Mapping[str, Counter[str]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """The fates of pods by workload, as rehearsed and as they happened.
+    """The fates of pods by workload, as rehearsed and as they happened, and the means by which they
+    were removed.
 
     `raced` pods were bound to an interrupted node after its notice and before its cordon: a
     rehearsal does not foresee them, and they are not compared. `faults` are those that the report
@@ -71,6 +72,8 @@ class Comparison:
 
     rehearsed: Fates
     happened: Fates
+    rehearsed_means: Fates
+    happened_means: Fates
     raced: int
     faults: tuple[str, ...]
 
@@ -83,6 +86,15 @@ class Comparison:
             for key in sorted(self.rehearsed.keys() | self.happened.keys())
             if self.rehearsed.get(key) != self.happened.get(key)
         ]
+
+    @property
+    def by_other_means(self) -> int:
+        """How many pods were rehearsed to be evicted and were deleted, or the other way round: at
+        its latest moment, a pod whose budget is about to allow its eviction may get either."""
+        return sum(
+            (self.rehearsed_means.get(key, Counter()) - means).total()
+            for key, means in self.happened_means.items()
+        )
 
     @property
     def pods(self) -> int:
@@ -105,9 +117,16 @@ def compare(seeds: Sequence[int], folder: Path) -> Comparison:
         cluster, lost, room.plan(lost), ClusterPolicy(), pace, notice, _reactions(report)
     )
     before = {one.pod.uid for one in cluster.pods}
-    traces = [pod.trace for node in report.nodes for pod in node.pods]
-    raced = sum(trace.uid not in before for trace in traces)
-    return Comparison(_rehearsed(storm), _happened(report, before), raced, report.all_faults)
+    pods = [pod for node in report.nodes for pod in node.pods]
+    known = [(pod, pod.trace) for pod in pods if pod.trace.uid in before]
+    return Comparison(
+        _by_workload((_workload(fate), _fate(fate)) for fate in storm.fates),
+        _by_workload((trace.workload.owner, _outcome(pod)) for pod, trace in known),
+        _by_workload((_workload(fate), _means(fate)) for fate in storm.fates),
+        _by_workload((trace.workload.owner, _real_means(trace)) for _, trace in known),
+        len(pods) - len(known),
+        report.all_faults,
+    )
 
 
 def random_clusters(seeds: Sequence[int]) -> Scenario:
@@ -238,50 +257,61 @@ def _reactions(report: StormReport) -> dict[str, float]:
     return found
 
 
-def _rehearsed(storm: Storm) -> Fates:
-    found: dict[str, Counter[str]] = {}
-    for fate in storm.fates:
-        kind, _, name = fate.workload.partition(" ")
-        found.setdefault(f"{kind}/{name}", Counter())[_fate(fate)] += 1
-    return found
+def _by_workload(found: Iterable[tuple[str, str]]) -> Fates:
+    counted: dict[str, Counter[str]] = {}
+    for workload, what in found:
+        counted.setdefault(workload, Counter())[what] += 1
+    return counted
+
+
+def _workload(fate: Fate) -> str:
+    """Return the workload as the sandbox's journals name it."""
+    kind, _, name = fate.workload.partition(" ")
+    return f"{kind}/{name}"
 
 
 def _fate(fate: Fate) -> str:
     if fate.left:
-        return Outcome.STAYED
-    by = fate.progress.method if fate.progress is not None else None
+        return Outcome.STAYED.value
     if fate.died:
-        return Outcome.DIED
+        return Outcome.DIED.value
     if fate.cut:
-        return f"{Outcome.CUT} by {by}"
+        return Outcome.CUT.value
     if fate.workload.startswith("Pod "):
-        return f"{Outcome.ENDED} by {by}"
-    return f"{Outcome.MOVED if fate.ready_at is not None else Outcome.NOT_RESCHEDULED} by {by}"
-
-
-def _happened(report: StormReport, before: Set[str]) -> Fates:
-    found: dict[str, Counter[str]] = {}
-    for node in report.nodes:
-        for pod in node.pods:
-            if pod.trace.uid not in before:
-                continue
-            owner = pod.trace.workload.owner
-            found.setdefault(owner, Counter())[_outcome(pod)] += 1
-    return found
+        return Outcome.ENDED.value
+    again = fate.ready_at is not None
+    return Outcome.MOVED.value if again else Outcome.NOT_RESCHEDULED.value
 
 
 def _outcome(pod: PodReport) -> str:
-    outcome = pod.evaluation.outcome
-    if outcome in {Outcome.STAYED, Outcome.DIED}:
-        return outcome
-    evicted = pod.trace.requested_by == "eviction"
-    return f"{outcome} by {RemovalMethod.EVICT if evicted else RemovalMethod.DELETE}"
+    died = pod.evaluation.outcome is Outcome.DIED
+    return (Outcome.CUT if died and _in_last_second(pod.trace) else pod.evaluation.outcome).value
+
+
+def _in_last_second(trace: PodTrace) -> bool:
+    """Whether the instance of a pod ended in the last second of its grace period: the retirement
+    ends the instance at its deadline."""
+    if trace.requested_at is None or trace.ended_at is None or trace.grace_given is None:
+        return False
+    return trace.ended_at > trace.requested_at + trace.grace_given - 1
+
+
+def _means(fate: Fate) -> str:
+    by = fate.progress.method if fate.progress is not None else None
+    return by.value if by is not None else ""
+
+
+def _real_means(trace: PodTrace) -> str:
+    if trace.workload.daemon or trace.requested_by is None:
+        return ""
+    by_eviction = trace.requested_by == "eviction"
+    return (RemovalMethod.EVICT if by_eviction else RemovalMethod.DELETE).value
 
 
 def main(clusters: int = CLUSTERS) -> None:
     """Compare random clusters, and print what differs."""
     console, began = Console(), time.monotonic()
-    pods = differing = raced = 0
+    pods = differing = raced = otherwise = 0
     for first in range(1, clusters + 1, CLUSTERS_AT_ONCE):
         seeds = range(first, min(first + CLUSTERS_AT_ONCE, clusters + 1))
         with TemporaryDirectory(prefix="leeway-rehearsals-") as folder:
@@ -289,10 +319,12 @@ def main(clusters: int = CLUSTERS) -> None:
         pods += found.pods
         differing += len(found.differences)
         raced += found.raced
+        otherwise += found.by_other_means
         for line in (*found.differences, *found.faults):
             console.print(f"clusters {seeds[0]}-{seeds[-1]}: {line}", markup=False)
     took = time.monotonic() - began
     console.print(
-        f"{clusters} random clusters, {pods} pods: {differing} workloads differ; {raced} pods were "
-        f"bound between notice and cordon ({took:.0f} s)"
+        f"{clusters} random clusters, {pods} pods: {differing} workloads differ; {otherwise} pods "
+        "were evicted instead of deleted or the reverse, "
+        f"{raced} bound between notice and cordon ({took:.0f} s)"
     )

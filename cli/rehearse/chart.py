@@ -21,7 +21,7 @@ MOST_ROWS = 40
 @dataclass(frozen=True)
 class Row:
     """One workload. `before`, `ready` and `fewest` are the points of areas: before the warning, in
-    the median round and in the worst; `least` is the height of its budget, None without one.
+    half of the rounds and in every round; `least` is the height of its budget, None without one.
     `short` are the times at which it is below its budget, or has no Ready pod."""
 
     y: float
