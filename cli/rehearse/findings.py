@@ -44,8 +44,8 @@ from cli.rehearse.reasons import (
     VOLUME_BOUND_TO_ZONE,
 )
 from cli.rehearse.rounds import below, budgets_of, ready_before
+from cli.rehearse.series import moments_below
 from cli.rehearse.storm import SETTLED_AFTER, Fate, Storm
-from cli.rehearse.world import moments_below
 
 _SHORTEST_OUTAGE = 1.0
 """Seconds. Shorter ones are within the accuracy of a rehearsal."""

@@ -9,8 +9,8 @@ from leeway.drain.decide_pod import DAEMONSET
 from leeway.drain.progress import RemovalMethod
 
 from cli.rehearse.cluster import Budget, Cluster, Workload
+from cli.rehearse.series import moments_below, number_at
 from cli.rehearse.storm import SETTLED_AFTER, Fate, Storm
-from cli.rehearse.world import moments_below, number_at
 
 SHOWN_SECONDS = 150
 """The length of a picture: the two minutes, and how it goes on."""

@@ -18,7 +18,8 @@ from leeway.ports.kubernetes_objects import Pod
 from cli.rehearse.cluster import Cluster
 from cli.rehearse.pace import Pace
 from cli.rehearse.placement import Placements
-from cli.rehearse.world import Happening, LivePod, Series, World
+from cli.rehearse.series import Series
+from cli.rehearse.world import Happening, LivePod, World
 
 SETTLED_AFTER = timedelta(minutes=10)
 """After the notice; what is not Ready by then counts as not Ready for good."""

@@ -8,7 +8,7 @@ Source: Kubernetes documentation, "Disruptions", "API-initiated Eviction".
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
@@ -21,6 +21,7 @@ from leeway.ports.kubernetes_objects import Pod, Response
 from cli.rehearse.cluster import Cluster, RunningPod, Workload
 from cli.rehearse.pace import Pace
 from cli.rehearse.placement import Placements
+from cli.rehearse.series import Series
 
 _BUDGETS_DO_NOT_APPLY = FINISHED_PHASES | {"Pending"}
 _SEVERAL = (
@@ -49,8 +50,8 @@ class Happening(Enum):
 class LivePod:
     """A pod in its present state. `origin` is the pod that was on the lost node at the notice.
 
-    `cut`: its grace period was shorter than the time that it needs or may need. `there`: its
-    object exists.
+    `cut`: its grace period was shorter than the time that it needs or may need. `granted` is that
+    grace period in seconds.
     """
 
     running: RunningPod
@@ -62,27 +63,12 @@ class LivePod:
     ready_at: datetime | None = None
     cut: bool = False
     died: bool = False
-    there: bool = True
     granted: float | None = None
 
     @property
     def first(self) -> "LivePod":
         """The pod on the lost node in whose place this one runs; itself if it is that pod."""
         return self.origin or self
-
-
-@dataclass
-class Series:
-    """How a number changes: (time, number), in the order of time."""
-
-    steps: list[tuple[datetime, int]] = field(default_factory=list)
-
-    def add(self, at: datetime, number: int) -> None:
-        """Add the number at a time."""
-        if self.steps and self.steps[-1][0] == at:
-            self.steps[-1] = (at, number)
-        else:
-            self.steps.append((at, number))
 
 
 class World:
@@ -250,7 +236,6 @@ class World:
         return {node}
 
     def _remove(self, live: LivePod) -> None:
-        live.there = False
         self._on[live.running.node].pop(live.pod.uid, None)
 
     def _create(self, now: datetime, before: LivePod, elsewhere: bool) -> set[str]:
@@ -335,23 +320,3 @@ class World:
 
     def _workload(self, running: RunningPod) -> Workload:
         return self._cluster.workloads[running.workload]
-
-
-def moments_below(series: Series, least: int, until: datetime) -> tuple[float, bool]:
-    """Return for how many seconds a number was below the least, and whether it still is at the
-    end."""
-    total, steps = 0.0, series.steps
-    for (at, number), (end, _) in zip(steps, [*steps[1:], (until, 0)], strict=True):
-        if number < least:
-            total += max(0.0, (min(end, until) - at).total_seconds())
-    return total, bool(steps) and steps[-1][1] < least
-
-
-def number_at(series: Series, moment: datetime) -> int:
-    """Return the number at a time."""
-    found = series.steps[0][1] if series.steps else 0
-    for at, number in series.steps:
-        if at > moment:
-            break
-        found = number
-    return found

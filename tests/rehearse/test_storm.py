@@ -9,7 +9,7 @@ from leeway.drain.progress import RemovalMethod, Stage
 
 from cli.rehearse.pace import Pace
 from cli.rehearse.rounds import below
-from cli.rehearse.world import moments_below
+from cli.rehearse.series import moments_below
 from tests.rehearse.documents import (
     NOW,
     PACE,
