@@ -1,6 +1,6 @@
 """Runs all measurements, or those of the command line, and prints a table of each.
 
-`storms=1000` runs one storm of this size.
+`storms=1000` runs one storm of this size; `rehearse=8` compares this number of random clusters.
 """
 
 import sys
@@ -17,6 +17,7 @@ from bench import (
     packing,
     provision,
     provision_read,
+    rehearsals,
     storm_calls,
     storms,
     warmth,
@@ -34,6 +35,7 @@ BENCHES = {
     "packing": packing.main,
     "provision": provision.main,
     "provision-read": provision_read.main,
+    "rehearse": rehearsals.main,
     "storm-calls": storm_calls.main,
     "storms": storms.main,
     "warmth": warmth.main,
@@ -43,7 +45,7 @@ BENCHES = {
 def main(names: list[str]) -> int:
     """Run the named measurements (default: all). Return 2 for an unknown name."""
     requested = [name.partition("=") for name in names or BENCHES]
-    sized = {"storms"}
+    sized = {"storms": storms.main, "rehearse": rehearsals.main}
     unknown = [
         name + equals + size
         for name, equals, size in requested
@@ -55,7 +57,7 @@ def main(names: list[str]) -> int:
         return 2
     for name, _, size in requested:
         if size:
-            storms.main(int(size))
+            sized[name](int(size))
         else:
             BENCHES[name]()
     return 0

@@ -36,6 +36,7 @@ COMMANDS = {
     "doctor": "cli.doctor.command:doctor",
     "drain": "cli.drain.command:app",
     "explain": "cli.explain.command:app",
+    "rehearse": "cli.rehearse.command:rehearse",
     "reasons": "cli.reason_codes:reasons",
     "types": "cli.selection.types:types",
     "select": "cli.selection.select:select",

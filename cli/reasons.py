@@ -159,6 +159,20 @@ DRAIN_NOT_COMPLETE = ReasonCode(
 )
 NODES_NOT_TERMINATED = ReasonCode("NodesNotTerminated", "{problems}", _RUNBOOK)
 
+# `leeway rehearse`: bad input, exit code 2; a missing right, exit code 1.
+NO_NODES_TO_LOSE = ReasonCode(
+    "NoNodesToLose",
+    "{place}: expected the nodes and pods of a cluster, and found no node. Write the file with "
+    "`{command}`.",
+    _RUNBOOK,
+)
+RIGHTS_MISSING = ReasonCode(
+    "RightsMissing",
+    "The user of the kubeconfig may not list {kinds}. Grant the verb list on them in all "
+    "namespaces.",
+    _RUNBOOK,
+)
+
 # The sandbox and the demo: exit code 1.
 SANDBOX_STILL_RUNS = ReasonCode(
     "SandboxStillRuns",

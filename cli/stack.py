@@ -28,6 +28,13 @@ StackOption = Annotated[
 DEFAULT_STACK = "leeway"
 
 
+def has_account() -> bool:
+    """Return whether AWS credentials and a region are configured."""
+    from leeway.wiring.clients import session
+
+    return session().region_name is not None and session().get_credentials() is not None
+
+
 def cluster_name(name: str) -> str:
     """Check that this is a valid name of a cluster.
 

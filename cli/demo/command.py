@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.errors import BadInputError, CannotBeDoneError
+from cli.html_templates import check_page_path
 from cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 from cli.reasons import DEMO_FOUND_FAULTS, INVALID_OPTION, REPORT_NOT_WRITTEN
 
@@ -99,18 +100,18 @@ def demo(
         size = NODES if nodes is None else nodes
         count = INTERRUPTIONS if interruptions is None else interruptions
         _check_storm(size, count)
-        _check_report(report)
+        check_page_path("--report", report)
         result = _storm(size, count, seed)
     elif scenario is DemoScenario.SCALE_DOWN:
         _refuse(of_storm, DemoScenario.STORM)
         _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
-        _check_report(report)
+        check_page_path("--report", report)
         result = _scale_down(seed)
     else:
         _refuse(of_storm, DemoScenario.STORM)
         wanted = REPLICAS if replicas is None else replicas
         _check_scale_up(wanted)
-        _check_report(report)
+        check_page_path("--report", report)
         result = _scale_up(wanted, seed)
     _publish(result, report, output)
 
@@ -151,15 +152,6 @@ def _check_scale_up(replicas: int) -> None:
     if not REPLICAS_BEFORE < replicas <= MOST_REPLICAS:
         expected = f"{REPLICAS_BEFORE + 1} to {MOST_REPLICAS}, got {replicas}"
         raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
-
-
-def _check_report(report: Path) -> None:
-    if report.is_dir():
-        expected = f"a file, but {report} is a folder"
-        raise BadInputError(INVALID_OPTION(option="--report", expected=expected))
-    if not report.absolute().parent.is_dir():
-        expected = f"a file in a folder, but {report.absolute().parent} is no folder"
-        raise BadInputError(INVALID_OPTION(option="--report", expected=expected))
 
 
 def _storm(nodes: int, interruptions: int, seed: int) -> _Result:

@@ -27,7 +27,6 @@ from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.provisioning.node_details import NodeDetails
 from leeway.selection.solver.arrays import Proceed
 
-from cli.explain.account import has_account
 from cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
 from cli.explain.owners import facts_by_labels, group_sizes, owners_by_ec2, owners_by_labels
 from cli.explain.records import StoredRecords, read_records
@@ -35,6 +34,7 @@ from cli.kubernetes_errors import kubernetes_errors
 from cli.output import write_stderr
 from cli.selection.catalogs import Offers, find_offers
 from cli.selection.kubernetes_files import KubernetesFiles
+from cli.stack import has_account
 
 FOLLOWED_SECONDS = 10.0
 """How long later steps are simulated."""

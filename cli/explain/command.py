@@ -11,7 +11,6 @@ import typer.core
 
 from cli.aws_errors import aws_errors
 from cli.errors import BadInputError, as_clause
-from cli.explain.account import has_account
 from cli.explain.cluster import explain_cluster
 from cli.explain.node import explain_node
 from cli.explain.pod import explain_pod
@@ -19,7 +18,7 @@ from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption, read_texts
 from cli.output import Format, FormatOption, print_json, stdout_console
 from cli.reasons import INVALID_EVENT
-from cli.stack import DEFAULT_STACK, StackOption
+from cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts

@@ -60,17 +60,17 @@ def grace_that_fits(pod: Pod, terms: Terms, now: datetime) -> int | None:
     """Return the grace period in seconds to request, None for the pod's own.
 
     A grace period that ends after the deadline is shortened to the time that is left, so that the
-    kubelet ends the pod, and its volumes are detached, before EC2 ends the instance. A part of a
-    second counts as a whole second, so that a request some milliseconds after the latest moment
-    shortens nothing.
+    kubelet ends the pod, and its volumes are detached, before EC2 ends the instance, or the
+    retirement does at its deadline. To decide whether it is shortened, a part of a second counts as
+    a whole second, so that a request some milliseconds after the latest moment shortens nothing.
     """
     if terms.deadline is None:
         return terms.grace
     own = _grace(pod, terms)
-    left = math.ceil((terms.deadline - _detach_time(pod) - now).total_seconds())
-    if own <= left:
+    left = (terms.deadline - _detach_time(pod) - now).total_seconds()
+    if own <= math.ceil(left):
         return terms.grace
-    return min(own, max(left, SHORTEST_GRACE))
+    return min(own, max(math.floor(left), SHORTEST_GRACE))
 
 
 def _detach_time(pod: Pod) -> timedelta:

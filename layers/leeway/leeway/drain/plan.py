@@ -79,14 +79,20 @@ def give_up(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> D
 def next_moment(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> datetime:
     """Return when to poll again: after `POLL_EVERY`, or earlier if a retry or a latest moment is
     due."""
-    soonest = now + POLL_EVERY
+    due = next_request(drain, pods, terms, now)
+    return now + POLL_EVERY if due is None else min(now + POLL_EVERY, due)
+
+
+def next_request(drain: Drain, pods: Sequence[Pod], terms: Terms, now: datetime) -> datetime | None:
+    """Return when the next retry or latest moment is due after `now`; None if there is none.
+    Between these moments only a change of the node's pods leads to a request."""
+    moments: list[datetime | None] = []
     for pod in pods:
         progress = drain.pods[pod.uid]
-        moments = [progress.next_try_at]
+        moments.append(progress.next_try_at)
         if progress.stage in {Stage.BLOCKED, Stage.RETURNED, Stage.PENDING}:
             moments.append(latest_moment(pod, terms))
-        soonest = min([soonest, *(at for at in moments if at is not None and at > now)])
-    return soonest
+    return min((at for at in moments if at is not None and at > now), default=None)
 
 
 def only_waits(drain: Drain) -> bool:

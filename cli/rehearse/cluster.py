@@ -1,0 +1,117 @@
+"""The cluster of a rehearsal, as values: nodes, pods, workloads, budgets.
+
+Durations are seconds (floats).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from leeway.ports.kubernetes_objects import Pod
+from leeway.provisioning.cluster_state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The object that a user changes to change pods: a Deployment, a StatefulSet, another owner, or
+    a Pod without a controller. `template` is the path of its pod template, empty for a Pod.
+
+    `replicas` is what its spec asks for, or the number of its pods if that is not known. `in_order`
+    says that its pods start one after the other. `manager` is the field manager or the tool that
+    writes the object, empty if that is not known.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+    template: str = "spec.template."
+    in_order: bool = False
+    manager: str = ""
+    known: bool = True
+
+    @property
+    def key(self) -> str:
+        """`Kind namespace/name`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def keeps_names(self) -> bool:
+        """Whether a pod is created again only after the pod of its name is gone."""
+        return self.kind == "StatefulSet"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: the pods that must stay healthy (`desired`) of those `expected`.
+
+    `problem` is why it allows no eviction at all. `evicts_unready`: pods that are not Ready are
+    evicted in any case. `written` is its rule, such as `minAvailable: 2`.
+    """
+
+    namespace: str
+    name: str
+    desired: int
+    expected: int
+    problem: str = ""
+    evicts_unready: bool = False
+    written: str = ""
+    manager: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod on a node, as a drain reads it (`pod`), and what a rehearsal needs besides.
+
+    - `workload`: the key of its workload. `budgets`: the keys of the budgets that select it.
+    - `starts_in`: until a pod in its place is Ready on a node. `stops_in`: from its SIGTERM to its
+      end; None: it takes its whole grace period.
+    - `returns`: it tolerates the taints of a retiring node, and its successor may come back.
+    - `finalizers`: those that keep its object after its end.
+    - `ordinal`: its number in a StatefulSet.
+    """
+
+    pod: Pod
+    node: str
+    workload: str
+    ready: bool
+    starts_in: float
+    stops_in: float | None = None
+    budgets: tuple[str, ...] = ()
+    returns: bool = False
+    finalizers: tuple[str, ...] = ()
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node. `groups` are the names of its node group and pool; `retires_itself` names the
+    controller that drains it without Leeway, empty if there is none."""
+
+    name: str
+    zone: str = ""
+    instance_type: str = ""
+    capacity_type: str = ""
+    instance: str = ""
+    groups: tuple[str, ...] = ()
+    pool: str = ""
+    retires_itself: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster at `read_at`. `state` is what selection plans with: nodes, the pods on them and
+    those that wait. `unread` are sentences about objects that could not be read."""
+
+    read_at: datetime
+    nodes: Mapping[str, NodeFacts]
+    pods: tuple[RunningPod, ...]
+    workloads: Mapping[str, Workload]
+    budgets: Mapping[str, Budget]
+    state: ClusterState
+    unread: tuple[str, ...] = field(default=())

@@ -1,0 +1,76 @@
+"""Reads the objects of a cluster that a rehearsal needs, by lists."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.decoders import ListMeta
+from leeway.kubernetes.kept_kind import PAGE, PATHS
+from leeway.kubernetes.pages import Parameters, list_pages
+from leeway.ports.kubernetes import ClusterForbidden
+from leeway.selection.reading.objects import Document
+from lightkube import ApiError
+
+from cli.errors import CannotBeDoneError
+from cli.output import write_stderr
+from cli.reasons import RIGHTS_MISSING
+
+_NEEDED = {
+    "Node": PATHS["Node"],
+    "Pod": PATHS["Pod"],
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+}
+_OTHERS = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    **{kind: path for kind, path in PATHS.items() if kind not in _NEEDED},
+}
+"""Without them the rehearsal knows less: how many replicas a workload has, where volumes are."""
+
+
+class _Page(msgspec.Struct):
+    metadata: ListMeta
+    items: list[dict[str, Any]]
+
+
+def read_documents(connection: Connection) -> list[Document]:
+    """List the objects of a cluster.
+
+    Raises:
+        CannotBeDoneError: the user may not list nodes, pods or budgets.
+        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+    """
+    found: list[Document] = []
+    forbidden = []
+    for kind, path in (_NEEDED | _OTHERS).items():
+        try:
+            found += connection.call(partial(_list, kind=kind, path=path))
+        except ClusterForbidden:
+            forbidden.append(kind)
+        except ApiError:
+            continue  # the API server does not have the kind
+    if missing := [path.rpartition("/")[2] for kind, path in _NEEDED.items() if kind in forbidden]:
+        raise CannotBeDoneError(RIGHTS_MISSING(kinds=", ".join(missing)))
+    for kind in forbidden:
+        plural = _OTHERS[kind].rpartition("/")[2]
+        write_stderr(
+            f"warning: the user of the kubeconfig may not list {plural}: they are not considered"
+        )
+    return found
+
+
+def _list(connection: Connection, kind: str, path: str) -> list[Document]:
+    found: list[Document] = []
+    for first, page in list_pages(partial(_read_page, connection, path), {}, PAGE):
+        if first:
+            found.clear()
+        found += ({**item, "kind": kind} for item in page.items)
+    return found
+
+
+def _read_page(connection: Connection, path: str, parameters: Parameters) -> _Page:
+    response = connection.plain.request("GET", path, params=parameters)
+    raise_for_status(response)
+    return msgspec.json.decode(response.content, type=_Page)
