@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cli.adopt.connect import Connected
     from cli.adopt.run import Command
 
-_ROLE = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
+_ROLE = re.compile(r"arn:[a-z-]+:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
 
 ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The name of the cluster.")

@@ -4,11 +4,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
 from leeway.kubernetes.decoders import ListMeta
 from leeway.kubernetes.kept_kind import PAGE, PATHS
 from leeway.kubernetes.pages import Parameters, list_pages
-from leeway.ports.kubernetes import ClusterForbidden
+from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.selection.reading.objects import Document
 from lightkube import ApiError
 
@@ -51,6 +51,9 @@ def read_documents(connection: Connection) -> list[Document]:
             forbidden.append(kind)
         except ApiError:
             continue  # the API server does not have the kind
+        except ClusterUnavailable as error:
+            if not is_unknown_path(error):
+                raise
     if missing := [path.rpartition("/")[2] for kind, path in _NEEDED.items() if kind in forbidden]:
         raise CannotBeDoneError(RIGHTS_MISSING(kinds=", ".join(missing)))
     for kind in forbidden:

@@ -89,7 +89,9 @@ class CannedCluster:
     def _answer(self, request: Request) -> None:
         kind = KINDS[urlsplit(request.path).path]
         refused = self.failing.get(kind, self.refused if request.query.get("watch") else 0)
-        if refused:
+        if refused == 404:  # an API server without the API group of a kind answers in plain text
+            request.send(b"404 page not found\n", refused, "text/plain; charset=utf-8")
+        elif refused:
             body = {"kind": "Status", "code": refused, "reason": "Refused", "message": "no"}
             request.send(json.dumps(body).encode(), refused)
         elif not request.query.get("watch"):

@@ -1,6 +1,7 @@
 """User impersonation by a kubeconfig or by kubectl's flags."""
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -36,6 +37,7 @@ class RecordingServer:
         self.kubeconfig = server.kubeconfig
         self.requests: list[tuple[str, Names]] = []
         self._pods = [pod("web")]
+        self._evicted = threading.Event()
         metadata = {"name": "node-1", "uid": "u", "resourceVersion": "1"}
         node = {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {}}
         server.on("GET", NODE, self._recorded(json_answer(node)))
@@ -43,7 +45,7 @@ class RecordingServer:
         server.on(
             "GET", PODS, self._recorded(lambda request: json_answer(pods(*self._pods))(request))
         )
-        server.on("WATCH", PODS, self._recorded(watch_answer()))
+        server.on("WATCH", PODS, self._recorded(self._watch))
         server.on("POST", EVICTION, self._recorded(self._evict))
 
     def _recorded(self, answer: Answer) -> Answer:
@@ -58,8 +60,14 @@ class RecordingServer:
 
         return record
 
+    def _watch(self, request: Request) -> None:
+        """Answer with the end of the pod when it has been evicted."""
+        self._evicted.wait(30)
+        watch_answer(("DELETED", pod("web")))(request)
+
     def _evict(self, request: Request) -> None:
         self._pods = []
+        self._evicted.set()
         status = {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
         json_answer(status, 201)(request)
 

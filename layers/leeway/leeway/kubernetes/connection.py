@@ -6,6 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 import httpx2
 import msgspec
@@ -228,6 +229,17 @@ def raise_for_status(response: httpx2.Response) -> None:
     response.raise_for_status()
     if not is_json:
         raise ValueError(f"the answer is not JSON: {response.headers.get('Content-Type')}")
+
+
+def is_unknown_path(error: ClusterUnavailable) -> bool:
+    """Whether the API server does not have the path of a request, for example because the cluster
+    lacks its API group. It says so in plain text; a proxy's 404 is another one."""
+    cause = error.__cause__
+    return (
+        isinstance(cause, httpx2.HTTPStatusError)
+        and cause.response.status_code == HTTPStatus.NOT_FOUND
+        and cause.response.text.strip() == "404 page not found"
+    )
 
 
 class _Object(msgspec.Struct):

@@ -9,7 +9,7 @@ from lightkube import ApiError
 from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder, decode
 
-from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
 from leeway.kubernetes.decoders import ListMeta
 from leeway.kubernetes.pages import list_pages
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
@@ -133,6 +133,10 @@ class KeptKind:
         except ApiError as error:
             missing = error.response.status_code == NOT_FOUND
             raise (_Missing if missing else ClusterUnavailable)(str(error)) from error
+        except ClusterUnavailable as error:
+            if is_unknown_path(error):
+                raise _Missing(str(error)) from error
+            raise
         self.version = _number(version)
 
     def _list(self, connection: Connection) -> str:
