@@ -171,13 +171,13 @@ def test_the_page_escapes_what_the_cluster_says(run: Run, tmp_path: Path) -> Non
 def test_an_object_of_another_shape_is_reported_and_not_read(run: Run) -> None:
     broken = pod("web-2", "a")
     broken["spec"]["terminationGracePeriodSeconds"] = "soon"
-    odd = budget(minAvailable=2)
+    odd = workload("Deployment", "odd", 1)
     odd["spec"]["selector"] = ["web"]
     code, out, err = run([*shop(), broken, odd], "--lose", "a", "-o", "json")
 
     assert code == 0
     assert "Pod shop/web-2 is not read" in err
-    assert "PodDisruptionBudget shop/web is not read" in err
+    assert "Deployment shop/odd is not read" in err
     assert [one["pod"] for one in json.loads(out)["worstRound"]["pods"]] == ["shop/web-1"]
 
 
