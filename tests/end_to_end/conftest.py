@@ -1,7 +1,6 @@
 """One sandbox for all end-to-end tests, with enough nodes for each test."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,6 @@ from tests.end_to_end.environment import Environment
 from tests.end_to_end.rights import check_calls_are_granted
 
 HOOKED, PLAIN = 41, 41
-LONGEST = ("test_pools_replace", "test_reconciliation", "test_launch_faults", "test_hazards")
-"""Modules of three minutes and more. They run first: the last one to start runs alone."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest modules first; `--no-loadscope-reorder` keeps this order."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.parent == here and item.path.stem not in LONGEST)
 
 
 def deployment(name: str, replicas: int, grace: int) -> Manifest:
