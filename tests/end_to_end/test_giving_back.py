@@ -25,6 +25,9 @@ from tests.launch.pools import document, node_class, pool
 TEAMS = ("spare", "shrunk", "aged", "raced", "kept")
 CHURN = {"percent": 100, "atLeast": 10, "within": "1s"}
 QUICK = {"consolidateAfter": "1s", "budgets": [{"nodes": "100%"}]}
+EVERY_SAVING = {"usdPerPodMoved": 0, "leastAge": "1s"}
+"""Moves cost nothing, also those of pods that came seconds ago."""
+
 NEVER = {"consolidateAfter": "Never"}
 
 
@@ -107,7 +110,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
             team_pool("aged", expires="90s", disruption=NEVER),
             team_pool("raced", disruption=QUICK),
             team_pool("kept", expires="1s", disruption=QUICK),
-            document("Cluster", CLUSTER, {"churn": CHURN}),
+            document("Cluster", CLUSTER, {"churn": CHURN, "giveBack": EVERY_SAVING}),
         )
         found = GivingBack(sandbox, kube)
         kept = team("kept", 1, **{"karpenter.sh/do-not-disrupt": "true"})

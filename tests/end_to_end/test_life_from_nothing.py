@@ -79,7 +79,14 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         web = pool(only={"cpu": ["2", "4", "8"]})
         own = node_class() | {"metadata": {"name": "web"}}
         web["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
-        stormy = pool("stormy", capacity=["spot"], only={"cpu": ["2"]}, limits={"nodes": MOST})
+        # Without the taint, pods of other tests would use up a part of the limit.
+        stormy = pool(
+            "stormy",
+            capacity=["spot"],
+            only={"cpu": ["2"]},
+            limits={"nodes": MOST},
+            template={"taints": [{"key": "stormy", "effect": "NoSchedule"}]},
+        )
         stormy["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "web"
         store(running, web, own, stormy, read("provisioner-gpu.yaml"), template())
         found = Environment(running)
@@ -229,6 +236,7 @@ def test_a_scale_up_whose_new_nodes_are_interrupted_ends_with_all_pods_running(
     wanted: Any = deployment("stormy", STORM, 1)
     spec = wanted["spec"]["template"]["spec"]
     spec["nodeSelector"] = {"karpenter.sh/nodepool": "stormy"}
+    spec["tolerations"] = [{"key": "stormy", "operator": "Exists"}]
     spec["containers"][0]["resources"]["requests"]["cpu"] = "1500m"
     create_workloads([wanted], env.sandbox.write_kubeconfig())
     until(lambda: len(set(instances(env.sandbox)) - before) == STORM)

@@ -255,9 +255,9 @@ def test_nodes_are_launched_before_a_window_and_at_its_start_every_pod_runs(
         return any(pod.metadata for pod in kube.list(Pod, namespace=pausing[0]))
 
     until(buffer_exists)
-    assert run(sandbox) == []
+    # The lead follows from the times to join so far, and is a minute at least.
+    until(lambda: not run(sandbox) and len(set(instances(sandbox)) - before) == 3)
     bought = set(instances(sandbox)) - before
-    assert len(bought) == 3
     assert datetime.now(UTC) < start, "the nodes were launched too late"
     time.sleep((start - datetime.now(UTC)).total_seconds())
     assert len(running(kube, *pausing)) == 1
