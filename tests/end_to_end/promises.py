@@ -53,6 +53,9 @@ NOTHING_FITS = {
 """The reasons that say that no offering of a pool holds a pod."""
 
 
+LEAD = 120.0
+"""Seconds before a window within which tests have nodes launched for it."""
+
 CLOCK_SLACK = 1.0
 """Seconds by which the journal may have a pod later than the API server."""
 
@@ -77,12 +80,14 @@ class Bought:
 
 @dataclass(frozen=True)
 class _Pod:
-    """When a pod was created, bound to its node, and ended, in epoch seconds; and its instance."""
+    """When a pod was created, bound to its node, and ended, in epoch seconds; its instance, and its
+    workload, such as "Deployment/default/web"."""
 
     created: float
     bound: float
     ended: float
     instance: str
+    workload: str
 
 
 @dataclass(frozen=True)
@@ -96,9 +101,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the sandbox shows. `closed` are all instances that EC2 interrupted or ended, or whose
-    Node was cordoned, with the time. `spare` are pools whose nodes may stay empty. `cap` is
-    spec.launches.atMost."""
+    """What the sandbox shows.
+
+    `closed` are all instances that EC2 interrupted or ended, or whose Node was cordoned, with the
+    time. `spare` are pools whose nodes may stay empty, `ahead` workloads for whose pods nodes are
+    launched before a window. `cap` is spec.launches.atMost.
+    """
 
     seen: Journal
     bought: Mapping[str, Bought]
@@ -109,25 +117,37 @@ class Evidence:
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cap: int | None = None
     spare: Collection[str] = ()
+    ahead: Collection[str] = ()
 
 
 def check_accounts(sandbox: Sandbox) -> None:
     """Check the promises about limits, and the accounts of instances: those that hold even if
     tests have deleted the pods."""
-    _check(sandbox, ALWAYS, (), timeout=5)
+    _check(sandbox, ALWAYS, (), (), timeout=5)
 
 
-def check_promises(sandbox: Sandbox, *, spare: Collection[str] = (), timeout: float = 40) -> None:
-    """Check all promises after a scale-up. The nodes of the pools `spare` may stay empty. `timeout`
-    is in seconds: nodes join, and the buyer tells about pods."""
-    _check(sandbox, {**ALWAYS, **AT_THE_END}, spare, timeout)
+def check_promises(
+    sandbox: Sandbox,
+    *,
+    spare: Collection[str] = (),
+    ahead: Collection[str] = (),
+    timeout: float = 40,
+) -> None:
+    """Check all promises after a scale-up. The nodes of the pools `spare` may stay empty; nodes are
+    launched before a window for the pods of the workloads `ahead`. `timeout` is in seconds: nodes
+    join, and the buyer tells about pods."""
+    _check(sandbox, {**ALWAYS, **AT_THE_END}, spare, ahead, timeout)
 
 
 def _check(
-    sandbox: Sandbox, promises: Mapping[str, "Promise"], spare: Collection[str], timeout: float
+    sandbox: Sandbox,
+    promises: Mapping[str, "Promise"],
+    spare: Collection[str],
+    ahead: Collection[str],
+    timeout: float,
 ) -> None:
     until = time.monotonic() + timeout
-    while found := broken_promises(_evidence(sandbox, spare), promises):
+    while found := broken_promises(_evidence(sandbox, spare, ahead), promises):
         assert time.monotonic() < until, f"{len(found)} broken promises:\n" + "\n".join(found)
         time.sleep(0.5)
 
@@ -148,7 +168,7 @@ def launched_twice(evidence: Evidence) -> Iterator[str]:
     for at in sorted({one.at for one in own}):
         new = [one for one in own if one.at <= at < min(one.until, one.used)]
         waiting = sum(
-            pod.created <= at + CLOCK_SLACK
+            pod.created <= at + (LEAD if pod.workload in evidence.ahead else CLOCK_SLACK)
             and at < pod.ended
             and (at < pod.bound or pod.instance in evidence.closed)
             for pod in pods
@@ -167,7 +187,7 @@ def _pods(seen: Journal) -> Iterator[_Pod]:
         if _is_workload(entry):
             place, uid = bound.get(entry["uid"], {}), entry["uid"]
             times = entry["at"], place.get("at", inf), ended.get(uid, inf)
-            yield _Pod(*times, places.of(place) if place else "")
+            yield _Pod(*times, places.of(place) if place else "", str(entry["owner"]))
 
 
 def _is_workload(entry: Entry) -> bool:
@@ -244,7 +264,7 @@ AT_THE_END: dict[str, Promise] = {
 }
 
 
-def _evidence(sandbox: Sandbox, spare: Collection[str]) -> Evidence:
+def _evidence(sandbox: Sandbox, spare: Collection[str], ahead: Collection[str]) -> Evidence:
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     seen = Journal(tuple(sandbox.journal()))
     ended, closed = _ends(seen)
@@ -264,6 +284,7 @@ def _evidence(sandbox: Sandbox, spare: Collection[str]) -> Evidence:
         {pool.name: pool.limits for pool in pools if pool.limits},
         next((one.spec.launches.at_most for one in manifests if isinstance(one, Cluster)), None),
         spare,
+        ahead,
     )
 
 

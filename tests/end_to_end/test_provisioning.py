@@ -60,7 +60,7 @@ def kube(sandbox: Sandbox) -> Iterator[Client]:
         yield opened
         sandbox.faults("aws", [])
         sandbox.faults("lambda", [])
-        check_promises(sandbox)
+        check_promises(sandbox, ahead=["Deployment/default/reports"])
 
 
 def test_a_cluster_without_nodes_gets_them_for_pending_pods_and_none_twice(
