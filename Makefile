@@ -19,16 +19,15 @@ setup: .venv/.ready ## create .venv with all dependencies and .venv/bin/leeway
 demo: setup ## send a storm of Spot interruptions to a sandbox and report the result
 	$(BIN)/leeway demo
 
-# Three test files run concurrently, and four end-to-end ones, because most of them wait; 0: one.
-# Storms of fifty run alone on the machine.
+# Three test files run concurrently, because most of them wait; WORKERS=0: one. Storms of fifty run
+# alone on the machine.
 WORKERS ?= 3
-WAITING ?= 4
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ALONE := tests/end_to_end/test_storms_with_faults.py
 
 test: setup ## run the tests (sam-test runs those of SAM)
 	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) --ignore=tests/end_to_end
-	$(BIN)/python -m pytest -n $(WAITING) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end
+	$(BIN)/python -m pytest -n $(WORKERS) $(BY_FILE) $(ALONE:%=--ignore=%) tests/end_to_end
 	$(BIN)/python -m pytest $(ALONE)
 
 check: lint test ## run all checks: style, types, architecture, template, tests

@@ -24,7 +24,6 @@ LONGEST = (
     "launch/test_kills.py",
     "rehearse/test_like_the_sandbox.py",
     "end_to_end/test_giving_back.py",
-    "end_to_end/test_hazards.py",
     "end_to_end/test_launch_faults.py",
     "end_to_end/test_pools_replace.py",
     "end_to_end/test_provisioning.py",
