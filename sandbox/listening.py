@@ -1,4 +1,4 @@
-"""Opens the ports of the sandbox's servers, and refuses requests that are not allowed."""
+"""Opens the ports of the sandbox's servers, and turns answers and refusals into responses."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from sandbox.access import LOOPBACK, AddressError
-from sandbox.control import refusal_body
+from sandbox.control import JSON, ControlApi, refusal_body
 from sandbox.reasons import ADDRESS_NOT_AVAILABLE, PORT_IN_USE, ReasonError
 
 _ATTEMPTS = 20  # to find a port that is free at both addresses
@@ -17,6 +17,13 @@ _ATTEMPTS = 20  # to find a port that is free at both addresses
 def refused(status: HTTPStatus, error: ReasonError) -> web.Response:
     """Return the answer to a request that is not allowed."""
     return web.json_response(refusal_body(error), status=status)
+
+
+async def control_response(api: ControlApi, request: web.BaseRequest) -> web.Response:
+    """Answer a request to a control API."""
+    body = await request.read()
+    status, result = await api.answer(request.method, request.path, request.query_string, body)
+    return web.Response(status=status, body=result, content_type=JSON)
 
 
 async def listen(

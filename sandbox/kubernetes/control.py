@@ -6,17 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from sandbox.access import Gate
-from sandbox.control import JSON, ControlApi, Query
+from sandbox.control import Query
 from sandbox.kubernetes import registry
-from sandbox.kubernetes.authentication import AccessEntry, Authenticator
+from sandbox.kubernetes.authentication import Authenticator
 from sandbox.kubernetes.cluster import Cluster
+from sandbox.kubernetes.cluster_control import ClusterControl, InstanceReport
 from sandbox.kubernetes.controllers.instances import Instances
 from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.store import Change
-from sandbox.listening import refused
 
 type Listening = Callable[[bool], Awaitable[None]]
 
@@ -27,16 +26,7 @@ class FaultList(msgspec.Struct, forbid_unknown_fields=True):
     faults: list[Fault]
 
 
-class InstanceReport(msgspec.Struct):
-    """The state of an instance, and the Node that joins after `join` seconds if it runs."""
-
-    instance: str
-    state: str
-    node: dict[str, Any] | None = None
-    join: float | None = None
-
-
-class Control(ControlApi):
+class Control(ClusterControl):
     """Lets the command line and tests control the cluster and read its state."""
 
     def __init__(
@@ -51,31 +41,18 @@ class Control(ControlApi):
     ) -> None:
         super().__init__(
             cluster.journal,
-            {
-                "GET status": self._show_status,
-                "PUT faults": self._replace_faults,
-                "PUT access": self._replace_access,
-                "POST instances": self._report,
-            },
+            authenticator,
+            gate,
+            self._join_or_leave,
+            {"GET status": self._show_status, "PUT faults": self._replace_faults},
         )
         self._cluster = cluster
         self._instances = instances
-        self._authenticator = authenticator
         self._faults = faults
         self._listen = listen
         self._status = status
-        self._gate = gate
         self._running = 0
         cluster.store.listen(registry.POD, self._count)
-
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Answer one HTTP request."""
-        refusal = self._gate.refusal(request.path, request.headers)
-        if refusal is not None:
-            return refused(*refusal)
-        body = await request.read()
-        status, result = await self.answer(request.method, request.path, request.query_string, body)
-        return web.Response(status=status, body=result, content_type=JSON)
 
     def _show_status(self, _body: Any, _query: Query) -> dict[str, Any]:
         store = self._cluster.store
@@ -97,15 +74,8 @@ class Control(ControlApi):
         await self._listen(not self._faults.refusing)
         return wanted
 
-    def _replace_access(self, body: Any, _query: Query) -> dict[str, int]:
-        granted = msgspec.convert(body, dict[str, AccessEntry])
-        self._authenticator.grant(granted)
-        return {"entries": len(granted)}
-
-    def _report(self, body: Any, _query: Query) -> dict[str, str]:
-        report = msgspec.convert(body, InstanceReport)
+    def _join_or_leave(self, report: InstanceReport) -> None:
         self._instances.report(report.instance, report.state, report.node, report.join)
-        return {"instance": report.instance, "state": report.state}
 
     def _count(self, change: Change) -> None:
         """Update the number of running pods, so that a status request is cheap."""

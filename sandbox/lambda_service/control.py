@@ -6,10 +6,11 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from sandbox.control import JSON, PREFIX, ControlApi, Query
+from sandbox.control import PREFIX, ControlApi, Query
 from sandbox.lambda_service.definitions import EventSource, FunctionDefinition
 from sandbox.lambda_service.faults import Fault
 from sandbox.lambda_service.service import Service
+from sandbox.listening import control_response
 
 
 class _FunctionsBody(BaseModel):
@@ -49,9 +50,7 @@ class Control(ControlApi):
         return [web.route("*", PREFIX + "{name:.*}", self._handle)]
 
     async def _handle(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        status, result = await self.answer(request.method, request.path, request.query_string, body)
-        return web.Response(status=status, body=result, content_type=JSON)
+        return await control_response(self, request)
 
     async def _put_functions(self, body: Any, _query: Query) -> Any:
         given = _FunctionsBody.model_validate(body)
