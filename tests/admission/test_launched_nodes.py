@@ -14,7 +14,7 @@ from leeway.execution.attempt import AttemptId, Phase
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.pool_pauses.join_times import JoinTime
-from leeway.pool_pauses.record import NeverJoined, PoolRecord
+from leeway.pool_pauses.record import FailedInstance, PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.selection.labels import INITIALIZED, JOINED, REGISTERED, UNREGISTERED
@@ -270,7 +270,7 @@ def test_a_launched_gpu_node_without_its_device_plugin_names_the_cause() -> None
 # Pauses.
 
 BEFORE = [
-    NeverJoined(instance=f"i-{number:017x}", launched_at=NOTICED - MINUTE) for number in (8, 9)
+    FailedInstance(instance=f"i-{number:017x}", launched_at=NOTICED - MINUTE) for number in (8, 9)
 ]
 
 

@@ -43,7 +43,7 @@ from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
-from leeway.pool_pauses.record import NeverJoined, PoolRecord
+from leeway.pool_pauses.record import FailedInstance, PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
 
@@ -517,7 +517,7 @@ def test_a_template_that_was_deleted_is_created_again_after_it_is_forgotten(worl
 
 def test_a_record_of_a_pool_is_read_as_it_was_written(world: World) -> None:
     cluster, now = new("pools"), datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
-    failure = NeverJoined(instance="i-0123456789abcdef0", launched_at=now)
+    failure = FailedInstance(instance="i-0123456789abcdef0", launched_at=now)
     reason = NODES_NEVER_JOINED(cluster=cluster, pool="web", count=3, instances="i-1")
     paused = PoolRecord(
         cluster=cluster,

@@ -21,7 +21,7 @@ from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
 from leeway.notices import NoticeKind
-from leeway.pool_pauses.record import NeverJoined, PoolRecord, after_failure
+from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.replacement.reasons import (
@@ -68,7 +68,7 @@ def pause(aws: Sandbox, pool: str = "web") -> PoolRecord:
     """A pool of cluster prod that three failures have paused."""
     record: PoolRecord | None = None
     for number in range(3):
-        failure = NeverJoined(instance=f"i-{number:017x}", launched_at=datetime.now(UTC))
+        failure = FailedInstance(instance=f"i-{number:017x}", launched_at=datetime.now(UTC))
         record = after_failure(record, "prod", pool, failure, datetime.now(UTC))
     assert record is not None
     stored = record.model_copy(update={"version": 1})

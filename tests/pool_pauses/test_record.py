@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.pool_pauses.record import (
     MOST_FAILURES,
-    NeverJoined,
+    FailedInstance,
     PoolRecord,
     after_admission,
     after_failure,
@@ -24,7 +24,7 @@ def at(minute: int) -> datetime:
 
 
 def fail(stored: PoolRecord | None, instance: int, launch: int) -> PoolRecord | None:
-    failure = NeverJoined(instance=f"i-{instance}", launched_at=at(launch))
+    failure = FailedInstance(instance=f"i-{instance}", launched_at=at(launch))
     return after_failure(stored, "prod", "web", failure, at(launch + 15)) or stored
 
 
@@ -100,7 +100,7 @@ WHY = Reason("DeviceNotAllocatable", "The device plugin does not run.")
 
 
 def unready(stored: PoolRecord | None, instance: int, launch: int) -> PoolRecord | None:
-    failure = NeverJoined(instance=f"i-{instance}", launched_at=at(launch))
+    failure = FailedInstance(instance=f"i-{instance}", launched_at=at(launch))
     return after_not_ready(stored, "prod", "web", failure, WHY, at(launch + 15)) or stored
 
 

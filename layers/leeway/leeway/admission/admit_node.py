@@ -40,7 +40,7 @@ from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat
 from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.record import (
-    NeverJoined,
+    FailedInstance,
     PoolRecord,
     after_admission,
     after_failure,
@@ -382,7 +382,7 @@ class AdmitNode:
     def _count_failure(self, record: Admission, launch: Launch) -> PoolRecord | None:
         """Count the failure; returns the record of the pool if this instance paused the pool."""
         cluster, pool = record.facts.cluster, launch.pool
-        failure = NeverJoined(instance=record.instance, launched_at=launch.at)
+        failure = FailedInstance(instance=record.instance, launched_at=launch.at)
 
         def count() -> PoolRecord | None:
             stored = self._pools.pool(cluster, pool)
@@ -403,7 +403,7 @@ class AdmitNode:
         if record is None or (launch := record.launch) is None or check.joined_at is None:
             return None
         cluster, pool = record.facts.cluster, launch.pool
-        node = NeverJoined(instance=record.instance, launched_at=launch.at)
+        node = FailedInstance(instance=record.instance, launched_at=launch.at)
 
         def count() -> PoolRecord | None:
             stored = self._pools.pool(cluster, pool)

@@ -7,6 +7,7 @@ one launch or of several, and bad hosts among nodes that join do not. Nodes that
 ready for pods in time are a row of their own, which a node that is admitted resets.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -20,7 +21,7 @@ MOST_FAILURES = 3
 paused."""
 
 
-class NeverJoined(BaseModel):
+class FailedInstance(BaseModel):
     """An instance that never joined, or whose node was never ready. `launched_at` is the time of
     its launch intent."""
 
@@ -28,6 +29,37 @@ class NeverJoined(BaseModel):
 
     instance: str
     launched_at: AwareDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresInARow:
+    """The failures of a pool since an instance succeeded. Launches up to `counted_from` do not
+    count."""
+
+    counted_from: datetime | None
+    failures: tuple[FailedInstance, ...]
+
+    @property
+    def instances(self) -> str:
+        """The ids of the instances that failed."""
+        return ", ".join(one.instance for one in self.failures)
+
+    def after_success(self, launched_at: datetime) -> "FailuresInARow | None":
+        """Return the row after an instance of a launch succeeded; None if it does not change."""
+        if not self._counts(launched_at):
+            return None
+        later = tuple(one for one in self.failures if one.launched_at > launched_at)
+        return FailuresInARow(launched_at, later)
+
+    def after_failure(self, failure: FailedInstance) -> "FailuresInARow | None":
+        """Return the row with one more failure; None if it does not count, or is known."""
+        known = any(one.instance == failure.instance for one in self.failures)
+        if known or not self._counts(failure.launched_at):
+            return None
+        return FailuresInARow(self.counted_from, (*self.failures, failure))
+
+    def _counts(self, launched_at: datetime) -> bool:
+        return self.counted_from is None or launched_at > self.counted_from
 
 
 class PoolRecord(BaseModel):
@@ -48,20 +80,22 @@ class PoolRecord(BaseModel):
     pool: str
     version: Annotated[int, Field(ge=1)] = 1
     counted_from: AwareDatetime | None = None
-    failures: tuple[NeverJoined, ...] = ()
+    failures: tuple[FailedInstance, ...] = ()
     ready_from: AwareDatetime | None = None
-    unready: tuple[NeverJoined, ...] = ()
+    unready: tuple[FailedInstance, ...] = ()
     paused: Reason | None = None
     paused_at: AwareDatetime | None = None
     paused_by: str = ""
 
-    def counts(self, launched_at: datetime) -> bool:
-        """Whether a failure of an instance of this launch counts."""
-        return self.counted_from is None or launched_at > self.counted_from
+    @property
+    def joins(self) -> FailuresInARow:
+        """The instances in a row that never joined."""
+        return FailuresInARow(self.counted_from, self.failures)
 
-    def counts_unready(self, launched_at: datetime) -> bool:
-        """Whether a node of this launch that was never ready counts."""
-        return self.ready_from is None or launched_at > self.ready_from
+    @property
+    def admissions(self) -> FailuresInARow:
+        """The nodes in a row that joined and were never ready."""
+        return FailuresInARow(self.ready_from, self.unready)
 
     def changed(self, **fields: object) -> "PoolRecord":
         """Return the record with these fields, as the next version."""
@@ -73,49 +107,43 @@ def after_join(
 ) -> PoolRecord | None:
     """Return the record after an instance of a launch has joined; None if it does not change.
     A pause stays: a person ends it, who knows whether the cause is gone."""
-    if stored is None:
-        return PoolRecord(cluster=cluster, pool=pool, counted_from=launched_at)
-    if not stored.counts(launched_at):
+    record = stored or _unwritten(cluster, pool)
+    row = record.joins.after_success(launched_at)
+    if row is None:
         return None
-    later = tuple(one for one in stored.failures if one.launched_at > launched_at)
-    return stored.changed(counted_from=launched_at, failures=later)
+    return record.changed(counted_from=row.counted_from, failures=row.failures)
 
 
 def after_failure(
-    stored: PoolRecord | None, cluster: str, pool: str, failure: NeverJoined, now: datetime
+    stored: PoolRecord | None, cluster: str, pool: str, failure: FailedInstance, now: datetime
 ) -> PoolRecord | None:
     """Return the record after an instance never joined; None if it does not change."""
-    record = stored or PoolRecord(cluster=cluster, pool=pool, version=1)
-    known = {one.instance for one in record.failures}
-    if record.paused or failure.instance in known or not record.counts(failure.launched_at):
+    record = stored or _unwritten(cluster, pool)
+    row = record.joins.after_failure(failure)
+    if record.paused or row is None:
         return None
-    failures = (*record.failures, failure)
-    fields: dict[str, object] = {"failures": failures}
-    if len(failures) >= MOST_FAILURES:
-        reason = NODES_NEVER_JOINED(
-            cluster=cluster, pool=pool, count=len(failures), instances=_names(failures)
-        )
-        fields |= _pause(reason, failure, now)
-    return record.model_copy(update=fields) if stored is None else record.changed(**fields)
+    reason = NODES_NEVER_JOINED(
+        cluster=cluster, pool=pool, count=len(row.failures), instances=row.instances
+    )
+    return record.changed(failures=row.failures, **_pause(row, reason, now))
 
 
 def after_admission(
     stored: PoolRecord | None, cluster: str, pool: str, launched_at: datetime
 ) -> PoolRecord | None:
     """Return the record after a node of a launch was admitted; None if it does not change."""
-    if stored is None:
-        return PoolRecord(cluster=cluster, pool=pool, ready_from=launched_at)
-    if not stored.counts_unready(launched_at):
+    record = stored or _unwritten(cluster, pool)
+    row = record.admissions.after_success(launched_at)
+    if row is None:
         return None
-    later = tuple(one for one in stored.unready if one.launched_at > launched_at)
-    return stored.changed(ready_from=launched_at, unready=later)
+    return record.changed(ready_from=row.counted_from, unready=row.failures)
 
 
 def after_not_ready(
     stored: PoolRecord | None,
     cluster: str,
     pool: str,
-    failure: NeverJoined,
+    failure: FailedInstance,
     why: Reason,
     now: datetime,
 ) -> PoolRecord | None:
@@ -124,30 +152,31 @@ def after_not_ready(
 
     Pods get no place on such a node, and each run would launch the next one.
     """
-    record = stored or PoolRecord(cluster=cluster, pool=pool, version=1)
-    known = {one.instance for one in record.unready}
-    if record.paused or failure.instance in known or not record.counts_unready(failure.launched_at):
+    record = stored or _unwritten(cluster, pool)
+    row = record.admissions.after_failure(failure)
+    if record.paused or row is None:
         return None
-    unready = (*record.unready, failure)
-    fields: dict[str, object] = {"unready": unready}
-    if len(unready) >= MOST_FAILURES:
-        reason = NODES_NEVER_READY(
-            cluster=cluster,
-            pool=pool,
-            count=len(unready),
-            instances=_names(unready),
-            why=why.message,
-        )
-        fields |= _pause(reason, failure, now)
-    return record.model_copy(update=fields) if stored is None else record.changed(**fields)
+    reason = NODES_NEVER_READY(
+        cluster=cluster,
+        pool=pool,
+        count=len(row.failures),
+        instances=row.instances,
+        why=why.message,
+    )
+    return record.changed(unready=row.failures, **_pause(row, reason, now))
 
 
-def _names(failures: tuple[NeverJoined, ...]) -> str:
-    return ", ".join(one.instance for one in failures)
+def _unwritten(cluster: str, pool: str) -> PoolRecord:
+    """Return the record of a pool that has none: its first change is version 1."""
+    return PoolRecord(cluster=cluster, pool=pool).model_copy(update={"version": 0})
 
 
-def _pause(reason: Reason, failure: NeverJoined, now: datetime) -> dict[str, object]:
-    return {"paused": reason, "paused_at": now, "paused_by": failure.instance}
+def _pause(row: FailuresInARow, reason: Reason, now: datetime) -> dict[str, object]:
+    """Return the fields of a pause, which begins with the latest failure; none before the row is
+    full."""
+    if len(row.failures) < MOST_FAILURES:
+        return {}
+    return {"paused": reason, "paused_at": now, "paused_by": row.failures[-1].instance}
 
 
 def resumed(stored: PoolRecord, now: datetime) -> PoolRecord:
