@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from leeway.admission.admit_node import AdmitNode, NodeCheck
+from leeway.admission.admit_node import AdmitNode
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import AdmissionResult
+from leeway.admission.step_results import NodeCheck
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents

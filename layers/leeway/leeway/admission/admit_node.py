@@ -1,153 +1,25 @@
 """Use case: admit a new node: wait until it joins, is Ready and offers its devices, then answer
 its launch hook. An instance that Leeway launched and that never joins is terminated."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
-from leeway.admission.never_joined import decide_unjoined
+from leeway.admission.check_node import CheckNode
+from leeway.admission.end_unjoined import EndUnjoined
+from leeway.admission.finish import ANSWERS, FinishAdmission
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.ports import Admissions, LaunchedInstances
-from leeway.admission.readiness import (
-    AdmissionResult,
-    ExpectedNode,
-    ObservedNode,
-    Readiness,
-    decide_admission,
-    not_ready,
-    poll_interval,
-    unmet_conditions,
-)
-from leeway.admission.reasons import (
-    ADMISSION_EVENT_NOT_PUT,
-    ADMISSION_NODE_EVENT_NOT_WRITTEN,
-    INSTANCE_NOT_TERMINATED,
-    NODE_ADMITTED,
-    NODE_LABELS_REFUSED,
-    NODE_REPLACED,
-    PAUSE_EVENT_NOT_PUT,
-)
-from leeway.admission.record import Admission, Launch
+from leeway.admission.pool_results import PoolResults
+from leeway.admission.ports import Admissions, LaunchedInstances, Telemetry
+from leeway.admission.readiness import AdmissionResult
+from leeway.admission.reports import AdmissionReports
+from leeway.admission.step_results import FinishResult, NodeCheck, UnjoinedResult
 from leeway.clock import Clock
-from leeway.execution.attempt import AttemptId, Phase
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.execution.attempt import AttemptId
 from leeway.execution.steps import Steps
-from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import HeldHook, all_over, next_heartbeat, with_new_hooks
-from leeway.pool_pauses.join_times import JoinTime
+from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.pool_pauses.ports import PoolRecords
-from leeway.pool_pauses.record import (
-    FailedInstance,
-    PoolRecord,
-    after_admission,
-    after_failure,
-    after_join,
-    after_not_ready,
-)
-from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
-from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
-from leeway.ports.kubernetes_objects import Node, Taint
-from leeway.reasons import Reason, clause
-from leeway.selection.labels import JOINED, REGISTERED, UNREGISTERED
-from leeway.typed_json import adapter_of
-
-LIST_NODES_AFTER = timedelta(minutes=2)
-LIST_NODES_EVERY = timedelta(minutes=1)
-"""A node whose name is not its instance's DNS name or id is found only in the list of all nodes.
-Most nodes join within two minutes, so the list is not read before."""
-
-_ANSWERS = {
-    AdmissionResult.ADMITTED: HookResult.CONTINUE,
-    AdmissionResult.POOLED: HookResult.CONTINUE,
-    AdmissionResult.NOT_READY: HookResult.ABANDON,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCheck:
-    """Result of the step `check-N`: the state of the admission after one read of the node.
-
-    - `record`: None if a newer attempt has superseded this one.
-    - `verdict`: how the admission ends, None if it continues.
-    - `unmet`: the conditions that the node did not meet at the last read that succeeded.
-    - `problem`: why the last read failed, empty if it succeeded.
-    - `listed_at`: when the list of all nodes was last read.
-    - `manufacturers`: those of the instance type's accelerators, None until EC2 has returned them.
-    - `held`: the lifecycle hooks that wait for the admission.
-    - `join_counted`: the record of the pool says that an instance of this launch has joined.
-    - `wait_seconds`: the time until the next check.
-    """
-
-    record: Admission | None
-    verdict: Readiness | None = None
-    unmet: tuple[Reason, ...] = ()
-    problem: str = ""
-    node: str = ""
-    node_uid: str = ""
-    joined_at: datetime | None = None
-    listed_at: datetime | None = None
-    manufacturers: tuple[str, ...] | None = None
-    held: tuple[HeldHook, ...] = ()
-    join_counted: bool = False
-    wait_seconds: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UnjoinedResult:
-    """Result of the step `end-N`, about a launched instance whose node has not joined in time.
-
-    - `verdict`: how the admission ends; None if the node has joined after all.
-    - `check_again`: the last read of the node failed.
-    - `paused`: the record of its pool, if the failure of this instance has paused the pool.
-    """
-
-    verdict: Readiness | None = None
-    check_again: bool = False
-    paused: PoolRecord | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FinishResult:
-    """Result of the step `finish-N`. `outcome` is None if a newer attempt has superseded this one,
-    or if the node must be checked again (`check_again`): the last read before ABANDON failed.
-    `paused` is the record of the pool, if this node has paused it."""
-
-    outcome: AdmissionOutcome | None
-    check_again: bool = False
-    node_uid: str = ""
-    paused: PoolRecord | None = None
-    answers: HookAnswers = field(default_factory=HookAnswers)
-
-
-STEP_RESULTS = (
-    AttemptId,
-    NodeCheck,
-    UnjoinedResult,
-    FinishResult,
-    AdmissionOutcome,
-    HookAnswers,
-    PoolRecord,
-)
-"""The types that the durable engine stores between steps."""
-
-
-class Telemetry(Protocol):
-    """Logs and metrics of admissions."""
-
-    def admitted(self, outcome: AdmissionOutcome) -> None:
-        """Log and measure an admission that has ended."""
-        ...
-
-    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
-        """Log that a pool is paused."""
-        ...
-
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
-        """Log that a report of an admission was not delivered."""
-        ...
+from leeway.ports.aws import Groups, InstanceTypes, LeewayEvents
+from leeway.ports.kubernetes import Cluster
 
 
 class AdmitNode:
@@ -165,15 +37,12 @@ class AdmitNode:
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
-        self._admissions = admissions
-        self._types = types
-        self._instances = instances
-        self._pools = pools
-        self._leeway_events = leeway_events
-        self._open_cluster = open_cluster
-        self._telemetry = telemetry
-        self._clock = clock
+        results = PoolResults(pools, clock)
         self._actions = LifecycleActions(groups, clock)
+        self._check = CheckNode(admissions, types, open_cluster, results, self._actions, clock)
+        self._end_unjoined = EndUnjoined(self._check, instances, open_cluster, results)
+        self._finish = FinishAdmission(admissions, self._check, results, self._actions, clock)
+        self._reports = AdmissionReports(leeway_events, open_cluster, telemetry)
 
     def admit(self, attempt: AttemptId, steps: Steps) -> AdmissionOutcome | None:
         """Run one attempt of an admission; None if a newer attempt has superseded it.
@@ -185,16 +54,17 @@ class AdmitNode:
         while finished.check_again:
             if number:
                 steps.wait(f"wait-{number}", check.wait_seconds)
-            check = steps.run(f"check-{number}", NodeCheck, partial(self._check, attempt, check))
+            work = partial(self._check.run, attempt, check)
+            check = steps.run(f"check-{number}", NodeCheck, work)
             if check.record is None:
                 return None
             if check.verdict is not None:
                 unjoined = self._unjoined(attempt, check, steps, number)
                 if not unjoined.check_again:
-                    finish = partial(self._finish, attempt, check, unjoined.verdict)
+                    finish = partial(self._finish.run, attempt, check, unjoined.verdict)
                     finished = steps.run(f"finish-{number}", FinishResult, finish)
             number += 1
-        self._report_pause(finished.paused, steps)
+        self._reports.report_pause(finished.paused, steps)
         if finished.outcome is not None:
             self._report(finished.outcome, finished, steps)
         return finished.outcome
@@ -208,362 +78,13 @@ class AdmitNode:
         late = verdict is not None and verdict.result is AdmissionResult.NOT_READY
         if not late or record is None or record.launch is None or check.joined_at is not None:
             return UnjoinedResult()
-        end = partial(self._end_unjoined, attempt, check)
+        end = partial(self._end_unjoined.run, attempt, check)
         result = steps.run(f"end-{number}", UnjoinedResult, end)
-        self._report_pause(result.paused, steps)
+        self._reports.report_pause(result.paused, steps)
         return result
 
-    def _report_pause(self, paused: PoolRecord | None, steps: Steps) -> None:
-        if paused is not None and (reason := paused.paused) is not None:
-            steps.run("log-pause", str, partial(self._log_pause, paused, reason))
-            steps.run("put-pause-event", str, partial(self._put_pause_event, paused, reason))
-
     def _report(self, outcome: AdmissionOutcome, finished: FinishResult, steps: Steps) -> None:
-        """Log and publish the outcome, then retry the answers that Auto Scaling refused."""
-        steps.run("log", str, partial(self._log, outcome))
-        steps.run("put-leeway-event", str, partial(self._put_leeway_event, outcome))
-        if outcome.node:
-            write = partial(self._write_node_event, outcome, finished.node_uid)
-            steps.run("write-node-event", str, write)
-        if answer := _ANSWERS.get(outcome.result):
+        """Report the outcome, then retry the answers that Auto Scaling refused."""
+        self._reports.report(outcome, finished.node_uid, steps)
+        if answer := ANSWERS.get(outcome.result):
             self._actions.retry_refused(outcome.instance, finished.answers, answer, steps)
-
-    def _current(self, attempt: AttemptId) -> Admission | None:
-        """Read the record; None if a newer attempt has superseded this one."""
-        record = self._admissions.admission(attempt.instance)
-        if record is None or record.attempt != attempt.attempt:
-            return None
-        return record
-
-    def _check(self, attempt: AttemptId, before: NodeCheck) -> NodeCheck:
-        record = self._current(attempt)
-        if record is None:
-            return NodeCheck(None)
-        now = self._clock.now()
-        held = with_new_hooks(before.held, record.hooks, record.noticed_at, now)
-        check = replace(
-            before, record=record, held=self._actions.send_heartbeats(attempt.instance, held)
-        )
-        check, unmet = self._observe(check, record)
-        now = self._clock.now()
-        verdict = decide_admission(
-            unmet,
-            record.deadline,
-            now,
-            has_hooks=bool(record.hooks),
-            launched=record.launch is not None,
-            hooks_ended=all_over(check.held, now),
-            into_pool=record.into_pool,
-        )
-        heartbeat = next_heartbeat(check.held)
-        interval = poll_interval(record.noticed_at, now, record.deadline, heartbeat)
-        return replace(check, verdict=verdict, wait_seconds=int(interval.total_seconds()))
-
-    def _observe(
-        self, check: NodeCheck, record: Admission
-    ) -> tuple[NodeCheck, tuple[Reason, ...] | None]:
-        """Read the node and add its labels and taints. Returns the conditions that the node does
-        not meet, None if it could not be read."""
-        try:
-            check = self._with_manufacturers(check, record)
-            check, node = self._find(check, record)
-        except API_ERRORS as error:
-            return replace(check, problem=f"{type(error).__name__}: {error}"), None
-        expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
-        added = record.taints if node is not None and REGISTERED not in node.labels else ()
-        unmet = unmet_conditions(_observed(node, added), expected)
-        if node is not None and record.launch is not None:
-            if not check.join_counted:
-                check = replace(check, join_counted=self._count_join(record, record.launch))
-            unmet += self._set_up(node, record, added, is_ready=not unmet)
-        return replace(check, unmet=unmet, problem=""), unmet
-
-    def _with_manufacturers(self, check: NodeCheck, record: Admission) -> NodeCheck:
-        if check.manufacturers is not None:
-            return check
-        try:
-            manufacturers = self._types.accelerators(record.facts.instance_type)
-        except CloudRefused:
-            manufacturers = ()  # EC2 does not describe the type: only the node's labels are used
-        return replace(check, manufacturers=manufacturers)
-
-    def _find(self, check: NodeCheck, record: Admission) -> tuple[NodeCheck, Node | None]:
-        """Find the node by its expected names, and at intervals in the list of all nodes."""
-        cluster = self._open_cluster(record.facts.cluster)
-        names = [check.node] if check.node else []
-        names += [name for name in (record.facts.private_dns_name, record.instance) if name]
-        named = (cluster.node(name) for name in names)
-        node = next((n for n in named if n is not None and n.runs_on(record.instance)), None)
-        now = self._clock.now()
-        if node is None and _may_list_nodes(check, record, now):
-            check = replace(check, listed_at=now)
-            node = cluster.node_of(record.instance, ())
-        if node is None:
-            return check, None
-        joined_at = check.joined_at or now
-        return replace(check, node=node.name, node_uid=node.uid, joined_at=joined_at), node
-
-    def _set_up(
-        self, node: Node, record: Admission, taints: Sequence[Taint], *, is_ready: bool
-    ) -> tuple[Reason, ...]:
-        """Put the labels and taints of a pool on a launched node; returns why that failed.
-
-        Taints are added once, with the label REGISTERED: whoever removes a startup taint does not
-        find it again. The label INITIALIZED says that the node is ready for pods.
-        """
-        states = JOINED if is_ready else {REGISTERED: JOINED[REGISTERED]}
-        labels = {**record.labels, **states}
-        gated = any(one.key == UNREGISTERED for one in node.taints)
-        if not (taints or gated) and all(node.labels.get(k) == v for k, v in labels.items()):
-            return ()
-        cluster = self._open_cluster(record.facts.cluster)
-        try:
-            done = cluster.set_up(node, labels, taints, (UNREGISTERED,))
-        except (ClusterUnavailable, ClusterRefused) as error:
-            return (NODE_LABELS_REFUSED(error=clause(error)),)
-        return () if done else (NODE_REPLACED(),)
-
-    def _count_join(self, record: Admission, launch: Launch) -> bool:
-        """Write that an instance of this launch has joined; False if the table does not take it."""
-
-        def count() -> None:
-            cluster, pool = record.facts.cluster, launch.pool
-            stored = self._pools.pool(cluster, pool)
-            changed = after_join(stored, cluster, pool, launch.at)
-            if changed is not None:
-                self._pools.write_pool(changed)
-
-        try:
-            retry_conflicts(f"the record of pool {launch.pool}", count)
-        except API_ERRORS:
-            return False
-        return True
-
-    def _end_unjoined(self, attempt: AttemptId, before: NodeCheck) -> UnjoinedResult:
-        """Read the node once more, then terminate its instance if there is still none.
-
-        The failure is counted before the instance is terminated, and both before the record is
-        closed: an execution that dies in between leaves an open record, which reconcile continues.
-        """
-        record = self._current(attempt)
-        if record is None or record.launch is None:
-            return UnjoinedResult(before.verdict)
-        check, unmet = self._observe(before, record)
-        if unmet is None:
-            return UnjoinedResult(check_again=True)
-        if check.joined_at is not None:
-            return UnjoinedResult()
-        try:
-            observed = self._instances.observe(record.instance)
-            names = {record.facts.private_dns_name, record.instance}
-            if observed is not None:
-                names.add(observed.facts.private_dns_name)
-            cluster = self._open_cluster(record.facts.cluster)
-            named = [one for name in sorted(names - {""}) if (one := cluster.node(name))]
-        except CloudRefused as error:
-            reason = INSTANCE_NOT_TERMINATED(error=clause(error))
-            return UnjoinedResult(Readiness(AdmissionResult.NOT_READY, reason))
-        except API_ERRORS:
-            return UnjoinedResult(check_again=True)
-        if any(one.runs_on(record.instance) for one in named):
-            return UnjoinedResult(check_again=True)
-        taken = next((one.name for one in named), "")
-        verdict = decide_unjoined(record, record.launch, observed, taken)
-        if verdict.result is not AdmissionResult.TERMINATED:
-            return UnjoinedResult(verdict)
-        paused = self._count_failure(record, record.launch)
-        try:
-            self._instances.terminate(record.instance)
-        except CloudRefused as error:
-            reason = INSTANCE_NOT_TERMINATED(error=clause(error))
-            verdict = Readiness(AdmissionResult.NOT_READY, reason)
-        return UnjoinedResult(verdict, paused=paused)
-
-    def _count_failure(self, record: Admission, launch: Launch) -> PoolRecord | None:
-        """Count the failure; returns the record of the pool if this instance paused the pool."""
-        cluster, pool = record.facts.cluster, launch.pool
-        failure = FailedInstance(instance=record.instance, launched_at=launch.at)
-
-        def count() -> PoolRecord | None:
-            stored = self._pools.pool(cluster, pool)
-            changed = after_failure(stored, cluster, pool, failure, self._clock.now())
-            if changed is not None:
-                self._pools.write_pool(changed)
-            return changed or stored
-
-        counted = retry_conflicts(f"the record of pool {pool}", count)
-        by_this_one = counted is not None and counted.paused_by == record.instance
-        return counted if by_this_one else None
-
-    def _count_readiness(self, check: NodeCheck, verdict: Readiness) -> PoolRecord | None:
-        """Count whether a launched node that has joined is ready for pods; returns the record of
-        the pool if this node paused it. A table that does not take that a node is ready delays
-        nothing: the pool is paused earlier at most."""
-        record = check.record
-        if record is None or (launch := record.launch) is None or check.joined_at is None:
-            return None
-        cluster, pool = record.facts.cluster, launch.pool
-        node = FailedInstance(instance=record.instance, launched_at=launch.at)
-
-        def count() -> PoolRecord | None:
-            stored = self._pools.pool(cluster, pool)
-            if verdict.result is AdmissionResult.ADMITTED:
-                changed = after_admission(stored, cluster, pool, launch.at)
-            else:
-                now = self._clock.now()
-                changed = after_not_ready(stored, cluster, pool, node, verdict.reason, now)
-            if changed is not None:
-                self._pools.write_pool(changed)
-            return changed or stored
-
-        if verdict.result not in (AdmissionResult.ADMITTED, AdmissionResult.NOT_READY):
-            return None
-        try:
-            counted = retry_conflicts(f"the record of pool {pool}", count)
-        except API_ERRORS:
-            if verdict.result is AdmissionResult.ADMITTED:
-                return None
-            raise
-        by_this_one = counted is not None and counted.paused_by == record.instance
-        return counted if by_this_one else None
-
-    def _measure_join(self, record: Admission, launch: Launch) -> None:
-        """Write how long the node took to be ready for pods. The time of an admission that began
-        again, after its execution had died, is not that of the node. Without the table, launches
-        ahead of cron windows use older times."""
-        if record.attempt > 1:
-            return
-        took = (self._clock.now() - launch.at).total_seconds()
-        with suppress(*API_ERRORS):
-            self._pools.write_join_time(
-                JoinTime(
-                    cluster=record.facts.cluster,
-                    pool=launch.pool,
-                    instance=record.instance,
-                    seconds=max(0.0, took),
-                )
-            )
-
-    def _log_pause(self, record: PoolRecord, reason: Reason) -> str:
-        self._telemetry.pool_paused(record, reason)
-        return reason.message
-
-    def _put_pause_event(self, record: PoolRecord, reason: Reason) -> str:
-        """Put the Leeway event about a pause; a refusal stops no other step."""
-        detail = adapter_of(PoolRecord).dump_json(record).decode()
-        try:
-            self._leeway_events.publish("Leeway Pool Paused", detail)
-        except CloudRefused as error:
-            problem = PAUSE_EVENT_NOT_PUT(error=clause(error))
-            self._telemetry.pool_paused(record, problem)
-            return problem.message
-        return reason.message
-
-    def _finish(
-        self, attempt: AttemptId, check: NodeCheck, unjoined: Readiness | None
-    ) -> FinishResult:
-        """Close the record and answer the hooks. `unjoined` is how the admission of an instance
-        ends that has not joined, None for any other.
-
-        The node is read once more before ABANDON: the engine may pause for hours between steps.
-        """
-        verdict = unjoined or check.verdict
-        if verdict is None:
-            return FinishResult(None, check_again=True)
-        late = verdict.result is AdmissionResult.NOT_READY and unjoined is None
-        if late and check.record is not None:
-            check, unmet = self._observe(check, check.record)
-            if unmet is None:
-                return FinishResult(None, check_again=True)
-            admitted = Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
-            verdict = not_ready(unmet) if unmet else admitted
-        # Before the record is closed, as in _end_unjoined.
-        paused = self._count_readiness(check, verdict)
-        answer = _ANSWERS.get(verdict.result)
-        closed = self._close(attempt, verdict.result, answer)
-        if closed is None:
-            return FinishResult(None)
-        answers = HookAnswers()
-        if answer is not None:
-            answers = self._actions.answer(attempt.instance, closed.hooks, answer)
-        if verdict.result is AdmissionResult.ADMITTED and closed.launch is not None:
-            self._measure_join(closed, closed.launch)
-        outcome = AdmissionOutcome(
-            result=verdict.result,
-            instance=attempt.instance,
-            cluster=attempt.cluster,
-            node=check.node,
-            attempt=attempt.attempt,
-            reason=verdict.reason,
-            noticed_at=closed.noticed_at,
-            joined_at=check.joined_at,
-            ended_at=self._clock.now(),
-            deadline=closed.deadline,
-            hooks=tuple(hook.name for hook in closed.hooks),
-            refused=tuple(refusal.reason for refusal in answers.refused),
-        )
-        return FinishResult(outcome, False, check.node_uid, paused, answers)
-
-    def _close(
-        self, attempt: AttemptId, result: AdmissionResult, answer: HookResult | None
-    ) -> Admission | None:
-        def close() -> Admission | None:
-            record = self._current(attempt)
-            if record is None:
-                return None
-            closed = record.model_copy(
-                update={
-                    "phase": Phase.FINISHED,
-                    "answer": answer,
-                    "result": result,
-                    "ended_at": self._clock.now(),
-                    "version": record.version + 1,
-                }
-            )
-            self._admissions.write(closed)
-            return closed
-
-        return retry_conflicts(f"the admission record of {attempt.instance}", close)
-
-    def _log(self, outcome: AdmissionOutcome) -> str:
-        self._telemetry.admitted(outcome)
-        return outcome.message
-
-    def _put_leeway_event(self, outcome: AdmissionOutcome) -> str:
-        """Put the Leeway event; a refusal stops no other step."""
-        try:
-            self._leeway_events.publish(outcome.detail_type, outcome.to_json())
-        except CloudRefused as error:
-            problem = ADMISSION_EVENT_NOT_PUT(error=error)
-            self._telemetry.admission_not_reported(outcome, problem)
-            return problem.message
-        return outcome.detail_type
-
-    def _write_node_event(self, outcome: AdmissionOutcome, node_uid: str) -> str:
-        """Write the Kubernetes Event; a failure stops no other step."""
-        event = outcome.as_node_event(node_uid)
-        try:
-            self._open_cluster(outcome.cluster).write_event(event)
-        except API_ERRORS as error:
-            problem = ADMISSION_NODE_EVENT_NOT_WRITTEN(error=error)
-            self._telemetry.admission_not_reported(outcome, problem)
-            return problem.message
-        return event.name
-
-
-def _observed(node: Node | None, added: Sequence[Taint]) -> ObservedNode | None:
-    """`added` are the taints that the node is about to get."""
-    if node is None:
-        return None
-    taints = {taint.key for taint in (*node.taints, *added)}
-    return ObservedNode(node.ready, node.labels, node.devices, taints)
-
-
-def _may_list_nodes(check: NodeCheck, record: Admission, now: datetime) -> bool:
-    """Whether the list of all nodes may be read now: at intervals, and before the admission ends
-    without a node."""
-    if now >= record.deadline:
-        return True
-    if now < record.noticed_at + LIST_NODES_AFTER:
-        return False
-    return check.listed_at is None or now >= check.listed_at + LIST_NODES_EVERY

@@ -2,8 +2,11 @@
 
 from typing import Protocol
 
+from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.record import Admission
 from leeway.instances.observed import ObservedInstance
+from leeway.pool_pauses.record import PoolRecord
+from leeway.reasons import Reason
 
 
 class Admissions(Protocol):
@@ -36,4 +39,20 @@ class LaunchedInstances(Protocol):
         Raises:
             CloudRefused: also if the instance is protected from termination.
         """
+        ...
+
+
+class Telemetry(Protocol):
+    """Logs and metrics of admissions."""
+
+    def admitted(self, outcome: AdmissionOutcome) -> None:
+        """Log and measure an admission that has ended."""
+        ...
+
+    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
+        """Log that a pool is paused."""
+        ...
+
+    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
+        """Log that a report of an admission was not delivered."""
         ...

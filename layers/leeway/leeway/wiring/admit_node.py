@@ -2,7 +2,8 @@
 
 from functools import cache, partial
 
-from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
+from leeway.admission.admit_node import AdmitNode
+from leeway.admission.step_results import STEP_RESULTS
 from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.wiring.clients import (
