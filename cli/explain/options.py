@@ -1,4 +1,4 @@
-"""Options of `leeway explain node` and `leeway explain cluster`."""
+"""Options of the commands of `leeway explain`."""
 
 from pathlib import Path
 from typing import Annotated

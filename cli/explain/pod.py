@@ -9,6 +9,7 @@ import typer
 from cli.drain import options
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
+from cli.explain.options import ClusterName
 from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption
 from cli.output import Format, FormatOption, print_json, write_stderr
@@ -27,14 +28,7 @@ def explain_pod(
         str, typer.Argument(metavar="NAMESPACE/NAME", help="The pod. NAME: in namespace default.")
     ],
     files: FilesOption = None,
-    cluster: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            envvar="LEEWAY_CLUSTER",
-            help="The cluster whose manifests are in the table. Not needed with --filename.",
-        ),
-    ] = "",
+    cluster: ClusterName = "",
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
     sandbox: SandboxOption = False,
