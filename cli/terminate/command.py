@@ -14,26 +14,39 @@ from cli.stack import DEFAULT_STACK, StackOption, cluster_name
 
 app = typer.Typer(add_completion=False)
 
+Nodes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="NODE",
+        help="Terminate these nodes: NAME, node/NAME, or the id of an instance.",
+        autocompletion=options.complete_nodes,
+    ),
+]
+Decrement = Annotated[
+    bool,
+    typer.Option(
+        "--decrement",
+        help="Lower the desired capacity of the Auto Scaling group. Without it the group "
+        "launches another instance.",
+    ),
+]
+# Not from LEEWAY_CLUSTER: a variable that is meant for another kubeconfig would switch off the
+# check that the instance belongs to this cluster.
+ClusterName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="The name of the kubeconfig's cluster. Default: EKS is asked whether the cluster "
+        "in the instance's tags has the kubeconfig's API server.",
+    ),
+]
+
 
 @app.command(cls=KubectlCommand)
 def terminate(
-    nodes: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NODE",
-            help="Terminate these nodes: NAME, node/NAME, or the id of an instance.",
-            autocompletion=options.complete_nodes,
-        ),
-    ] = None,
+    nodes: Nodes = None,
     selector: options.Selector = "",
-    decrement: Annotated[
-        bool,
-        typer.Option(
-            "--decrement",
-            help="Lower the desired capacity of the Auto Scaling group. Without it the group "
-            "launches another instance.",
-        ),
-    ] = False,
+    decrement: Decrement = False,
     deadline: options.Deadline = "",
     on_blocked: options.OnBlockedOption = OnBlocked.FAIL,
     force: options.Force = False,
@@ -45,16 +58,7 @@ def terminate(
     timeout: options.Timeout = "0s",
     chunk_size: options.ChunkSize = PAGE,
     dry_run: options.DryRunOption = DryRun.NONE,
-    # Not from LEEWAY_CLUSTER: a variable that is meant for another kubeconfig would switch off the
-    # check that the instance belongs to this cluster.
-    cluster: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The name of the kubeconfig's cluster. Default: EKS is asked whether the cluster "
-            "in the instance's tags has the kubeconfig's API server.",
-        ),
-    ] = "",
+    cluster: ClusterName = "",
     stack: StackOption = DEFAULT_STACK,
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
