@@ -17,6 +17,7 @@ from tests.retirement.retirements import FACTS
 POOL = Owner(OwnerKind.LEEWAY, "spot-general")
 OF_POOL = FACTS.model_copy(update={"owner": POOL, "joined": True, "from_fleet": True})
 LIMIT = Reason("PoolAtLimit", "Pool spot-general is at its limit of 10 CPUs.")
+LAUNCHED = f"Pool spot-general launches {SUCCESSOR} (m5.large, us-east-1a)."
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """All ports of retire_node as fakes, put together for one retirement."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from leeway.execution.attempt import AttemptId
@@ -168,3 +169,13 @@ def next_attempt(fakes: RetirementFakes) -> Outcome:
     outcome = fakes.run_attempt(fakes.record.attempt)
     assert outcome is not None
     return outcome
+
+
+def whole_seconds(time: timedelta) -> timedelta:
+    """Return a time without the milliseconds that the clock of the fakes adds for each look."""
+    return timedelta(seconds=int(time.total_seconds()))
+
+
+def drained_at(fakes: RetirementFakes) -> timedelta:
+    """Return when the drain began, from the notice on."""
+    return whole_seconds(fakes.actions.first("evict") - NOTICED)

@@ -11,6 +11,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOrder
 from leeway.launch.observed import Subnet
+from leeway.launch.outcome import LaunchOutcome
 from leeway.launch.ports import NodeCluster
 from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.aws import CloudUnavailable
@@ -121,3 +122,8 @@ def order(
     given = documents or (pool(), node_class())
     found = pods(3, cpu=90_000) if waiting is None else waiting
     return LaunchOrder("prod", manifests(*given), catalog, found, **more)
+
+
+def codes(outcome: LaunchOutcome) -> set[str]:
+    """The reasons of an outcome."""
+    return {one.code for one in outcome.reasons}

@@ -10,18 +10,24 @@ from leeway.execution.attempt import Phase
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ClusterPolicy, Replacement
-from leeway.retire_node.outcome import FAILED, Outcome, RetirementResult
+from leeway.retire_node.outcome import FAILED, RetirementResult
 from leeway.retire_node.retire_node import RetireNode
 
 from tests.fakes.groups import SUCCESSOR
-from tests.fakes.pools import LIMIT, OF_POOL, FakeBuyer, of_full_group, of_pool, report_no_capacity
-from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes, next_attempt, retire
+from tests.fakes.pools import LAUNCHED, LIMIT, OF_POOL, FakeBuyer, of_pool
+from tests.fakes.retirement import (
+    ATTEMPT_ID,
+    RetirementFakes,
+    drained_at,
+    next_attempt,
+    retire,
+    whole_seconds,
+)
 from tests.retirement.retirements import FACTS, NOTICED, take
 
 INTERRUPTION, REBALANCE = NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE
 NEVER = 10**9
 """Seconds: the node does not join during the test."""
-LAUNCHED = f"Pool spot-general launches {SUCCESSOR} (m5.large, us-east-1a)."
 
 
 def the_request(fakes: RetirementFakes) -> CapacityRequest:
@@ -33,16 +39,6 @@ def no_buyer(fakes: RetirementFakes) -> RetirementFakes:
     """The same fakes, with a buyer that does not run when it is woken."""
     fakes.queue.on_wake = lambda _: None
     return fakes
-
-
-def whole_seconds(time: timedelta) -> timedelta:
-    """Return a time without the milliseconds that the clock of the fakes adds for each look."""
-    return timedelta(seconds=int(time.total_seconds()))
-
-
-def drained_at(fakes: RetirementFakes) -> timedelta:
-    """Return when the drain began, from the notice on."""
-    return whole_seconds(fakes.actions.first("evict") - NOTICED)
 
 
 # Interruptions
@@ -472,102 +468,3 @@ def test_a_request_stays_open_for_a_minute_to_an_hour(kind: NoticeKind) -> None:
     retire(fakes)
     expected = timedelta(minutes=1) if kind is INTERRUPTION else timedelta(hours=1)
     assert seen[0] == expected
-
-
-# Groups without capacity
-
-
-def of_group(kind: NoticeKind, **changes: Any) -> Outcome:
-    return retire(of_full_group(kind, **changes))
-
-
-def test_a_group_without_capacity_is_replaced_from_a_pool_and_shrinks() -> None:
-    fakes = of_full_group()
-    outcome = retire(fakes)
-    assert fakes.actions.order_of("launch", "buy", "evict", "terminate and decrement") == [
-        "buy",
-        "evict",
-        "terminate and decrement",
-    ]
-    assert (outcome.result, outcome.replacement) == ("drained", "request-capacity")
-    told = outcome.replacement_reason.message
-    assert "Leeway's pools launch nodes for the pods instead of group ng" in told
-    assert "InsufficientInstanceCapacity for m5.large in us-east-1a" in told
-    assert LAUNCHED in told
-    assert (fakes.groups.desired, fakes.record.is_open) == (2, False)
-    assert fakes.groups.missing("ng") == 0, "the group launches no second successor"
-
-
-def test_groups_do_not_use_pools_unless_the_manifest_allows_it() -> None:
-    outcome = of_group(REBALANCE, policy=ClusterPolicy(), starts_in=0)
-    assert outcome.replacement == "terminate-in-group"
-    fakes = report_no_capacity(of_full_group(INTERRUPTION, policy=ClusterPolicy()))
-    assert retire(fakes).replacement == "terminate-in-group"
-    assert not fakes.capacity.stored
-
-
-def test_an_interruption_uses_pools_only_if_ec2_has_reported_no_capacity() -> None:
-    assert of_group(INTERRUPTION).replacement == "terminate-in-group"
-    fakes = report_no_capacity(of_full_group(INTERRUPTION))
-    outcome = retire(fakes)
-    assert outcome.replacement == "request-capacity"
-    assert "no zone of group ng has capacity" in outcome.replacement_reason.message
-    assert drained_at(fakes) == timedelta(0)
-    assert fakes.actions.order_of("terminate", "terminate and decrement") == [
-        "terminate and decrement"
-    ]
-
-
-def test_a_group_that_refuses_for_another_reason_does_not_use_pools() -> None:
-    outcome = of_group(REBALANCE, full=set(), launch_error="AccessDenied", starts_in=0)
-    assert outcome.replacement == "terminate-in-group"
-
-
-@pytest.mark.parametrize("overrides", [{"capacity_rebalance": True}, {"refreshing": True}])
-def test_a_group_with_its_own_replacement_under_way_uses_no_pools(
-    overrides: dict[str, Any],
-) -> None:
-    fakes = report_no_capacity(of_full_group(INTERRUPTION, overrides=overrides))
-    assert retire(fakes).replacement == "left-to-owner"
-    assert not fakes.capacity.stored
-
-
-def test_a_group_at_its_minimum_keeps_its_desired_capacity() -> None:
-    fakes = of_full_group(overrides={"minimum": 3})
-    outcome = retire(fakes)
-    assert "keeps its desired capacity, which is its minimum of 3" in (
-        outcome.replacement_reason.message
-    )
-    assert fakes.actions.order_of("terminate", "terminate and decrement") == ["terminate"]
-    assert fakes.groups.desired == 3
-
-
-@pytest.mark.parametrize("buyer", [{"launches": False, "refuses": (LIMIT,)}, {"launches": False}])
-def test_a_group_for_which_no_pool_launches_keeps_its_desired_capacity(
-    buyer: dict[str, Any],
-) -> None:
-    fakes = of_full_group(INTERRUPTION, buyer=buyer)
-    retire(report_no_capacity(fakes))
-    assert fakes.actions.order_of("terminate", "terminate and decrement") == ["terminate"]
-    assert fakes.groups.desired == 3
-
-
-def test_a_group_node_that_is_not_drained_stays_in_service() -> None:
-    fakes = of_full_group(blocks=True)
-    outcome = retire(fakes)
-    assert outcome.result is RetirementResult.INCOMPLETE
-    assert fakes.actions.order_of("terminate", "terminate and decrement") == []
-    assert fakes.record.must_restore_capacity, "reconcile has it tried again"
-
-
-def test_an_instance_that_left_its_group_meanwhile_is_not_terminated() -> None:
-    fakes = of_full_group()
-
-    def leaves(step: str) -> None:
-        if step == "finish":
-            fakes.groups.state = None
-
-    fakes.steps.before_step = leaves
-    retire(fakes)
-    assert fakes.actions.order_of("terminate", "terminate and decrement") == []
-    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)

@@ -6,7 +6,7 @@ from typing import Any
 from leeway.execution.attempt import Phase, RecordChange
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.notices import InstanceId, LifecycleHook, Notice, NoticeKind
+from leeway.notices import InstanceId, InterruptionAction, LifecycleHook, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import apply_notice
@@ -23,6 +23,8 @@ FACTS = InstanceFacts(
     owner=Owner(OwnerKind.AUTO_SCALING_GROUP, "ng"),
 )
 HOOK = LifecycleHook("ng", "leeway-drain")
+STOP = {"action": InterruptionAction.STOP}
+ENDS = {Phase.NOTICED: Phase.RUNNING, Phase.RUNNING: Phase.FINISHED, Phase.UNDOING: Phase.UNDONE}
 
 
 def notice(kind: NoticeKind, id: str, **more: Any) -> Notice:  # noqa: A002

@@ -7,18 +7,29 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.execution.attempt import MAX_NOTICE_IDS, Phase
-from leeway.notices import InterruptionAction, Notice, NoticeKind
+from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
 from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.reasons import DEADLINE_EARLIER, NODE_ONLY_CORDONED
-from leeway.retirement.record import MAX_EXECUTION_TIME, Retirement, latest_end
+from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent
 
-from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, notice, take
+from tests.retirement.retirements import (
+    ENDS,
+    FACTS,
+    HOOK,
+    NOTICED,
+    STOP,
+    at,
+    interrupted,
+    notice,
+    take,
+)
 
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 
 
 def test_hooks_of_an_ended_retirement_are_dropped_after_the_longest_timeout() -> None:
@@ -144,14 +155,13 @@ def test_in_any_order_deadlines_only_get_earlier_and_every_write_adds_one_versio
 
 ANNOUNCEMENTS: list[tuple[NoticeKind, dict[str, Any]]] = [
     (NoticeKind.SPOT_INTERRUPTION, {"action": InterruptionAction.TERMINATE}),
-    (NoticeKind.SPOT_INTERRUPTION, {"action": InterruptionAction.STOP}),
+    (NoticeKind.SPOT_INTERRUPTION, STOP),
     (NoticeKind.REBALANCE, {}),
     (NoticeKind.SCHEDULED_CHANGE, {"effective_at": NOTICED + timedelta(hours=4)}),
     (NoticeKind.TERMINATE_HOOK, {"hook": HOOK}),
     (NoticeKind.STATE_CHANGE, {"state": "stopping"}),
     (NoticeKind.STATE_CHANGE, {"state": "running"}),
 ]
-ENDS = {Phase.NOTICED: Phase.RUNNING, Phase.RUNNING: Phase.FINISHED, Phase.UNDOING: Phase.UNDONE}
 
 
 @given(
@@ -254,139 +264,6 @@ def test_a_scheduled_change_takes_precedence_over_a_waiting_recommendation() -> 
     assert not take(change.record, NoticeKind.REBALANCE, "n-3", after=90).write
     begun = waiting.model_copy(update={"phase": Phase.RUNNING, "drain_began_at": NOTICED})
     assert not take(begun, NoticeKind.SCHEDULED_CHANGE, "n-2", after=60, **ahead).start
-
-
-DAY = 24 * HOUR
-MINUTE = timedelta(minutes=1)
-
-
-def test_every_phase_has_a_latest_end() -> None:
-    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    assert latest_end(rebalance) == NOTICED + DAY + 40 * MINUTE, "budget, replacement, drain"
-    turn = NOTICED + 20 * HOUR
-    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_began_at": turn})
-    assert latest_end(running) == turn + 40 * MINUTE
-    ends = turn + 39 * MINUTE
-    begun = running.model_copy(update={"drain_began_at": turn + 9 * MINUTE, "deadline": ends})
-    assert latest_end(begun) == ends
-    assert latest_end(interrupted()) == interrupted().deadline
-    record = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", effective_at=NOTICED + 4 * HOUR).record
-    assert latest_end(record) == record.deadline, "EC2 does not wait for the budget"
-    undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
-    assert latest_end(undoing) == NOTICED + HOUR
-
-
-@given(st.sampled_from(Phase), st.sampled_from([NoticeKind.REBALANCE, NoticeKind.STATE_CHANGE]))
-def test_a_retirement_without_a_deadline_has_a_latest_end_too(
-    phase: Phase, kind: NoticeKind
-) -> None:
-    endless = take(None, kind, "n-1", state="stopping").record.model_copy(
-        update={"deadline": None, "phase": phase}
-    )
-    assert latest_end(endless) <= NOTICED + MAX_EXECUTION_TIME
-
-
-def test_a_rebalance_that_waited_for_the_budget_is_not_dead_before_its_replacement_timeout() -> (
-    None
-):
-    rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
-    turn = NOTICED + HOUR
-    running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_began_at": turn})
-    soon = take(running, NoticeKind.REBALANCE, "n-2", after=3660)
-    assert not soon.start
-    dead = take(running, NoticeKind.REBALANCE, "n-3", after=3600 + 51 * 60)
-    assert dead.start
-    assert dead.record.replacement_began_at is None
-
-
-def test_an_undo_whose_execution_died_gets_another_attempt() -> None:
-    undoing = interrupted().model_copy(update={"phase": Phase.UNDOING})
-    again = undo(undoing, notice(NoticeKind.STATE_CHANGE, "n-2", after=60, state="running"))
-    assert again is not None
-    assert (again.start, again.record.attempt) == (True, 1)
-    dead = undo(undoing, notice(NoticeKind.STATE_CHANGE, "n-3", after=4300, state="running"))
-    assert dead is not None
-    assert (dead.start, dead.record.attempt, dead.record.phase) == (True, 2, Phase.UNDOING)
-
-
-def after_notice(stored: Retirement | None, new: Notice) -> Retirement | None:
-    """The record after a notice."""
-    if new.state == "running":
-        undone = undo(stored, new)
-        return undone.record if undone else stored
-    return apply_notice(stored, new, rule(new, DEFAULTS[new.kind]), FACTS).record
-
-
-STOP = {"action": InterruptionAction.STOP}
-RUNS_AGAIN = 200
-
-
-def stop_and_start(stop: bool) -> list[Notice]:
-    """An interruption that stops the instance, and its next start."""
-    action = InterruptionAction.STOP if stop else InterruptionAction.HIBERNATE
-    return [
-        notice(NoticeKind.SPOT_INTERRUPTION, "n-1", action=action),
-        notice(NoticeKind.STATE_CHANGE, "n-2", after=120, state="stopping"),
-        notice(NoticeKind.STATE_CHANGE, "n-3", after=150, state="stopped"),
-        notice(NoticeKind.STATE_CHANGE, "n-4", after=RUNS_AGAIN, state="running"),
-    ]
-
-
-@given(
-    st.booleans(),
-    st.integers(-5, 90),
-    st.data(),
-)
-def test_in_any_order_the_second_interruption_of_a_restarted_instance_is_applied(
-    stop: bool, after: int, data: st.DataObject
-) -> None:
-    again = notice(NoticeKind.SPOT_INTERRUPTION, "n-5", after=RUNS_AGAIN + after, **STOP)
-    stored: Retirement | None = None
-    for new in data.draw(st.permutations([*stop_and_start(stop), again])):
-        stored = after_notice(stored, new)
-        if stored is not None and stored.phase in ENDS and data.draw(st.booleans()):
-            stored = at(stored, ENDS[stored.phase])
-    assert stored is not None
-    assert stored.phase not in {Phase.UNDOING, Phase.UNDONE}
-    assert (stored.kind, stored.noticed_at) == (NoticeKind.SPOT_INTERRUPTION, again.time)
-
-
-@given(st.booleans(), st.data())
-def test_in_any_order_a_restarted_instance_is_released(stop: bool, data: st.DataObject) -> None:
-    interruption, *later = stop_and_start(stop)
-    stored = after_notice(None, interruption)
-    for new in data.draw(st.permutations(later)):
-        stored = after_notice(stored, new)
-        if stored is not None and stored.phase in ENDS and data.draw(st.booleans()):
-            stored = at(stored, ENDS[stored.phase])
-    assert stored is not None
-    assert stored.phase in {Phase.UNDOING, Phase.UNDONE}
-
-
-def test_an_instance_that_keeps_running_after_a_scheduled_change_is_released() -> None:
-    ahead = {"effective_at": NOTICED + 5 * HOUR, "event": "reboot"}
-    new = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", **ahead).record
-    drained = at(new, Phase.FINISHED)
-    over = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", after=6 * 3600, **ahead)
-    change = undo(drained, over)
-    assert change is not None
-    assert (change.start, change.record.phase) == (True, Phase.UNDOING)
-    declined = drained.model_copy(update={"answer": None})
-    assert undo(declined, over) is None, "the retirement had no effect"
-    intent = ReplacementIntent(method="detach", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED)
-    assert undo(drained.model_copy(update={"replacement_intent": intent}), over) is None, (
-        "it is being replaced"
-    )
-    assert undo(at(new, Phase.RUNNING), over) is None, "the drain has begun"
-
-
-def test_a_notice_about_another_scheduled_change_undoes_nothing() -> None:
-    ahead = {"effective_at": NOTICED + 5 * HOUR}
-    reboot = take(None, NoticeKind.SCHEDULED_CHANGE, "n-1", event="reboot", **ahead).record
-    other = notice(NoticeKind.SCHEDULED_CHANGE, "n-2", event="retirement", after=60, **ahead)
-    same = notice(NoticeKind.SCHEDULED_CHANGE, "n-3", event="reboot", after=60, **ahead)
-    assert undo(reboot, other) is None
-    assert undo(reboot, same) is not None
 
 
 def ended(kind: NoticeKind, **more: Any) -> Retirement:

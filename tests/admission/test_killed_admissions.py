@@ -1,0 +1,155 @@
+"""Admissions of launched nodes whose execution dies at any point."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from leeway.admission.outcome import AdmissionOutcome
+from leeway.admission.readiness import AdmissionResult
+from leeway.admission.record import Admission, apply_request, repeated_launch_request
+from leeway.execution.attempt import AttemptId, Phase
+from leeway.instances.observed import ObservedInstance
+from leeway.pool_pauses.record import PoolRecord
+
+from tests.admission.admission_records import LAUNCH
+from tests.admission.admission_run import ATTEMPT, MINUTE, Dependencies, admit, use_case
+from tests.admission.launched import RUNS, launched, with_failures
+from tests.retirement.retirements import FACTS
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+class Dies(Dependencies):
+    """Dies once: at the port call or the step with this number, before or after it. The durable
+    engine returns the stored results of the steps that have ended."""
+
+    die_at = 0
+    moment = "before"
+    calls = 0
+    results: dict[str, Any]
+    count = False
+
+    def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+        if name in self.results:
+            return self.results[name]  # type: ignore[no-any-return]
+        self.count = self.count or name.startswith("end")
+        result = super().run(name, kind, work)
+        self._call("step", lambda: self.results.update({name: result}))
+        return result
+
+    def wait(self, name: str, seconds: int) -> None:
+        if name not in self.results:
+            super().wait(name, seconds)
+            self.results[name] = None
+
+    def _call[T](self, name: str, work: Callable[[], T]) -> T:
+        if not self.count:
+            return work()
+        self.calls += 1
+        number = self.calls
+        if (number, self.moment) == (self.die_at, "before"):
+            raise Killed
+        result = work()
+        if (number, self.moment) == (self.die_at, "after"):
+            raise Killed
+        return result
+
+    def write(self, record: Admission) -> None:
+        self._call("write", lambda: Dependencies.write(self, record))
+
+    def terminate(self, instance: str) -> None:
+        self._call("terminate", lambda: Dependencies.terminate(self, instance))
+
+    def observe(self, instance: str) -> ObservedInstance | None:
+        return self._call("observe", lambda: Dependencies.observe(self, instance))
+
+    def publish(self, detail_type: str, detail: str) -> None:
+        self._call("publish", lambda: Dependencies.publish(self, detail_type, detail))
+
+
+class DyingPools:
+    """The PoolRecords Protocol of `Dies`."""
+
+    def __init__(self, deps: Dies) -> None:
+        self._deps, self._pools = deps, deps.pools
+
+    def pools_of(self, cluster: str) -> list[PoolRecord]:
+        return self._pools.pools_of(cluster)
+
+    def pool(self, cluster: str, pool: str) -> PoolRecord | None:
+        return self._deps._call("pool", lambda: self._pools.pool(cluster, pool))
+
+    def write_pool(self, record: PoolRecord) -> None:
+        self._deps._call("write_pool", lambda: self._pools.write_pool(record))
+
+
+def dying(number: int, moment: str) -> Dies:
+    before = with_failures()
+    deps = Dies(launched(), observed=RUNS, pools=before.pools)
+    deps.results, deps.die_at, deps.moment = {}, number, moment
+    deps.pools = DyingPools(deps)  # type: ignore[assignment]
+    return deps
+
+
+def run_to_the_end(deps: Dies) -> AdmissionOutcome:
+    try:
+        return admit(deps)
+    except Killed:
+        return admit(deps)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_execution_that_is_killed_at_any_step_terminates_and_pauses_once(moment: str) -> None:
+    unharmed = dying(0, moment)
+    run_to_the_end(unharmed)
+    assert unharmed.calls > 10
+    for number in range(1, unharmed.calls + 1):
+        deps = dying(number, moment)
+        outcome = run_to_the_end(deps)
+        where = f"killed {moment} call {number}"
+        assert outcome.result is AdmissionResult.TERMINATED, where
+        assert {*deps.terminated} == {FACTS.instance}, where
+        assert "Leeway Pool Paused" in deps.reports, where
+        stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
+        assert stored is not None
+        assert len(stored.failures) == 3, where
+        assert deps.record.phase is Phase.FINISHED, where
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_execution_that_dies_for_ever_is_continued_by_the_next_attempt(moment: str) -> None:
+    unharmed = dying(0, moment)
+    run_to_the_end(unharmed)
+    for number in range(1, unharmed.calls + 1):
+        deps = dying(number, moment)
+        try:
+            admit(deps)
+        except Killed:
+            if deps.record.phase is Phase.FINISHED:
+                assert deps.terminated, "a closed record has no running instance"
+                continue
+        else:
+            continue
+        now = deps.now_ + 11 * MINUTE
+        wanted = repeated_launch_request(deps.record, now)
+        deps.record = request_again(deps.record, wanted)
+        deps.results, deps.now_, deps.count = {}, now, True
+        if deps.terminated:
+            deps.observed = replace(RUNS, state="shutting-down")
+        outcome = use_case(deps).admit(AttemptId(ATTEMPT.instance, ATTEMPT.cluster, 2), deps)
+        assert outcome is not None
+        assert deps.terminated == [FACTS.instance], f"killed {moment} call {number}"
+        stored = deps.pools.pool(FACTS.cluster, LAUNCH.pool)
+        assert stored is not None
+        assert len(stored.failures) == 3
+
+
+def request_again(record: Admission, wanted: Any) -> Admission:
+    change = apply_request(record, wanted, record.facts)
+    assert change.start
+    assert change.record.attempt == record.attempt + 1
+    assert change.record.launch == record.launch
+    return change.record
