@@ -1,21 +1,19 @@
 """Starts a whole sandbox, from its three processes to running pods; controls it; stops it."""
 
-import fcntl
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-import urllib3
 import yaml
 
 from sandbox.access import AddressError, bearer, check_address, read_token
 from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
+from sandbox.controls import Controls
 from sandbox.provisioning import (
     NODE_ROLE_ARN,
     client,
@@ -25,16 +23,11 @@ from sandbox.provisioning import (
     provision_aws,
 )
 from sandbox.proxies import bypass_proxies, proxy_exceptions
-from sandbox.reasons import (
-    CLUSTER_NOT_READY,
-    CONTROL_API_FAILED,
-    CONTROL_API_UNREACHABLE,
-    SANDBOX_ALREADY_RUNNING,
-    SANDBOX_EXITED,
-    SANDBOX_NOT_RUNNING,
-)
+from sandbox.ready_counts import ReadyCounts
+from sandbox.reasons import CLUSTER_NOT_READY
 from sandbox.scenario import Scenario
 from sandbox.startup import TOKEN_FILE, Endpoints, Startup
+from sandbox.state_folder import published, read_endpoints, state_lock
 
 if TYPE_CHECKING:
     from sandbox.real_cluster.target import RealCluster
@@ -42,11 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoints", "Sandbox", "SandboxError"]
 
-READY_TIMEOUT, READY_TIMEOUT_PER_OBJECT = (
-    90.0,
-    0.05,
-)  # seconds; the second: each object
-STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
+READY_TIMEOUT, READY_TIMEOUT_PER_OBJECT = 90.0, 0.05  # seconds; the second: each object
 PARTS = ("kubernetes", "aws", "lambda")
 
 # Called with (current step, items done, items in total); the total is None if it is not known.
@@ -59,15 +48,10 @@ class Sandbox:
     def __init__(self, state_dir: Path, endpoints: Endpoints) -> None:
         self.state_dir = state_dir
         self.endpoints = endpoints
-        headers = bearer(read_token(state_dir / TOKEN_FILE))
-        self._http = urllib3.PoolManager(retries=False, timeout=30.0, headers=headers)
-        self._controls = {
-            "kubernetes": endpoints.kubernetes_control,
-            "aws": endpoints.aws,
-            "lambda": endpoints.lambda_,
-        }
-        self._read = dict.fromkeys(PARTS, 0)
-        self._entries: list[dict[str, Any]] = []
+        urls = (endpoints.kubernetes_control, endpoints.aws, endpoints.lambda_)
+        token = read_token(state_dir / TOKEN_FILE)
+        self._controls = Controls(dict(zip(PARTS, urls, strict=True)), bearer(token))
+        self._control = self._controls.call
         self.deployed: DeployedTemplate | None = None
 
     @classmethod
@@ -117,7 +101,7 @@ class Sandbox:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         children: list[Child] = []
         with ExitStack() as stack:
-            stack.enter_context(_state_lock(state_dir))
+            stack.enter_context(state_lock(state_dir))
             stack.callback(stop_all, children)
             report_progress("starting its processes", 0, None)
             startup = Startup(
@@ -128,41 +112,40 @@ class Sandbox:
             stack.callback(sandbox.close)
             if real is not None:
                 stack.callback(sandbox.leave_cluster)
-            report_progress("launching instances", 0, None)
-            foreign_instances = provision_aws(scenario, endpoints.aws)
-            sandbox.endpoints = replace(endpoints, foreign_instances=foreign_instances)
-            report_progress("deploying template.yaml", 0, None)
-            sandbox.deploy(template, parameters or {}, build)
-            # Workloads come last: with the first node alone, all pods would run on that node.
-            sandbox.wait_for(scenario.nodes, 0, report_progress)
-            report_progress("creating workloads", 0, None)
-            create_workloads(scenario.workloads, sandbox.write_kubeconfig())
+            sandbox._create(scenario, template, parameters or {}, build, report_progress)
             if grow:
                 startup.autoscaler(endpoints.aws, sandbox.kubeconfig)
             sandbox.wait_for(scenario.nodes, scenario.pods, report_progress)
-            state_file = state_dir / STATE_FILE
-            state_file.touch(mode=0o600)
-            state_file.write_text(json.dumps(asdict(sandbox.endpoints), indent=2))
-            stack.callback(state_file.unlink, missing_ok=True)
+            stack.enter_context(published(state_dir, sandbox.endpoints))
             yield sandbox
+
+    def _create(
+        self,
+        scenario: Scenario,
+        template: Path,
+        parameters: Mapping[str, str],
+        build: Path | None,
+        report_progress: ReportProgress,
+    ) -> None:
+        """Create the instances of a scenario, deploy the template, then create the workloads."""
+        report_progress("launching instances", 0, None)
+        foreign_instances = provision_aws(scenario, self.aws_url)
+        self.endpoints = replace(self.endpoints, foreign_instances=foreign_instances)
+        report_progress("deploying template.yaml", 0, None)
+        self.deploy(template, parameters, build)
+        # Workloads come last: with the first node alone, all pods would run on that node.
+        self.wait_for(scenario.nodes, 0, report_progress)
+        report_progress("creating workloads", 0, None)
+        create_workloads(scenario.workloads, self.write_kubeconfig())
 
     @classmethod
     def attach(cls, state_dir: Path) -> Self:
         """Return the sandbox that runs with this folder; SandboxError if none runs."""
-        try:
-            state = json.loads((state_dir / STATE_FILE).read_text())
-        except FileNotFoundError:
-            raise SandboxError(SANDBOX_NOT_RUNNING, state_dir=state_dir) from None
-        if not is_running(state_dir):
-            raise SandboxError(SANDBOX_EXITED, state_dir=state_dir)
-        return cls(
-            state_dir,
-            Endpoints(**{**state, "foreign_instances": tuple(state["foreign_instances"])}),
-        )
+        return cls(state_dir, read_endpoints(state_dir))
 
     def close(self) -> None:
         """Close the connections to its control APIs."""
-        self._http.clear()
+        self._controls.close()
 
     @property
     def aws_url(self) -> str:
@@ -208,7 +191,7 @@ class Sandbox:
         given = {name: value for name, value in defaults.items() if name in declared}
         try:
             self.deployed = read_template(template, {**given, **parameters}, build=build)
-            deploy(self.deployed, self.aws_url, self.lambda_url, dict(self._http.headers))
+            deploy(self.deployed, self.aws_url, self.lambda_url, self._controls.headers)
             self._control("kubernetes", "PUT", "access", access_entries(self.deployed))
         except (DeploymentError, TemplateError) as error:
             raise SandboxError.relayed(error.code, f"{template}: {error}") from error
@@ -245,24 +228,11 @@ class Sandbox:
             now = f"{ready} of {nodes} nodes Ready, {running} of {pods} pods running"
             report_progress(now, ready + running, nodes + pods)
             time.sleep(0.2)
-            counts.update(self._read_new_entries())
+            counts.update(self._controls.new_entries())
 
     def journal(self) -> list[dict[str, Any]]:
         """Return the journal entries of all processes, oldest first."""
-        self._read_new_entries()
-        self._entries.sort(key=lambda entry: entry["at"])
-        return list(self._entries)
-
-    def _read_new_entries(self) -> list[dict[str, Any]]:
-        """Return the journal entries since the last call, oldest first."""
-        fresh: list[dict[str, Any]] = []
-        for part in PARTS:
-            found = self._control(part, "GET", f"journal?since={self._read[part]}")
-            self._read[part] = found["next"]
-            fresh += found["entries"]
-        fresh.sort(key=lambda entry: entry["at"])
-        self._entries += fresh
-        return fresh
+        return self._controls.journal()
 
     def status(self) -> dict[str, Any]:
         """Return the status of each part."""
@@ -386,86 +356,7 @@ class Sandbox:
         """Take what the sandbox has put into a real cluster out of it again."""
         self._control("kubernetes", "POST", "leave")
 
-    def _control(self, part: str, method: str, path: str, body: Any = None) -> Any:
-        url = f"{self._controls[part]}/_sandbox/{path}"
-        try:
-            # The headers of a request replace those of the pool, which have the token.
-            headers = {**self._http.headers, "Content-Type": "application/json"}
-            data = None if body is None else json.dumps(body)
-            answer = self._http.request(method, url, body=data, headers=headers)
-        except urllib3.exceptions.HTTPError as error:
-            raise SandboxError(CONTROL_API_UNREACHABLE, part=part, problem=error) from error
-        if 400 <= answer.status < 500:
-            raise RefusedError.relayed(*_refusal(answer.data))
-        if answer.status >= 300:
-            _, problem = _refusal(answer.data)
-            raise SandboxError(CONTROL_API_FAILED, part=part, status=answer.status, problem=problem)
-        return answer.json()
-
-
-def _refusal(data: bytes) -> tuple[str, str]:
-    """Return code and message of `{"code": …, "error": …}`; no code and the text otherwise."""
-    text = data.decode(errors="replace")
-    try:
-        document = json.loads(text)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        return "", text[:300]
-    return str(document.get("code", "")), str(document.get("error", text))[:300]
-
 
 def _at(host: str, url: str) -> str:
     """Return the URL with another host name."""
     return f"http://{host}:{urlsplit(url).port}"
-
-
-@contextmanager
-def _state_lock(state_dir: Path) -> Iterator[None]:
-    """Hold the lock of the folder. The kernel releases it when this process exits or crashes."""
-    with (state_dir / LOCK_FILE).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SandboxError(SANDBOX_ALREADY_RUNNING, state_dir=state_dir) from None
-        yield
-
-
-def is_running(state_dir: Path) -> bool:
-    """Whether a process holds the lock of the folder."""
-    try:
-        with _state_lock(state_dir):
-            return False
-    except SandboxError:
-        return True
-
-
-class ReadyCounts:
-    """Counts Ready nodes and running pods from journal entries."""
-
-    def __init__(self) -> None:
-        self._nodes: set[str] = set()
-        self._pods: set[str] = set()
-
-    @property
-    def ready(self) -> int:
-        """The number of Ready nodes."""
-        return len(self._nodes)
-
-    @property
-    def running(self) -> int:
-        """The number of running pods."""
-        return len(self._pods)
-
-    def update(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Apply new journal entries, in their order."""
-        for entry in entries:
-            match entry["kind"]:
-                case "node-ready":
-                    self._nodes.add(entry["node"])
-                case "node-deleted":
-                    self._nodes.discard(entry["node"])
-                case "pod-running":
-                    self._pods.add(entry["uid"])
-                case "pod-ended":
-                    self._pods.discard(entry["uid"])

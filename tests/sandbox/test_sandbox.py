@@ -15,8 +15,10 @@ from lightkube.resources.core_v1 import Node, Pod
 from cli import main
 from sandbox.children import Child, SandboxError
 from sandbox.provisioning import client
-from sandbox.sandbox import ReadyCounts, Sandbox, is_running
+from sandbox.ready_counts import ReadyCounts
+from sandbox.sandbox import Sandbox
 from sandbox.scenario import Scenario, demo_scenario, smoke_scenario
+from sandbox.state_folder import is_running
 
 
 @pytest.fixture(scope="module")
