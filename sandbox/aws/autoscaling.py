@@ -115,7 +115,7 @@ class Scaling(AutoScalingBackend):
                     "shouldDecrementDesiredCapacity flag to false or lower group's min size."
                 )
             group.desired_capacity = desired - units
-        group.retire(state, "a user request")
+        group.retire(state)
         return group.activity("Terminating", instance_id)
 
     def detach_instances(

@@ -79,7 +79,7 @@ class ReconcilingGroup(FakeAutoScalingGroup):
                 missing += self.units_of(state)
                 if missing > 0:
                     break
-                self.retire(state, "a difference between desired and actual capacity")
+                self.retire(state)
 
     def weight_of(self, instance_type: str) -> int:
         """Return the units of capacity of an instance type."""
@@ -235,7 +235,7 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         )
         self._replace_outgoing()
 
-    def retire(self, state: InstanceState, cause: str) -> None:
+    def retire(self, state: InstanceState) -> None:
         """Terminate a member after its hooks, and replace it if needed."""
         if state.lifecycle_state.startswith("Terminating"):
             return
@@ -309,7 +309,7 @@ class ReconcilingGroup(FakeAutoScalingGroup):
     def replace_unhealthy(self, state: InstanceState) -> None:
         """Replace a member after a failed health check."""
         state.health_status = "Unhealthy"
-        self.retire(state, "an instance was found unhealthy")
+        self.retire(state)
 
     def rebalance(self, instance_id: str) -> None:
         """Handle a rebalance recommendation: Capacity Rebalancing launches a replacement first."""
@@ -326,7 +326,7 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         if sum(map(self.units_of, staying)) >= (self.desired_capacity or 0):
             for state in serving:
                 if state.instance_id in self.outgoing:
-                    self.retire(state, "a replacement for a rebalanced instance is in service")
+                    self.retire(state)
 
     def detach(self, state: InstanceState) -> Activity:
         """Detach a member; it leaves the group and loses its tag after the detach time."""

@@ -160,7 +160,7 @@ def _product(kind: Mapping[str, Any], system: str, status: str) -> Product:
         "marketoption": "OnDemand",
         "usagetype": f"{box}:{name}",
     }
-    digest = hashlib.sha256("/".join((name, system, status)).encode()).hexdigest()
+    digest = hashlib.sha256(f"{name}/{system}/{status}".encode()).hexdigest()
     surcharge = price_book.windows_surcharge(kind) if system == "Windows" else 0.0
     price = round(price_book.on_demand_price(kind) + surcharge, 4)
     return Product(digest[:16].upper(), attributes, price)

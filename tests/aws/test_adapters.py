@@ -30,7 +30,7 @@ from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
 
-def test_a_record_is_read_as_it_was_written(aws: Sandbox, records: DynamoRecords) -> None:
+def test_a_record_is_read_as_it_was_written(records: DynamoRecords) -> None:
     record = interrupted()
     records.write(record)
     assert records.retirement(record.instance) == record

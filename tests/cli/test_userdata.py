@@ -211,7 +211,7 @@ def test_wrong_options_are_refused(
 
 
 def test_a_type_that_the_pool_does_not_launch_causes_a_warning(
-    tmp_path: Path, cluster: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["-f", str(USERS / "provisioner-spot.yaml"), "--cluster-file", str(cluster)]
     assert run(["userdata", *arguments, "--instance-type", "m7g.large", "--sandbox"]) == 0

@@ -22,7 +22,6 @@ from tests.end_to_end.replacing import TEAM, Replacing, first
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 from tests.launch.pools import document, node_class, pool
 
-TEAMS = ("spare", "shrunk", "aged", "raced", "kept")
 CHURN = {"percent": 100, "atLeast": 10, "within": "1s"}
 QUICK = {"consolidateAfter": "1s", "budgets": [{"nodes": "100%"}]}
 EVERY_SAVING = {"usdPerPodMoved": 0, "leastAge": "1s"}

@@ -1,6 +1,6 @@
 """The cache of groups' rules: how often a group is read, and what the cached rules decide."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,7 +43,6 @@ class SlowReader(CacheStoreInMemory):
 
     reads_left: int = 3
     written: CachedValue | None = None
-    looked: list[datetime] = field(default_factory=list)
 
     def get(self, what: str) -> CachedValue | None:
         self.reads_left -= 1

@@ -29,7 +29,7 @@ class DynamoManifests:
 
 
 class DynamoManifestWriting:
-    """The ManifestWriting Protocol; `client` returns boto3's DynamoDB client."""
+    """Changes manifests; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client

@@ -33,23 +33,3 @@ class StoredManifests(Protocol):
     def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
         """Read the current manifests of a cluster, all or those of one kind."""
         ...
-
-
-class ManifestWriting(Protocol):
-    """Changes to the table's manifests."""
-
-    def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
-        """Write a manifest in place of the version that was read; 0 means that none existed.
-
-        Raises:
-            RecordChanged: another version is stored.
-        """
-        ...
-
-    def delete(self, cluster: str, manifest: StoredManifest) -> None:
-        """Delete exactly this version of a manifest.
-
-        Raises:
-            RecordChanged: another version is stored, or none.
-        """
-        ...
