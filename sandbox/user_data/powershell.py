@@ -69,14 +69,8 @@ class _Reader:
                 text += self._single_quoted()
             elif here == '"':
                 text += self._double_quoted()
-            elif here == "`":
-                text += self._script[self._at + 1 : self._at + 2]
-                self._at += 2
-            elif here == "$":
-                text += self._expansion()
             else:
-                text += here
-                self._at += 1
+                text += self._character()
         raw = self._script[begins : self._at]
         return None if re.fullmatch(r"[\d*]?>>?(&\d)?.*", raw) else text
 
@@ -103,15 +97,18 @@ class _Reader:
             elif here == '"':
                 self._at += 1
                 return text
-            elif here == "`":
-                text += self._script[self._at + 1 : self._at + 2]
-                self._at += 2
-            elif here == "$":
-                text += self._expansion()
             else:
-                text += here
-                self._at += 1
+                text += self._character()
         raise BootError(f'line {line} of the PowerShell script: the quote " is not closed')
+
+    def _character(self) -> str:
+        """One character, an escaped character or the value of a variable."""
+        here = self._script[self._at]
+        if here == "$":
+            return self._expansion()
+        begins = self._at + 1 if here == "`" else self._at
+        self._at = begins + 1
+        return self._script[begins : begins + 1]
 
     def _expansion(self) -> str:
         found = _VARIABLE.match(self._script, self._at)
