@@ -51,6 +51,17 @@ def undone(record: Record, worth: Worth) -> list[GivenBack]:
     return found
 
 
+def replaced_twice(record: Record, after: timedelta) -> list[GivenBack]:
+    """Return the successors of replaced nodes that were given back themselves within
+    consolidateAfter of their launch."""
+    launched_at = {one.node: one.minute for one in record.launched if one.replaces}
+    return [
+        one
+        for one in record.given_back
+        if one.node in launched_at and (one.minute - launched_at[one.node]) * MINUTE < after
+    ]
+
+
 def bought_again(record: Record, worth: Worth) -> list[GivenBack]:
     """Return the nodes that were needed again too soon: before the saving had paid for the moved
     pods, a node of the same instance type and capacity type was launched, though all pods together

@@ -25,7 +25,8 @@ MIDNIGHT = datetime(2026, 11, 23, tzinfo=UTC)
 class Options:
     """A simulated day: `minutes` from the minute `start`. `scale` multiplies the pods.
 
-    `gives_back` False: no node is given back. `bounds` False: the bound is not computed.
+    `gives_back` False: no node is given back. `bounds` False: the bound is not computed. EC2
+    launches one of the `choices` cheapest Spot types of a request (price-capacity-optimized).
     """
 
     seed: int = 0
@@ -39,6 +40,7 @@ class Options:
     budgets: tuple[Budget, ...] = (Budget("10%"),)
     churn: ChurnCap = field(default_factory=ChurnCap)
     worth: Worth = USUAL
+    choices: int = 5
     bounds: bool = True
 
     @property
