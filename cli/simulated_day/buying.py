@@ -45,7 +45,7 @@ def launch(cluster: Cluster) -> Plan | None:
                 lost=sum(one.lost for one in pods),
                 moved=sum(one.moved and not one.node for one in pods),
                 replaces=frozenset(one.node for one in pods if one.node),
-                requested=cluster.requested,
+                requested=cluster.requested(machine.offering.pool),
             )
         )
     return plan

@@ -64,8 +64,8 @@ def replaced_twice(record: Record, after: timedelta) -> list[GivenBack]:
 
 def bought_again(record: Record, worth: Worth) -> list[GivenBack]:
     """Return the nodes that were needed again too soon: before the saving had paid for the moved
-    pods, a node of the same instance type and capacity type was launched, though all pods together
-    requested no more than when it was given back.
+    pods, a node of the same instance type and capacity type was launched, though the pods that use
+    its pool requested no more than when it was given back.
 
     A launch for pods of interrupted nodes does not count: it replaces what EC2 took. Nor does the
     successor of nodes that it replaces. Each launch counts for one node at most.

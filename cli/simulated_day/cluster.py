@@ -81,10 +81,10 @@ class Cluster:
         for one in self.machines.values():
             yield one.node().closed() if one.going else one.node()
 
-    @property
-    def requested(self) -> tuple[int, int]:
-        """The requests of all pods, in millicores and bytes."""
-        specs = [one.pod.spec.requests for one in self.controllers.pods.values()]
+    def requested(self, pool: NodePool) -> tuple[int, int]:
+        """Return the requests of the pods that use a pool, in millicores and bytes."""
+        pods = (one.pod.spec for one in self.controllers.pods.values())
+        specs = [one.requests for one in pods if bool(one.tolerations) is bool(pool.taints)]
         return sum(one.of("cpu") for one in specs), sum(one.of("memory") for one in specs)
 
     def price(self, machine: Machine) -> float:
