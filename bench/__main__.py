@@ -1,6 +1,7 @@
 """Runs all measurements, or those of the command line, and prints a table of each.
 
-`storms=1000` runs one storm of this size; `rehearse=8` compares this number of random clusters.
+`storms=1000` runs one storm of this size; `rehearse=8` compares this number of random clusters;
+`day=5` simulates this number of days, each with another seed.
 """
 
 import sys
@@ -8,6 +9,7 @@ import sys
 from bench import (
     catalog,
     day,
+    day_gap,
     drains,
     functions,
     give_back,
@@ -26,6 +28,7 @@ from bench import (
 BENCHES = {
     "catalog": catalog.main,
     "day": day.main,
+    "day-gap": day_gap.main,
     "drains": drains.main,
     "functions": functions.main,
     "give-back": give_back.main,
@@ -45,7 +48,7 @@ BENCHES = {
 def main(names: list[str]) -> int:
     """Run the named measurements (default: all). Return 2 for an unknown name."""
     requested = [name.partition("=") for name in names or BENCHES]
-    sized = {"storms": storms.main, "rehearse": rehearsals.main}
+    sized = {"storms": storms.main, "rehearse": rehearsals.main, "day": day.main}
     unknown = [
         name + equals + size
         for name, equals, size in requested

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from cli.simulated_day.checks import bought_again, undone
+from cli.simulated_day.checks import bought_again, replaced_twice, undone
 from cli.simulated_day.cluster import Options
 from cli.simulated_day.day import simulate
 from cli.simulated_day.record import Record
 
 COLUMNS = (
     *("USD", "above the bound", "node-hours", "launched", "empty", "not needed", "replaced"),
-    *("pods moved", "bought again", "minutes that pods waited", "interrupted"),
+    *("pods moved", "undone", "replaced twice", "bought again", "minutes that pods waited"),
+    "interrupted",
 )
 
 
@@ -33,27 +34,34 @@ RULES = (
 )
 
 
-def main() -> None:
-    """Print a table without and one with Spot interruptions.
+def main(seeds: int = 1) -> None:
+    """Print for each of so many seeds a table without and one with Spot interruptions.
 
     Raises:
         AssertionError: a day broke a rule, or a plan undid another one.
     """
-    for interruptions in (False, True):
-        table = Table(title=f"A day with{'' if interruptions else 'out'} Spot interruptions")
-        table.add_column("rule")
-        for name in COLUMNS:
-            table.add_column(name, justify="right")
-        for rule in RULES:
-            options = Options(
-                gives_back=rule.gives_back,
-                only_empty=rule.only_empty,
-                interruptions=interruptions,
-            )
-            record = simulate(options)
-            check(record, options)
-            table.add_row(rule.name, *_cells(record, options))
-        Console(width=150).print(table)
+    for seed in range(seeds):
+        for interruptions in (False, True):
+            _compare(seed, interruptions)
+
+
+def _compare(seed: int, interruptions: bool) -> None:
+    title = f"Seed {seed}: a day with{'' if interruptions else 'out'} Spot interruptions"
+    table = Table(title=title)
+    table.add_column("rule")
+    for name in COLUMNS:
+        table.add_column(name, justify="right")
+    for rule in RULES:
+        options = Options(
+            seed,
+            gives_back=rule.gives_back,
+            only_empty=rule.only_empty,
+            interruptions=interruptions,
+        )
+        record = simulate(options)
+        table.add_row(rule.name, *_cells(record, options))
+        check(record, options)
+    Console(width=150).print(table)
 
 
 def check(record: Record, options: Options) -> None:
@@ -61,6 +69,8 @@ def check(record: Record, options: Options) -> None:
     assert not record.faults, record.faults[0]
     again = undone(record, options.worth)
     assert not again, f"the successor of {again[0].node} was given back before the move had paid"
+    twice = replaced_twice(record, options.after)
+    assert not twice, f"{twice[0].node}, a successor, was given back within consolidateAfter"
 
 
 def _cells(record: Record, options: Options) -> Iterator[str]:
@@ -71,6 +81,8 @@ def _cells(record: Record, options: Options) -> Iterator[str]:
     for cause in ("Empty", "Underutilized", "Underutilized, replaced"):
         yield f"{record.causes[cause]}"
     yield f"{record.moved}"
+    yield f"{len(undone(record, options.worth))}"
+    yield f"{len(replaced_twice(record, options.after))}"
     yield f"{len(bought_again(record, options.worth))}"
     yield f"{record.pending_minutes:,}"
     yield f"{record.interrupted}"

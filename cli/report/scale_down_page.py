@@ -75,6 +75,7 @@ def render_scale_down(report: ScaleDownReport, run: ScaleDownRun) -> str:
             price=price_chart(report),
             kinds=kinds_chart(report),
             moves=moves_chart(report),
+            moved=moves_chart(report, of_pods=True),
             reasons=sorted(report.leeway.given_back, key=lambda one: -one.saving)[:MOST_REASONS],
             clock=_clock,
         )
@@ -107,7 +108,7 @@ def kinds_chart(report: ScaleDownReport, bottom: float = 260.0) -> Chart:
     for one in moments:
         hours.update(one.kinds)
     named = [kind for kind, _ in hours.most_common(MOST_KINDS)]
-    most = max((one.nodes for one in moments), default=0) or 1
+    most = _even(max((one.nodes for one in moments), default=0))
     x, y = _axis(report), _scale(most, bottom)
     areas, keys, lower = [], [], [0] * len(moments)
     for number, kind in enumerate([*named, None]):
@@ -122,19 +123,22 @@ def kinds_chart(report: ScaleDownReport, bottom: float = 260.0) -> Chart:
     return Chart(bottom, _levels(most, bottom, "{:.0f}"), tuple(areas), keys=tuple(keys))
 
 
-def moves_chart(report: ScaleDownReport, bottom: float = 190.0) -> Chart:
-    """Lay out the nodes that were given back in each half hour, by cause."""
-    counts: dict[int, Counter[str]] = {}
-    pods: Counter[int] = Counter()
+def moves_chart(report: ScaleDownReport, of_pods: bool = False, bottom: float = 190.0) -> Chart:
+    """Lay out the nodes that were given back in each half hour, or the pods that moved, by
+    cause."""
+    nodes: dict[int, Counter[str]] = {}
+    pods: dict[int, Counter[str]] = {}
     for one in report.leeway.given_back:
-        at = one.minute // BIN
-        counts.setdefault(at, Counter())[cause_of(one)] += 1
-        pods[at] += one.pods
-    most = max((sum(each.values()) for each in counts.values()), default=0) or 1
+        at, cause = one.minute // BIN, cause_of(one)
+        nodes.setdefault(at, Counter())[cause] += 1
+        pods.setdefault(at, Counter())[cause] += one.pods
+    counts = pods if of_pods else nodes
+    most = _even(max((each.total() for each in counts.values()), default=0))
     x, y = _axis(report), _scale(most, bottom)
     bars: list[Bar] = []
     for at, by_cause in sorted(counts.items()):
-        title = f"{_clock(at * BIN)}: {sum(by_cause.values())} nodes, {pods[at]} pods moved"
+        sums = f"{nodes[at].total()} nodes, {pods[at].total()} pods moved"
+        title = f"{_clock(at * BIN)}: {sums}"
         bars += _stack(by_cause, x(at * BIN) + 2, x((at + 1) * BIN) - 2, y, title)
     return Chart(bottom, _levels(most, bottom, "{:.0f}"), bars=tuple(bars))
 
@@ -174,6 +178,11 @@ def _scale(most: float, bottom: float) -> Callable[[float], float]:
 def _levels(most: float, bottom: float, label: str) -> tuple[Level, ...]:
     y = _scale(most, bottom)
     return tuple(Level(y(most * part), label.format(most * part)) for part in (0, 0.5, 1))
+
+
+def _even(most: int) -> int:
+    """The even number from `most` on, so that the level in the middle is a whole number."""
+    return max(most + most % 2, 2)
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

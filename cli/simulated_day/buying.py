@@ -14,9 +14,6 @@ from cli.simulated_day.record import Launched
 BOOT = (1, 3)
 """The least and the most minutes from a launch until its node is Ready."""
 
-CHEAPEST = 5
-"""EC2 chooses a Spot node among so many of the cheapest types (price-capacity-optimized)."""
-
 EFFORT = Effort(improvements=20)
 """provision_nodes makes plans cheaper for a second; a simulated day has many plans."""
 
@@ -48,7 +45,7 @@ def launch(cluster: Cluster) -> Plan | None:
                 lost=sum(one.lost for one in pods),
                 moved=sum(one.moved and not one.node for one in pods),
                 replaces=frozenset(one.node for one in pods if one.node),
-                requested=cluster.requested,
+                requested=cluster.requested(machine.offering.pool),
             )
         )
     return plan
@@ -83,7 +80,7 @@ def _chosen(cluster: Cluster, planned: PlannedNode, offered: Supply) -> Candidat
     choice, cheapest = planned.choices[0], planned.cheapest
     if choice.capacity_type != SPOT:
         return cheapest
-    kind = cluster.dice.choice(choice.instance_types[:CHEAPEST])
+    kind = cluster.dice.choice(choice.instance_types[: cluster.options.choices])
     zone = cheapest.offering.zone
     for each in offered.candidates:
         where = (each.offering.zone, each.offering.capacity_type)

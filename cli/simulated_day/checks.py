@@ -51,10 +51,21 @@ def undone(record: Record, worth: Worth) -> list[GivenBack]:
     return found
 
 
+def replaced_twice(record: Record, after: timedelta) -> list[GivenBack]:
+    """Return the successors of replaced nodes that were given back themselves within
+    consolidateAfter of their launch."""
+    launched_at = {one.node: one.minute for one in record.launched if one.replaces}
+    return [
+        one
+        for one in record.given_back
+        if one.node in launched_at and (one.minute - launched_at[one.node]) * MINUTE < after
+    ]
+
+
 def bought_again(record: Record, worth: Worth) -> list[GivenBack]:
     """Return the nodes that were needed again too soon: before the saving had paid for the moved
-    pods, a node of the same instance type and capacity type was launched, though all pods together
-    requested no more than when it was given back.
+    pods, a node of the same instance type and capacity type was launched, though the pods that use
+    its pool requested no more than when it was given back.
 
     A launch for pods of interrupted nodes does not count: it replaces what EC2 took. Nor does the
     successor of nodes that it replaces. Each launch counts for one node at most.

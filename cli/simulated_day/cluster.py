@@ -25,7 +25,8 @@ MIDNIGHT = datetime(2026, 11, 23, tzinfo=UTC)
 class Options:
     """A simulated day: `minutes` from the minute `start`. `scale` multiplies the pods.
 
-    `gives_back` False: no node is given back. `bounds` False: the bound is not computed.
+    `gives_back` False: no node is given back. `bounds` False: the bound is not computed. EC2
+    launches one of the `choices` cheapest Spot types of a request (price-capacity-optimized).
     """
 
     seed: int = 0
@@ -39,6 +40,7 @@ class Options:
     budgets: tuple[Budget, ...] = (Budget("10%"),)
     churn: ChurnCap = field(default_factory=ChurnCap)
     worth: Worth = USUAL
+    choices: int = 5
     bounds: bool = True
 
     @property
@@ -79,10 +81,10 @@ class Cluster:
         for one in self.machines.values():
             yield one.node().closed() if one.going else one.node()
 
-    @property
-    def requested(self) -> tuple[int, int]:
-        """The requests of all pods, in millicores and bytes."""
-        specs = [one.pod.spec.requests for one in self.controllers.pods.values()]
+    def requested(self, pool: NodePool) -> tuple[int, int]:
+        """Return the requests of the pods that use a pool, in millicores and bytes."""
+        pods = (one.pod.spec for one in self.controllers.pods.values())
+        specs = [one.requests for one in pods if bool(one.tolerations) is bool(pool.taints)]
         return sum(one.of("cpu") for one in specs), sum(one.of("memory") for one in specs)
 
     def price(self, machine: Machine) -> float:

@@ -33,8 +33,8 @@ class Moment:
 class GivenBack:
     """One node that was given back: when, what it was, why, and what was expected of it.
 
-    `requested` are the requests of all pods then (millicores, bytes). `saving` is in USD per hour;
-    nodes that one node replaces share it by their pods.
+    `requested` are the requests of the pods that used its pool then (millicores, bytes). `saving`
+    is in USD per hour; nodes that one node replaces share it by their pods.
     """
 
     minute: int

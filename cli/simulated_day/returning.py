@@ -50,7 +50,7 @@ def _begin(cluster: Cluster, returned: NodeReturn) -> None:
                 saving=returned.saving * (len(one.pods) / returned.moves if returned.moves else 1),
                 pods=len(one.pods),
                 replaced=returned.replaced,
-                requested=cluster.requested,
+                requested=cluster.requested(one.offering.pool),
             )
         )
 

@@ -22,6 +22,7 @@ from tests.fakes.capacity_requests import CapacityRequestsInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.provisioning import QuietRecordsInMemory
 from tests.launch.launching import NOW
 
 RUN_EVERY = timedelta(minutes=1)
@@ -72,6 +73,7 @@ class Returning:
         self.records = Records()
         self.ledgers = LedgersInMemory()
         self.requests = CapacityRequestsInMemory()
+        self.quiet = QuietRecordsInMemory()
         self.starts = Starts()
         self.policy = ClusterPolicy()
         self.time = NOW
@@ -87,6 +89,7 @@ class Returning:
             self.ledgers,
             OfferingsInMemory(),
             self.requests,
+            self.quiet,
             self.starts,
             clock,
         )

@@ -58,8 +58,23 @@ def test_a_lost_start_is_repeated(empty: Returning) -> None:
 def test_a_cold_function_gives_nothing_back_earlier(empty: Returning) -> None:
     for _ in range(5):
         empty.restart()
-        empty.runs(2)
-    assert empty.started() == []
+        empty.run()
+    assert empty.started() == [], "a decision is confirmed by the function that made it"
+
+
+def test_a_cold_function_knows_for_how_long_nodes_were_quiet(catalog: Catalog) -> None:
+    after = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30m"}
+    cluster = Cluster(catalog, disruption=after)
+    cluster.add("spare")
+    returning = Returning(cluster)
+    returning.record_launches()
+    for _ in range(5):
+        returning.restart()
+        returning.runs(6)
+    assert returning.started() == []
+    returning.restart()
+    returning.runs(3)
+    assert returning.started() == ["i-spare"]
 
 
 def test_nothing_goes_while_the_run_launches_or_the_cluster_is_paused(empty: Returning) -> None:

@@ -80,10 +80,20 @@ def test_the_areas_of_the_types_add_up_to_all_nodes() -> None:
     assert min(tops) == 24.0, "the topmost area reaches the largest number of nodes"
 
 
+def test_the_levels_of_counts_are_whole_numbers() -> None:
+    assert [level.label for level in kinds_chart(REPORT).levels] == ["0", "3", "6"]
+    assert [level.label for level in moves_chart(REPORT).levels] == ["0", "2", "4"]
+
+
 def test_each_cause_has_its_bar_and_its_sum() -> None:
     bars = moves_chart(REPORT).bars
     assert {bar.kind for bar in bars} == {"why-empty", "why-not-needed", "why-replaced"}
     assert all(bar.title == "01:00: 3 nodes, 9 pods moved" for bar in bars)
+    moved = moves_chart(REPORT, of_pods=True).bars
+    assert [(bar.kind, bar.title) for bar in moved] == [
+        ("why-not-needed", "01:00: 3 nodes, 9 pods moved"),
+        ("why-replaced", "01:00: 3 nodes, 9 pods moved"),
+    ]
     sums = {one.cause: (one.nodes, one.pods) for one in REPORT.causes}
     assert sums == {"empty": (1, 0), "not-needed": (1, 4), "replaced": (1, 5)}
     assert [cause_of(one) for one in REPORT.leeway.given_back] == [*sums]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from leeway.capacity_return.quiet_nodes import QuietTimes
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
@@ -89,6 +90,21 @@ class ProvisioningRecordsInMemory:
     def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
         # The table keeps whole seconds.
         self.keys[cluster] = {key: at.replace(microsecond=0) for key, at in told.items()}
+
+
+@dataclass
+class QuietRecordsInMemory:
+    """The QuietRecords Protocol; `writes` counts."""
+
+    times: dict[str, QuietTimes] = field(default_factory=dict)
+    writes: int = 0
+
+    def quiet(self, cluster: str) -> QuietTimes | None:
+        return self.times.get(cluster)
+
+    def write_quiet(self, cluster: str, times: QuietTimes) -> None:
+        self.times[cluster] = times
+        self.writes += 1
 
 
 @dataclass

@@ -1,23 +1,29 @@
 """The records of provisioning in the table, by boto3.
 
-Keys: `pk` = PROVISIONING#<cluster>, `sk` = STATUS and TOLD.
+Keys: `pk` = PROVISIONING#<cluster>, `sk` = STATUS, TOLD and QUIET.
 """
 
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 from leeway.aws.errors import aws_errors
+from leeway.capacity_return.quiet_nodes import KEY_BYTES as QUIET_KEY_BYTES
+from leeway.capacity_return.quiet_nodes import QuietTimes
 from leeway.provisioning.status import ProvisioningStatus
 from leeway.provisioning.told_pods import KEY_BYTES
 
 _ENTRY = struct.Struct(f">{KEY_BYTES}sI")
 """A key, and the time in seconds since 1970."""
 
+_QUIET = struct.Struct(f">{QUIET_KEY_BYTES}sI")
+"""The same. 2,000 nodes have 24 KB in an item of DynamoDB, which holds 400 KB."""
+
 
 class DynamoProvisioningRecords:
-    """The ProvisioningRecords Protocol; `client` returns boto3's DynamoDB client."""
+    """The Protocols ProvisioningRecords and QuietRecords; `client` returns a DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
@@ -42,6 +48,21 @@ class DynamoProvisioningRecords:
         """Replace these keys."""
         packed = b"".join(_ENTRY.pack(key, int(at.timestamp())) for key, at in told.items())
         self._put(cluster, "TOLD", {"told": {"B": packed}})
+
+    def quiet(self, cluster: str) -> QuietTimes | None:
+        """Read since when nodes are quiet, in whole seconds."""
+        item = self._item(cluster, "QUIET")
+        if item is None:
+            return None
+        packed = _QUIET.iter_unpack(bytes(item["since"]["B"]))
+        since = {key: datetime.fromtimestamp(at, UTC) for key, at in packed}
+        return QuietTimes(datetime.fromisoformat(item["seen_at"]["S"]), since)
+
+    def write_quiet(self, cluster: str, times: QuietTimes) -> None:
+        """Replace these times. A part of a second is rounded up: no node becomes quiet earlier."""
+        packed = b"".join(_QUIET.pack(key, ceil(at.timestamp())) for key, at in times.since.items())
+        seen_at = {"S": times.seen_at.isoformat()}
+        self._put(cluster, "QUIET", {"since": {"B": packed}, "seen_at": seen_at})
 
     def _item(self, cluster: str, kind: str) -> dict[str, Any] | None:
         with aws_errors():

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from leeway.admission.record import Admission
 from leeway.capacity_requests.ports import CapacityRequests
+from leeway.capacity_return.quiet_nodes import QuietRecords
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
 from leeway.ports.functions import RetireNode
@@ -43,5 +44,6 @@ class Dependencies:
     ledgers: DisruptionLedgers
     offerings: UnavailableOfferings
     requests: CapacityRequests
+    quiet: QuietRecords
     retire_node: RetireNode
     clock: Clock

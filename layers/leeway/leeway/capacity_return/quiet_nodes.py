@@ -1,45 +1,100 @@
-"""Since when no pod came to a node or left it. A warm function remembers it.
+"""Since when no pod came to a node or left it. A warm function remembers it; the table keeps it for
+the next function.
 
-What is not known counts as now: a node is never quiet for longer than this function has watched it.
+What is not known counts as now: a node is never quiet for longer than Leeway has watched it.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from leeway.provisioning.node_details import NodeDetails
 
+KEY_BYTES = 8
+
+STORED_EVERY = timedelta(minutes=5)
+"""With a write for each run, a large cluster would cost five times as much."""
+
+TRUSTED_FOR = timedelta(minutes=15)
+"""How old known times may be: pods that came and left since then may not have been seen."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Quiet:
-    instance: str
-    pods: frozenset[str]
-    since: datetime
+class QuietTimes:
+    """Since when the nodes of a cluster are quiet, by `key_of`, as it was seen at `seen_at`."""
+
+    seen_at: datetime
+    since: Mapping[bytes, datetime]
+
+    def known_at(self, now: datetime) -> bool:
+        """Whether they are young enough to be used."""
+        return self.seen_at <= now <= self.seen_at + TRUSTED_FOR
+
+
+class QuietRecords(Protocol):
+    """The table's quiet times. A method may raise CloudUnavailable or CloudRefused."""
+
+    def quiet(self, cluster: str) -> QuietTimes | None:
+        """Read the times of a cluster's nodes; None if there are none."""
+        ...
+
+    def write_quiet(self, cluster: str, times: QuietTimes) -> None:
+        """Replace them. The last writer wins."""
+        ...
 
 
 class QuietNodes:
     """The nodes of clusters, as they were last seen."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, dict[str, _Quiet]] = {}
+    def __init__(self, records: QuietRecords) -> None:
+        self._records = records
+        self._known: dict[str, QuietTimes] = {}
+        self._stored_at: dict[str, datetime] = {}
 
     def since(
         self, cluster: str, nodes: Mapping[str, NodeDetails], read_at: datetime
     ) -> Mapping[str, datetime]:
-        """Return since when each node is quiet, and remember the nodes as they are at `read_at`."""
-        before = self._known.get(cluster, {})
-        now = {name: _seen(before.get(name), one, read_at) for name, one in nodes.items()}
-        self._known[cluster] = now
-        return {name: _since(one.since, nodes[name], read_at) for name, one in now.items()}
+        """Return since when each node is quiet, and remember the nodes as they are at `read_at`.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        before = self._before(cluster, read_at)
+        keys = {name: key_of(name, one) for name, one in nodes.items()}
+        now = {key: _seen(before.get(key), nodes[name], read_at) for name, key in keys.items()}
+        self._known[cluster] = QuietTimes(read_at, now)
+        self._store(cluster, read_at)
+        return {name: _since(now[key], nodes[name], read_at) for name, key in keys.items()}
+
+    def _before(self, cluster: str, read_at: datetime) -> Mapping[bytes, datetime]:
+        known = self._known.get(cluster)
+        if known is None or not known.known_at(read_at):
+            known = self._records.quiet(cluster)
+            if known is None or not known.known_at(read_at):
+                return {}
+            self._stored_at[cluster] = known.seen_at
+        return known.since
+
+    def _store(self, cluster: str, read_at: datetime) -> None:
+        at = self._stored_at.get(cluster)
+        if at is None or read_at - at >= STORED_EVERY:
+            self._records.write_quiet(cluster, self._known[cluster])
+            self._stored_at[cluster] = read_at
 
 
-def _seen(before: _Quiet | None, node: NodeDetails, read_at: datetime) -> _Quiet:
-    pods = frozenset(one.uid for one in node.pods)
-    same = before is not None and (before.instance, before.pods) == (node.instance, pods)
-    if before is None or not same or node.busy:
-        return _Quiet(node.instance, pods, read_at)
-    changed = node.changed_at is not None and node.changed_at > before.since
-    return _Quiet(node.instance, pods, node.changed_at or read_at) if changed else before
+def key_of(name: str, node: NodeDetails) -> bytes:
+    """Return the key of a node with just these pods, KEY_BYTES long: another one if a pod comes or
+    goes, or if another instance has the node's name."""
+    parts = [name, node.instance, *sorted(one.uid for one in node.pods)]
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=KEY_BYTES).digest()
+
+
+def _seen(before: datetime | None, node: NodeDetails, read_at: datetime) -> datetime:
+    if before is None or node.busy:
+        return read_at
+    return max(before, node.changed_at) if node.changed_at is not None else before
 
 
 def _since(since: datetime, node: NodeDetails, read_at: datetime) -> datetime:

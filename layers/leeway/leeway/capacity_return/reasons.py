@@ -20,13 +20,13 @@ NODE_DRIFTED = ReasonCode(
 )
 NODE_NOT_NEEDED = ReasonCode(
     "NodeNotNeeded",
-    "The {pods} pods of node {node} fit on {targets}: it is given back, which saves {saving:.4f} "
-    "USD per hour.",
+    "The pods of node {node} ({pods}) fit on {targets}: it is given back, which saves "
+    "{saving:.4f} USD per hour.",
 )
 NODES_REPLACEABLE = ReasonCode(
     "NodesReplaceable",
-    "The {pods} pods of {nodes} fit on one {type} ({capacity_type}, {price:.4f} USD per hour): the "
-    "replacement saves {saving:.4f} USD per hour.",
+    "The pods of {nodes} ({pods}) fit on one {type} ({capacity_type}, {price:.4f} USD per hour): "
+    "the replacement saves {saving:.4f} USD per hour.",
 )
 CAPACITY_RETURNED = ReasonCode(
     "CapacityReturned", "Leeway gives {nodes} of cluster {cluster} back ({cause}). {why}"

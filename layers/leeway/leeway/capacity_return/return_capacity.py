@@ -26,12 +26,12 @@ from leeway.retirement.record import Retirement
 
 
 class ReturnCapacity:
-    """The CapacityReturns Protocol of provisioning. What it remembers between runs only delays."""
+    """The CapacityReturns Protocol of provisioning. What it forgets only delays."""
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
         self._begin = BeginReturn(deps)
-        self._quiet = QuietNodes()
+        self._quiet = QuietNodes(deps.quiet)
         self._held = HeldReturns()
         self._foreign: set[str] = set()
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
@@ -41,10 +41,10 @@ class ReturnCapacity:
     ) -> CapacityReturned:
         """Give back what is not needed. Only watch the nodes if nothing `may_begin`, for example
         because the run has launched nodes. Raises nothing: a failure is in the result."""
-        quiet = self._quiet.since(read.cluster, read.state.details, read.state.read_at)
-        if policy.paused or not may_begin:
-            return CapacityReturned()
         try:
+            quiet = self._quiet.since(read.cluster, read.state.details, read.state.read_at)
+            if policy.paused or not may_begin:
+                return CapacityReturned()
             own = own_instances(self._deps.instances.of_cluster(read.cluster), self._foreign)
             if not own.keys() & read.state.joined.keys():
                 return CapacityReturned()

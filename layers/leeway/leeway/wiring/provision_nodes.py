@@ -70,6 +70,7 @@ def _return_capacity() -> ReturnCapacity:
             ledgers=DynamoDisruptionLedgers(dynamodb, table),
             offerings=DynamoUnavailableOfferings(dynamodb, table),
             requests=DynamoCapacityRequests(dynamodb, table),
+            quiet=DynamoProvisioningRecords(dynamodb, table),
             retire_node=retirements(),
             clock=clock(),
         )
