@@ -166,33 +166,36 @@ def main(clusters: int = CLUSTERS) -> None:
 
 def compare_clusters(seeds: Sequence[int]) -> None:
     """Compare the random clusters of these seeds, and print what differs."""
-    console, began = Console(), time.monotonic()
-    verdicts: Counter[Verdict] = Counter()
-    pods = raced = otherwise = 0
+    console, began = Console(soft_wrap=True), time.monotonic()
+    compared: list[Comparison] = []
     missing: list[int] = []
     for batch in batched(seeds, CLUSTERS_AT_ONCE, strict=False):
         try:
             with TemporaryDirectory(prefix="leeway-rehearsals-") as folder:
-                found = compare(batch, Path(folder))
+                compared.append(compare(batch, Path(folder)))
         except SandboxError as error:
             missing += batch
             console.print(f"{_names(batch)}: not compared: {error}", markup=False)
-            continue
-        verdicts.update(one.verdict for one in found.workloads)
-        pods, raced = pods + found.pods, raced + found.raced
-        otherwise += found.otherwise
-        _print_batch(console, batch, found)
-    took = time.monotonic() - began
-    compared = len(seeds) - len(missing)
-    console.print(f"{compared} random clusters, {pods} pods, {verdicts.total()} workloads:")
+        else:
+            _print_batch(console, batch, compared[-1])
+    if missing:
+        console.print(f"Not compared: {_names(missing)}", markup=False)
+    _print_total(console, len(seeds) - len(missing), compared, time.monotonic() - began)
+
+
+def _print_total(
+    console: Console, clusters: int, compared: Sequence[Comparison], seconds: float
+) -> None:
+    verdicts = Counter(one.verdict for found in compared for one in found.workloads)
+    pods = sum(found.pods for found in compared)
+    console.print(f"{clusters} random clusters, {pods} pods, {verdicts.total()} workloads:")
     for verdict in Verdict:
         console.print(f"{verdicts[verdict]:6} {verdict}", markup=False)
     console.print(
-        f"{otherwise} pods were evicted instead of deleted or the reverse, {raced} were bound "
-        f"between notice and cordon ({took:.0f} s)"
+        f"{sum(found.otherwise for found in compared)} pods were evicted instead of deleted or "
+        f"the reverse, {sum(found.raced for found in compared)} were bound between notice and "
+        f"cordon ({seconds:.0f} s)"
     )
-    if missing:
-        console.print(f"Not compared: {_names(missing)}", markup=False)
 
 
 def _print_batch(console: Console, batch: Sequence[int], found: Comparison) -> None:
@@ -203,7 +206,7 @@ def _print_batch(console: Console, batch: Sequence[int], found: Comparison) -> N
         markup=False,
     )
     for line in (*found.not_same, *found.faults):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", markup=False)
 
 
 def _names(seeds: Sequence[int]) -> str:
