@@ -1,9 +1,10 @@
 """Runs all measurements, or those of the command line, and prints a table of each.
 
-`storms=1000` runs one storm of this size; `rehearse=8` compares this number of random clusters;
-`day=5` simulates this number of days, each with another seed.
+`storms=1000` runs one storm of this size; `rehearse=8` compares this number of random clusters,
+`rehearse --only c37,c47` these; `day=5` simulates this number of days, each with another seed.
 """
 
+import re
 import sys
 
 from bench import (
@@ -45,8 +46,13 @@ BENCHES = {
 }
 
 
+RANDOM_CLUSTERS = re.compile(r"c?[0-9]+(,c?[0-9]+)*")
+
+
 def main(names: list[str]) -> int:
     """Run the named measurements (default: all). Return 2 for an unknown name."""
+    if names[:2] == ["rehearse", "--only"]:
+        return _rehearse_only(",".join(names[2:]))
     requested = [name.partition("=") for name in names or BENCHES]
     sized = {"storms": storms.main, "rehearse": rehearsals.main, "day": day.main}
     unknown = [
@@ -63,6 +69,15 @@ def main(names: list[str]) -> int:
             sized[name](int(size))
         else:
             BENCHES[name]()
+    return 0
+
+
+def _rehearse_only(clusters: str) -> int:
+    if not RANDOM_CLUSTERS.fullmatch(clusters):
+        sys.stderr.write(f"bench: rehearse --only: expected c37,c47 …, got {clusters!r}\n")
+        return 2
+    seeds = dict.fromkeys(int(one.removeprefix("c")) for one in clusters.split(","))
+    rehearsals.compare_clusters(list(seeds))
     return 0
 
 

@@ -72,3 +72,11 @@ def test_the_pools_of_the_bench_of_provisioning_are_read_without_problems() -> N
 def test_an_unknown_measurement_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name]) == 2
     assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("clusters", [[], ["37x"], ["c37,"], ["c37", "storms"]])
+def test_random_clusters_that_no_seed_has_are_refused(
+    clusters: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rehearse", "--only", *clusters]) == 2
+    assert f"expected c37,c47 …, got {','.join(clusters)!r}" in capsys.readouterr().err

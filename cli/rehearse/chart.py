@@ -10,12 +10,13 @@ from leeway.policy.rules import SPOT_WARNING
 
 from cli.rehearse.rounds import SHOWN_SECONDS, WorkloadResult
 from cli.rehearse.words import number, spread
-from cli.report.timeline import GUTTER, TOP, WIDTH, Segment, Tick, tick_step
+from cli.report.time_axis import GUTTER, TOP, WIDTH, Segment, Tick, TimeAxis
 
 _RIGHT = 178.0  # room for the numbers of a row
 _ROW, _CHART = 52.0, 32.0
 _LONGEST_NAME = 34
 MOST_ROWS = 40
+_AXIS = TimeAxis(first=0, last=SHOWN_SECONDS, left=GUTTER, right=WIDTH - _RIGHT, zero=0)
 
 
 @dataclass(frozen=True)
@@ -57,21 +58,16 @@ def lay_out(workloads: Sequence[WorkloadResult], rounds: int) -> Chart:
     rows = tuple(
         _row(one, TOP + place * _ROW, rounds) for place, one in enumerate(workloads[:MOST_ROWS])
     )
-    step = tick_step(SHOWN_SECONDS)
     return Chart(
         width=WIDTH,
         height=TOP + len(rows) * _ROW + 12,
-        left=GUTTER,
-        right=WIDTH - _RIGHT,
-        reclaim=_x(SPOT_WARNING.total_seconds()),
-        ticks=tuple(Tick(_x(at), f"{at} s") for at in range(0, SHOWN_SECONDS + 1, step)),
+        left=_AXIS.left,
+        right=_AXIS.right,
+        reclaim=_AXIS.x(SPOT_WARNING.total_seconds()),
+        ticks=_AXIS.ticks,
         rows=rows,
         more=max(0, len(workloads) - MOST_ROWS),
     )
-
-
-def _x(second: float) -> float:
-    return round(GUTTER + second / SHOWN_SECONDS * (WIDTH - _RIGHT - GUTTER), 1)
 
 
 def _row(one: WorkloadResult, y: float, rounds: int) -> Row:
@@ -108,12 +104,13 @@ def _detail(one: WorkloadResult) -> str:
 
 def _area(numbers: Sequence[int], base: float, unit: float) -> str:
     """Return the points of a polygon that has steps, one for each change."""
-    points = [(_x(0), base)]
+    points = [(_AXIS.left, base)]
     for second, count in enumerate(numbers):
         height = round(base - count * unit, 1)
         if points[-1][1] != height or second == 0:
-            points += [(_x(second), points[-1][1]), (_x(second), height)]
-    points += [(_x(len(numbers) - 1), points[-1][1]), (_x(len(numbers) - 1), base)]
+            points += [(_AXIS.x(second), points[-1][1]), (_AXIS.x(second), height)]
+    end = _AXIS.x(len(numbers) - 1)
+    points += [(end, points[-1][1]), (end, base)]
     return " ".join(f"{x},{y}" for x, y in points)
 
 
@@ -128,7 +125,6 @@ def _short(one: WorkloadResult, base: float) -> list[Segment]:
         elif count >= least and begin is not None:
             end = min(second, SHOWN_SECONDS)
             title = f"fewer than {least} Ready from {begin} s to {end} s"
-            width = max(_x(end) - _x(begin), 2.0)
-            found.append(Segment(_x(begin), round(width, 1), "short", title))
+            found.append(_AXIS.segment(begin, end, "short", title))
             begin = None
     return found

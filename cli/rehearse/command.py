@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from cli.drain import options
+from cli.drain.options import Context, Kubeconfig
 from cli.durations import parse_duration
 from cli.errors import BadInputError, CannotBeDoneError
 from cli.html_templates import check_page_path
@@ -17,6 +15,7 @@ from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.files import FilesOption, read_files
 from cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
 from cli.reasons import INVALID_OPTION, NO_NODES_TO_LOSE, REPORT_NOT_WRITTEN
+from cli.rehearse import options
 from cli.selection.catalogs import RegionOption, SandboxOption, find_catalog, sandbox_catalog
 from cli.selection.kubernetes_files import KubernetesFiles
 from cli.stack import DEFAULT_STACK, StackOption, has_account
@@ -42,51 +41,17 @@ KUBECTL = (
 
 
 def rehearse(
-    lose: Annotated[
-        list[str],
-        typer.Option(
-            metavar="WHAT",
-            help="Lose a share of the nodes (30%), a node, zone/NAME, type/NAME or group/NAME. "
-            "Repeatable.",
-        ),
-    ],
-    objects: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read the cluster from the output of `kubectl get … -A -o json`. Repeatable.",
-        ),
-    ] = None,
+    lose: options.Lose,
+    objects: options.Objects = None,
     files: FilesOption = None,
-    rounds: Annotated[
-        int, typer.Option(help="Set how often the lost nodes of a share are drawn.")
-    ] = 200,
-    seed: Annotated[int, typer.Option(help="Set the seed of the draws.")] = 0,
-    pod_start: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION",
-            help="Set how long a pod takes to be Ready, if its workload's pods do not show it.",
-        ),
-    ] = "10s",
-    pod_stop: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION",
-            help="Set how long a pod takes to end (default: its whole grace period).",
-        ),
-    ] = "",
-    node_start: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION", help="Set how long after the warning a new node is Ready."
-        ),
-    ] = "90s",
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with pictures to this file.")
-    ] = None,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
+    rounds: options.Rounds = 200,
+    seed: options.Seed = 0,
+    pod_start: options.PodStart = "10s",
+    pod_stop: options.PodStop = "",
+    node_start: options.NodeStart = "90s",
+    html: options.Html = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     sandbox: SandboxOption = False,
     region: RegionOption = None,
     stack: StackOption = DEFAULT_STACK,
@@ -103,31 +68,27 @@ def rehearse(
     leeway rehearse --lose zone/us-east-1a --html rehearsal.html
     leeway rehearse --lose 30% --objects cluster.json -f pools.yaml -o json
     """
-    from cli.rehearse.report import Rehearsal, as_data
-    from cli.rehearse.table import print_rehearsal
+    from cli.rehearse.report import Rehearsal
 
-    if not 1 <= rounds <= MOST_ROUNDS:
-        expected = f"1 to {MOST_ROUNDS}, got {rounds}"
-        raise BadInputError(INVALID_OPTION(option="--rounds", expected=expected))
-    if html is not None:
-        check_page_path("--html", html)
+    _check(rounds, html)
     pace = _pace(pod_start, pod_stop, node_start)
     manifests = [one.meant for one in read_files(files).written] if files else []
     cluster, source = _read(objects or (), kubeconfig, context, manifests, pace)
     for sentence in cluster.unread:
         write_stderr(f"warning: {sentence}")
     losses, cluster = _losses(lose, cluster)
-    situation = _Situation(
-        cluster, _market(manifests, cluster, sandbox, region, stack), _policy(manifests), pace
-    )
+    market = _market(manifests, cluster, sandbox, region, stack)
+    situation = _Situation(cluster, market, _policy(manifests), pace)
     storms = _rehearse(situation, losses, rounds if losses.drawn else 1, seed)
-    found = Rehearsal.of(cluster, storms, pace, lose, seed, source, situation.market.priced)
+    _show(Rehearsal.of(cluster, storms, pace, lose, seed, source, market.priced), html, output)
+
+
+def _check(rounds: int, html: Path | None) -> None:
+    if not 1 <= rounds <= MOST_ROUNDS:
+        expected = f"1 to {MOST_ROUNDS}, got {rounds}"
+        raise BadInputError(INVALID_OPTION(option="--rounds", expected=expected))
     if html is not None:
-        _write(found, html)
-    if output is Format.JSON:
-        print_json(as_data(found))
-    else:
-        print_rehearsal(found)
+        check_page_path("--html", html)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +268,18 @@ def _rehearse(situation: _Situation, losses: "Losses", rounds: int, seed: int) -
             storms.append(known[lost])
             progress.show(number + 1)
     return storms
+
+
+def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
+    from cli.rehearse.report import as_data
+    from cli.rehearse.table import print_rehearsal
+
+    if html is not None:
+        _write(found, html)
+    if output is Format.JSON:
+        print_json(as_data(found))
+    else:
+        print_rehearsal(found)
 
 
 def _write(found: "Rehearsal", path: Path) -> None:

@@ -27,6 +27,7 @@ def render_rehearsal(found: Rehearsal) -> str:
         names=COUNTS,
         chart=lay_out(found.result.workloads, found.rounds),
         headline=headline(found),
+        faults=(),
         lost=losses(found.lose),
         command=_command(found),
         pods=moving[:_MOST_PODS],

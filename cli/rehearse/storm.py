@@ -26,6 +26,10 @@ SETTLED_AFTER = timedelta(minutes=10)
 
 _ANSWER_TIME = timedelta(milliseconds=20)
 
+type RequestTimes = Mapping[str, Sequence[datetime]]
+"""When the API server answered the evictions and deletions of pods in a real run, by UID and in the
+order of time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fate:
@@ -79,17 +83,19 @@ def rehearse(
     policy: ClusterPolicy,
     pace: Pace,
     notice: datetime,
-    reactions: Mapping[str, float] = MappingProxyType({}),
+    recorded: RequestTimes = MappingProxyType({}),
 ) -> Storm:
     """Rehearse the interruption of some nodes: EC2 warns of all of them at `notice`, and ends them
-    two minutes later. `reactions` are those of nodes for which they are known, in seconds."""
+    two minutes later. With times that are `recorded` of a real run, each request is made when
+    that run made it, and no sooner."""
     world = World(cluster, lost, placements, pace, notice)
     arrives = notice + timedelta(seconds=pace.late)
     terms = _terms(policy, notice, arrives)
     drains: dict[str, _NodeDrain] = {}
     for node in sorted(lost):
-        begins = arrives + timedelta(seconds=reactions.get(node, pace.reaction))
-        drains[node] = _NodeDrain(node, terms, begins)
+        usually = arrives + timedelta(seconds=pace.reaction)
+        begins = _first_recorded(world.pods_on(node), recorded) or usually
+        drains[node] = _NodeDrain(node, terms, begins, recorded)
         world.at(begins, Happening.WAKE, node)
     world.at(notice + SPOT_WARNING, Happening.RECLAIM, "")
     for now, due in world.next():
@@ -117,12 +123,21 @@ def _terms(policy: ClusterPolicy, notice: datetime, arrives: datetime) -> Terms:
     return Terms(ruling.deadline, ruling.on_blocked)
 
 
-class _NodeDrain:
-    """The drain of one node, as `leeway.drain.executor` runs it."""
+def _first_recorded(pods: Sequence[Pod], recorded: RequestTimes) -> datetime | None:
+    return min((recorded[pod.uid][0] for pod in pods if recorded.get(pod.uid)), default=None)
 
-    def __init__(self, node: str, terms: Terms, begins: datetime) -> None:
+
+class _NodeDrain:
+    """The drain of one node, as `leeway.drain.executor` runs it.
+
+    The nth request for a pod is not made before the nth time that is recorded of it: it is decided
+    again then. At the deadline, what is due is requested without regard to the record.
+    """
+
+    def __init__(self, node: str, terms: Terms, begins: datetime, recorded: RequestTimes) -> None:
         self.drain = Drain()
         self._node, self._terms, self._begins = node, terms, begins
+        self._recorded = recorded
         self._finished = False
         self._answered_at: datetime | None = None
 
@@ -145,6 +160,9 @@ class _NodeDrain:
 
     def _request(self, world: World, drain: Drain, pods: Sequence[Pod], now: datetime) -> Drain:
         for request in plan(drain, pods, self._terms, now):
+            if (until := self._delayed(request.pod, drain, now)) is not None:
+                world.at(until, Happening.WAKE, self._node)
+                continue
             answer = read_answer(world.answer(request, self._node, now))
             drain = record_answer(drain, request, answer, self._terms, now)
             if answer.meaning is Meaning.NOT_EVICTABLE:
@@ -153,6 +171,13 @@ class _NodeDrain:
             # The executor decides again when an answer arrives.
             self._answered_at = now
         return drain
+
+    def _delayed(self, pod: Pod, drain: Drain, now: datetime) -> datetime | None:
+        """Return until when the next request for a pod is delayed by the record; None for now."""
+        number, recorded = drain.pods[pod.uid].attempts, self._recorded.get(pod.uid, ())
+        if number >= len(recorded) or is_expired(self._terms, now):
+            return None
+        return recorded[number] if now < recorded[number] else None
 
     def _schedule(self, world: World, now: datetime) -> None:
         pods = [pod for pod in world.pods_on(self._node) if pod.uid in self.drain.pods]

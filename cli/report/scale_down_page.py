@@ -9,7 +9,7 @@ from cli.report.run import ScaleDownRun
 from cli.report.scale_down import CAUSES, ScaleDownReport, cause_of
 from cli.report.scale_down_text import headline
 from cli.report.scale_up_page import Area, Level
-from cli.report.timeline import Tick
+from cli.report.time_axis import Tick
 from cli.simulated_day.record import Moment
 
 LEFT, RIGHT, TOP = 48.0, 1096.0, 24.0

@@ -1,6 +1,5 @@
 """Renders the report of a scale-up as one self-contained HTML file."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ from cli.report.run import ScaleUpRun
 from cli.report.scale_up import Point, ScaleUpReport
 from cli.report.scale_up_text import headline, price_text
 from cli.report.summary import shortage_text
-from cli.report.timeline import Tick, tick_step
+from cli.report.time_axis import Tick, TimeAxis
 
 WIDTH, HEIGHT = 1120.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 1108.0, 24.0, 288.0
@@ -66,38 +65,30 @@ def lay_out_chart(report: ScaleUpReport) -> Chart:
     curve = report.curve
     zero, last = report.first_pod_at or curve[0].at, curve[-1].at
     start = min(zero, curve[0].at)
-    span = max(last - start, 1.0)
+    axis = TimeAxis(start, max(last, start + 1.0), LEFT, RIGHT, zero)
     most = max([report.plan.after, *map(_total, curve)])
-
-    def x(moment: float) -> float:
-        share = (min(max(moment, start), last) - start) / span
-        return round(LEFT + share * (RIGHT - LEFT), 1)
 
     def y(count: int) -> float:
         return round(BOTTOM - count / most * (BOTTOM - TOP), 1)
 
     def area(kind: str, lower: Sequence[int], upper: Sequence[int]) -> Area:
-        moments = [x(point.at) for point in curve]
+        moments = [axis.x(point.at) for point in curve]
         there = zip(moments, map(y, upper), strict=True)
         back = reversed(list(zip(moments, map(y, lower), strict=True)))
         return Area(kind, " ".join(f"{at},{level}" for at, level in (*there, *back)))
 
     running = [point.running for point in curve]
     bound = [point.running + point.starting for point in curve]
-    step = tick_step(span)
     return Chart(
         areas=(
             area("running", [0] * len(curve), running),
             area("starting", running, bound),
             area("pending", bound, [_total(point) for point in curve]),
         ),
-        ticks=tuple(
-            Tick(x(zero + second), f"{second} s")
-            for second in range(0, math.floor(last - zero) + 1, step)
-        ),
+        ticks=axis.ticks,
         levels=tuple(Level(y(count), str(count)) for count in (0, most // 2, most)),
-        launched=_distinct(x(one.at) for one in report.launches),
-        ready=_distinct(x(one.ready_at) for one in report.launches if one.ready_at),
+        launched=_distinct(axis.x(one.at) for one in report.launches),
+        ready=_distinct(axis.x(one.ready_at) for one in report.launches if one.ready_at),
     )
 
 

@@ -1,37 +1,16 @@
 """Lays a report out on a time axis: coordinates in the pixels of the report's SVG."""
 
-import math
 from dataclasses import dataclass
 
 from cli.report.model import NodeReport, Outcome, PodReport, StormReport
+from cli.report.time_axis import GUTTER, TOP, WIDTH, Segment, Tick, TimeAxis
 
-WIDTH = 1120.0
-GUTTER = 232.0  # the column of the names
 MARGIN_RIGHT = 96.0  # room for the name of the node that a pod moved to
-TOP = 30.0
 NODE_ROW = 46.0
 POD_ROW = 15.0
 GAP = 20.0
 LEAD = 1.5  # seconds shown before the first notice
 TAIL = 1.0
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A label of the time axis."""
-
-    x: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A part of a bar. `kind` is its CSS class, `title` its tooltip."""
-
-    x: float
-    width: float
-    kind: str
-    title: str
 
 
 @dataclass(frozen=True)
@@ -83,29 +62,15 @@ class Timeline:
     lanes: tuple[Lane, ...]
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """Converts times (epoch seconds) to pixels."""
-
-    zero: float
-    last: float
-
-    def x(self, moment: float) -> float:
-        span = self.last - self.zero + LEAD
-        share = (min(max(moment, self.zero - LEAD), self.last) - self.zero + LEAD) / span
-        return round(GUTTER + share * (WIDTH - GUTTER - MARGIN_RIGHT), 1)
-
-    def after(self, moment: float) -> str:
-        return f"+{moment - self.zero:.1f} s"
-
-    def segment(self, start: float, end: float, kind: str, title: str) -> Segment:
-        x = self.x(start)
-        return Segment(x, max(round(self.x(end) - x, 1), 1.0), kind, title)
-
-
 def lay_out(report: StormReport) -> Timeline:
     """Lay out every node and pod of the report."""
-    axis = _Axis(report.began_at, _last_time(report) + TAIL)
+    axis = TimeAxis(
+        first=report.began_at - LEAD,
+        last=_last_time(report) + TAIL,
+        left=GUTTER,
+        right=WIDTH - MARGIN_RIGHT,
+        zero=report.began_at,
+    )
     lanes, y = [], TOP
     for node in report.nodes:
         lane = _lane(axis, node, y)
@@ -114,9 +79,9 @@ def lay_out(report: StormReport) -> Timeline:
     return Timeline(
         width=WIDTH,
         height=y,
-        left=GUTTER,
-        right=WIDTH - MARGIN_RIGHT,
-        ticks=_ticks(axis),
+        left=axis.left,
+        right=axis.right,
+        ticks=axis.ticks,
         lanes=tuple(lanes),
     )
 
@@ -144,21 +109,7 @@ def _last_time(report: StormReport) -> float:
     return max(moments)
 
 
-def tick_step(seconds: float) -> int:
-    """Return the distance between the labels of a time axis of this length."""
-    return next((size for size in (1, 2, 5, 10, 20, 30, 60) if seconds / size <= 12), 120)
-
-
-def _ticks(axis: _Axis) -> tuple[Tick, ...]:
-    length = axis.last - axis.zero
-    step = tick_step(length)
-    return tuple(
-        Tick(axis.x(axis.zero + second), f"{second} s")
-        for second in range(0, math.floor(length) + 1, step)
-    )
-
-
-def _lane(axis: _Axis, node: NodeReport, y: float) -> Lane:
+def _lane(axis: TimeAxis, node: NodeReport, y: float) -> Lane:
     trace = node.trace
     rows = tuple(
         _pod_row(axis, node, pod, y + NODE_ROW + place * POD_ROW)
@@ -191,14 +142,14 @@ def _lane(axis: _Axis, node: NodeReport, y: float) -> Lane:
     )
 
 
-def _node_segments(axis: _Axis, node: NodeReport, end: float) -> list[Segment]:
+def _node_segments(axis: TimeAxis, node: NodeReport, end: float) -> list[Segment]:
     """Return the bar of the node: serving, draining, empty."""
     trace = node.trace
     cordoned = min(trace.cordons[0] if trace.cordons else end, end)
     drained = min(node.drained_at if node.drained_at is not None else end, end)
     drained = max(drained, cordoned)
     name = short(trace.target.node)
-    parts = [axis.segment(axis.zero - LEAD, cordoned, "serving", f"{name} accepts pods")]
+    parts = [axis.segment(axis.first, cordoned, "serving", f"{name} accepts pods")]
     if drained > cordoned:
         parts.append(axis.segment(cordoned, drained, "draining", f"{name} is drained"))
     if end > drained:
@@ -206,7 +157,7 @@ def _node_segments(axis: _Axis, node: NodeReport, end: float) -> list[Segment]:
     return parts
 
 
-def _replacement_segments(axis: _Axis, node: NodeReport) -> list[Segment]:
+def _replacement_segments(axis: TimeAxis, node: NodeReport) -> list[Segment]:
     """Return the bar of the replacement: launched, then Ready."""
     new = node.trace.replacement
     if new is None:
@@ -222,11 +173,11 @@ def _replacement_segments(axis: _Axis, node: NodeReport) -> list[Segment]:
     return parts
 
 
-def _pod_row(axis: _Axis, node: NodeReport, report: PodReport, y: float) -> PodRow:
+def _pod_row(axis: TimeAxis, node: NodeReport, report: PodReport, y: float) -> PodRow:
     pod, evaluation = report.trace, report.evaluation
     end = pod.ended_at if pod.ended_at is not None else axis.last
     requested = min(pod.requested_at, end) if pod.requested_at is not None else end
-    segments = [axis.segment(axis.zero - LEAD, requested, "alive", f"{pod.pod} runs")]
+    segments = [axis.segment(axis.first, requested, "alive", f"{pod.pod} runs")]
     if requested < end:
         title = f"{pod.pod}: terminating {axis.after(requested)}, ended {axis.after(end)}"
         segments.append(axis.segment(requested, end, "ending", title))

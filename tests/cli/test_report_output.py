@@ -15,7 +15,8 @@ from cli.report.json_output import as_data
 from cli.report.model import StormReport
 from cli.report.run import Run
 from cli.report.terminal_output import print_report
-from cli.report.timeline import GUTTER, WIDTH, lay_out
+from cli.report.time_axis import GUTTER, WIDTH
+from cli.report.timeline import lay_out
 from tests.cli.journals import PLAN, WEB, Journal, good_storm
 
 RUN = Run(7, 20, 150, 1, datetime(2026, 11, 20, 9, tzinfo=UTC), 51.2)

@@ -1,6 +1,8 @@
 """Kubernetes objects for rehearsals, as `kubectl get -o json` prints them."""
 
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from leeway.policy.rules import ClusterPolicy
@@ -103,11 +105,21 @@ def read(*objects: Object, pace: Pace = PACE) -> Cluster:
     return read_objects(objects, pace, NOW, frozenset())
 
 
-def storm_of(*objects: Object, lost: str, pace: Pace = PACE) -> Storm:
-    """Rehearse the loss of some nodes, `a b`, without pools."""
+def storm_of(
+    *objects: Object,
+    lost: str,
+    pace: Pace = PACE,
+    recorded: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> Storm:
+    """Rehearse the loss of some nodes, `a b`, without pools. `recorded` are seconds from the notice
+    by the names of pods."""
     cluster, names = read(*objects, pace=pace), frozenset(lost.split())
     placements = Room(cluster, Market((), NO_CATALOG, priced=False), pace).plan(names)
-    return once(cluster, names, placements, pace)
+    times = {
+        f"uid-{name}": [NOW + timedelta(seconds=second) for second in seconds]
+        for name, seconds in recorded.items()
+    }
+    return rehearse(cluster, names, placements, ClusterPolicy(), pace, NOW, times)
 
 
 def once(cluster: Cluster, lost: frozenset[str], places: Placements, pace: Pace = PACE) -> Storm:

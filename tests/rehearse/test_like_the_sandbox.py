@@ -11,4 +11,4 @@ def test_random_clusters_fare_as_rehearsed(tmp_path: Path) -> None:
     found = compare(SEEDS, tmp_path)
 
     assert found.pods > 10
-    assert found.differences == []
+    assert found.defects == []
