@@ -22,26 +22,38 @@ def access_key(function: str) -> str:
     return "ASIA" + hashlib.sha256(function.encode()).hexdigest()[:16].upper()
 
 
-def access_entries(template: DeployedTemplate) -> dict[str, Any]:
-    """Return the body of the cluster's `PUT /_sandbox/access`. A role without an entry gets 401.
+def access(template: DeployedTemplate, cluster: str, node_role: str) -> dict[str, Any]:
+    """Return the body of the AWS's `PUT /_sandbox/access`: entries for the roles in
+    `Metadata.AccessEntries` of the template and for the nodes, and the session of each function.
 
-    The entries come from `Metadata.AccessEntries` of the template. The user names are those of EKS:
-    the session of a function's role has the name of the function. A function that a person runs
-    with `sam local invoke` has the credentials of that person, which have every group.
+    The user names are those of EKS: the session of a function's role has the name of the function.
+    A function that a person runs with `sam local invoke` has the credentials of that person, who
+    has every group without an entry.
     """
     account = template.functions[0].arn.split(":")[4] if template.functions else ""
+    roles, groups = template.stack.roles, template.access_entries
+    entries: list[dict[str, Any]] = [
+        {"principal": roles[role].arn, "groups": [group]}
+        for role, group in groups.items()
+        if role in roles
+    ]
     person = {
         "username": f"arn:aws:iam::{account}:user/sandbox",
-        "groups": sorted(set(template.access_entries.values())),
+        "groups": sorted(set(groups.values())),
         "secret": SECRET,
     }
-    return {USER_ACCESS_KEY: person} | {
+    sessions = {
         access_key(function.name): {
-            "username": f"arn:aws:sts::{function.arn.split(':')[4]}:assumed-role/"
-            f"{function.role}/{function.name}",
-            "groups": [template.access_entries[function.role]],
+            "username": f"arn:aws:sts::{account}:assumed-role/{roles[function.role].name}/"
+            f"{function.name}",
+            "role": roles[function.role].arn,
             "secret": SECRET,
         }
         for function in template.functions
-        if function.role in template.access_entries
+        if function.role in groups
+    }
+    return {
+        "cluster": cluster,
+        "entries": [*entries, {"principal": node_role, "type": "EC2_LINUX"}],
+        "sessions": {USER_ACCESS_KEY: person, **sessions},
     }

@@ -80,8 +80,17 @@ class Resolver:
 
     def exists(self, logical_id: str) -> bool:
         """Whether the condition of the resource is true."""
-        condition = self._resources[logical_id].get("Condition")
-        return condition is None or self._condition(condition, logical_id)
+        return self.is_included(self._resources[logical_id], logical_id)
+
+    def is_included(self, part: Mapping[str, Any], where: str) -> bool:
+        """Whether the condition of a resource or output is true, or it has none."""
+        condition = part.get("Condition")
+        return condition is None or self._condition(condition, where)
+
+    def text(self, parameter: str) -> str:
+        """Return the value of a parameter; a list is one text with commas."""
+        value = self._values[parameter]
+        return ",".join(value) if isinstance(value, list) else str(value)
 
     def properties(self, logical_id: str) -> dict[str, Any]:
         """Return the resolved properties of a resource."""
@@ -123,6 +132,9 @@ class Resolver:
             properties = self._resources[name]["Properties"]
             function = self.value(properties["FunctionName"], name)
             return f"{self._arn('lambda', f'function:{function}')}:{properties['Name']}"
+        if kind == "AWS::Lambda::Version":
+            function = self.value(self._resources[name]["Properties"]["FunctionName"], name)
+            return f"{self._arn('lambda', f'function:{function}')}:1"
         if kind == "AWS::Lambda::LayerVersion":
             return f"{self.attribute(name, 'Arn', where)}:1"
         if kind == "AWS::SNS::Topic":

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from sandbox.access import AddressError, bearer, check_address, read_token
-from sandbox.access_entries import access_entries
+from sandbox.access_entries import access
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.controls import Controls
 from sandbox.provisioning import (
@@ -192,7 +192,9 @@ class Sandbox:
         try:
             self.deployed = read_template(template, {**given, **parameters}, build=build)
             deploy(self.deployed, self.aws_url, self.lambda_url, self._controls.headers)
-            self._control("kubernetes", "PUT", "access", access_entries(self.deployed))
+            self._control("aws", "POST", "stacks", asdict(self.deployed.stack))
+            entries = access(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
+            self._control("aws", "PUT", "access", entries)
         except (DeploymentError, TemplateError) as error:
             raise SandboxError.relayed(error.code, f"{template}: {error}") from error
 

@@ -21,6 +21,7 @@ from sandbox.reasons import (
     LAYER_NOT_IN_TEMPLATE,
     TEMPLATE_REFUSED,
 )
+from sandbox.stack import DeployedStack, read_stack
 
 _LOCAL_CODE = {
     "AWS::Serverless::Function": "CodeUri",
@@ -142,6 +143,7 @@ class DeployedTemplate:
     permissions: tuple[Permission, ...]
     access_entries: Mapping[str, str]
     """Role (logical id) → the Kubernetes group of its access entry in every cluster."""
+    stack: DeployedStack
     schedules: tuple[ScheduleResource, ...] = ()
     schedule_groups: tuple[str, ...] = ()
     event_sources: tuple[EventSourceResource, ...] = ()
@@ -169,11 +171,12 @@ def read_template(
     Raises:
         TemplateError: SAM refuses the template, or an expression cannot be resolved.
     """
-    source = yaml_parse(path.read_text())
+    text = path.read_text()
+    source = yaml_parse(text)
     translated = _translate(source, parameters, region)
     resolver = Resolver(translated, parameters, stack=stack, region=region, account=account)
-    entries = source.get("Metadata", {}).get("AccessEntries", {})
-    return _Reader(translated, resolver, _places(source, path.parent, build)).read(entries)
+    deployed = read_stack(stack, text, source, translated, resolver)
+    return _Reader(translated, resolver, _places(source, path.parent, build)).read(deployed)
 
 
 def _places(source: Mapping[str, Any], root: Path, build: Path | None) -> dict[str, Path]:
@@ -225,7 +228,7 @@ class _Reader:
         self._places = places
         self._resources: Mapping[str, Any] = template["Resources"]
 
-    def read(self, access_entries: Mapping[str, str]) -> DeployedTemplate:
+    def read(self, stack: DeployedStack) -> DeployedTemplate:
         return DeployedTemplate(
             functions=tuple(self._function(name) for name in self._all("AWS::Lambda::Function")),
             rules=tuple(self._rule(name) for name in self._all("AWS::Events::Rule")),
@@ -236,7 +239,8 @@ class _Reader:
             schedule_groups=tuple(
                 self._resolver.name(n) for n in self._all("AWS::Scheduler::ScheduleGroup")
             ),
-            access_entries=dict(access_entries),
+            access_entries=dict(stack.declared.get("Metadata", {}).get("AccessEntries", {})),
+            stack=stack,
             event_sources=tuple(
                 self._event_source(n) for n in self._all("AWS::Lambda::EventSourceMapping")
             ),

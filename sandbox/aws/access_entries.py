@@ -5,6 +5,7 @@ Kubernetes with EKS access entries".
 """
 
 import uuid
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -79,9 +80,9 @@ class Eks(EKSResponse):
 
     def create_access_entry(self) -> ActionResult:
         """Create an entry; refuse a second one for a principal."""
-        entries, principal = self._entries(), self._get_param("principalArn")
+        principal = self._get_param("principalArn")
         kind, groups = self._get_param("type") or STANDARD, self._get_param("kubernetesGroups")
-        if principal in entries:
+        if principal in self._entries():
             raise Refused(
                 "ResourceInUseException",
                 "The specified access entry resource is already in use on this cluster.",
@@ -93,18 +94,11 @@ class Eks(EKSResponse):
                 f"The kubernetesGroups cannot be specified for access entry type {kind}.",
             )
         _check_groups(groups)
-        now = utcnow()
-        entries[principal] = {
-            "clusterName": self._get_param("clusterName"),
-            "principalArn": principal,
-            "kubernetesGroups": ["system:nodes"] if kind in NODE_TYPES else groups or [],
-            "type": kind,
-            "username": self._get_param("username") or principal,
-            "tags": self._get_param("tags") or {},
-            "createdAt": now,
-            "modifiedAt": now,
-        }
-        return ActionResult({"accessEntry": entries[principal]})
+        cluster, username = self._cluster(), self._get_param("username")
+        entry = create_entry(cluster, principal, kind, groups or [], username)
+        entry["tags"] = self._get_param("tags") or {}
+        self._changed(cluster)
+        return ActionResult({"accessEntry": entry})
 
     def update_access_entry(self) -> ActionResult:
         """Replace the groups of an entry."""
@@ -113,12 +107,18 @@ class Eks(EKSResponse):
             _check_groups(groups)
             entry["kubernetesGroups"] = groups
         entry["modifiedAt"] = utcnow()
+        self._changed(self._cluster())
         return ActionResult({"accessEntry": entry})
 
     def delete_access_entry(self) -> ActionResult:
         """Delete an entry."""
         del self._entries()[self._entry()["principalArn"]]
+        self._changed(self._cluster())
         return EmptyResult()
+
+    def _changed(self, cluster: Cluster) -> None:
+        for observer in _observers:
+            observer(cluster)
 
     def _cluster(self, parameter: str = "clusterName") -> Cluster:
         return self.eks_backend.describe_cluster(name=self._get_param(parameter))
@@ -131,8 +131,7 @@ class Eks(EKSResponse):
                 "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] "
                 "to perform this operation.",
             )
-        entries: dict[str, dict[str, Any]] = vars(cluster).setdefault("access_entries", {})
-        return entries
+        return entries_of(cluster)
 
     def _entry(self) -> dict[str, Any]:
         entry = self._entries().get(self._get_param("principalArn"))
@@ -144,6 +143,38 @@ class Eks(EKSResponse):
                 HTTPStatus.NOT_FOUND,
             )
         return entry
+
+
+_observers: list[Callable[[Cluster], None]] = []
+
+
+def install(observer: Callable[[Cluster], None]) -> None:
+    """Call `observer` after each change of the entries of a cluster."""
+    _observers.append(observer)
+
+
+def entries_of(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Return the entries of a cluster by their principals, to read and to change."""
+    entries: dict[str, dict[str, Any]] = vars(cluster).setdefault("access_entries", {})
+    return entries
+
+
+def create_entry(
+    cluster: Cluster, principal: str, kind: str, groups: list[str], username: str | None = None
+) -> dict[str, Any]:
+    """Create an entry, as DescribeAccessEntry returns it."""
+    now = utcnow()
+    entry = entries_of(cluster)[principal] = {
+        "clusterName": cluster.name,
+        "principalArn": principal,
+        "kubernetesGroups": ["system:nodes"] if kind in NODE_TYPES else groups,
+        "type": kind,
+        "username": username or principal,
+        "tags": {},
+        "createdAt": now,
+        "modifiedAt": now,
+    }
+    return entry
 
 
 def mode_of(cluster: Cluster) -> str:

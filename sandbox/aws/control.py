@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandbox.aws.cloud import Cloud
+from sandbox.aws.cluster_access import Access, ClusterAccess
+from sandbox.aws.deployed_stacks import DeployedStacks, Stack
 from sandbox.aws.eks import link_cluster
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.faults import Fault
@@ -76,7 +78,15 @@ class FireSchedule(BaseModel):
 class Control(ControlApi):
     """Lets the command line and tests control AWS and read its state."""
 
-    def __init__(self, cloud: Cloud, bus: EventBus, nodes: NodeLink, throttle: Throttle):
+    def __init__(
+        self,
+        cloud: Cloud,
+        bus: EventBus,
+        nodes: NodeLink,
+        throttle: Throttle,
+        stacks: DeployedStacks,
+        access: ClusterAccess,
+    ):
         super().__init__(
             cloud.journal,
             {
@@ -84,6 +94,8 @@ class Control(ControlApi):
                 "GET faults": lambda _body, _query: {"faults": cloud.faults.show()},
                 "PUT faults": self._put_faults,
                 "PUT links": self._put_links,
+                "PUT access": self._put_access,
+                "POST stacks": self._add_stack,
                 "PUT throttle": self._put_throttle,
                 "GET schedules": lambda _body, _query: self._show_schedules(),
                 "PUT schedules": self._put_schedules,
@@ -96,6 +108,7 @@ class Control(ControlApi):
             },
         )
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
+        self._stacks, self._access = stacks, access
         self._interruptions = Interruptions(cloud, bus)
         self._started = time.time()
         self._counting = threading.Lock()
@@ -147,6 +160,18 @@ class Control(ControlApi):
         links = Links.model_validate(body)
         self.link(links)
         return links.model_dump(mode="json", by_alias=True)
+
+    def _put_access(self, body: Any, _query: Query) -> Any:
+        access = Access.model_validate(body)
+        with self._cloud.lock:
+            self._access.set(access)
+        return {"entries": len(access.entries)}
+
+    def _add_stack(self, body: Any, _query: Query) -> Any:
+        stack = Stack.model_validate(body)
+        with self._cloud.lock:
+            self._stacks.add(stack)
+        return {"resources": len(stack.resources)}
 
     def _put_throttle(self, body: Any, _query: Query) -> Any:
         wanted = ThrottleSwitch.model_validate(body)

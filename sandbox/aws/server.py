@@ -13,6 +13,7 @@ from aiohttp import web
 
 from sandbox.access import Gate
 from sandbox.aws import (
+    access_entries,
     autoscaling,
     booting,
     dynamodb,
@@ -29,7 +30,9 @@ from sandbox.aws import (
 )
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
+from sandbox.aws.cluster_access import ClusterAccess
 from sandbox.aws.control import Control
+from sandbox.aws.deployed_stacks import DeployedStacks
 from sandbox.aws.eventbridge import EventBus
 from sandbox.aws.killer import Killer
 from sandbox.aws.moto_calls import Moto
@@ -71,8 +74,11 @@ class Front:
         prices.add_retired_types()
         dynamodb.install(cloud)
         self._throttle = Throttle()
-        self.control = Control(cloud, bus, nodes, self._throttle)
-        self._moto = Moto()
+        access = ClusterAccess(cloud.region, nodes.controls, gate.pass_on())
+        access_entries.install(access.changed)
+        stacks = DeployedStacks(cloud.region)
+        self.control = Control(cloud, bus, nodes, self._throttle, stacks, access)
+        self._moto = Moto(stacks)
         self._killer = Killer(cloud, bus, gate.pass_on())
 
     async def handle(self, request: web.BaseRequest) -> web.Response:

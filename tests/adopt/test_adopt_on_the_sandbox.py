@@ -1,6 +1,7 @@
 """`leeway adopt` and `leeway release` against the sandbox's AWS and a Kubernetes API server."""
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -14,6 +15,7 @@ from cli.adopt.plan import RBAC
 from cli.cluster_setup.difference import Change
 from cli.cluster_setup.settings import GroupTag
 from cli.errors import CannotBeDoneError
+from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
@@ -104,6 +106,13 @@ def run(
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     return run_command
+
+
+@pytest.fixture(scope="module")
+def processes(running: World) -> Iterator[Processes]:
+    """Processes of the command line. Only these can be killed."""
+    with live_processes() as found:
+        yield found
 
 
 SERVICES = {
@@ -280,6 +289,95 @@ def test_a_second_adopt_waits_for_the_claim_of_the_first(
 
     table.put_item(TableName="leeway", Item={**key, **claim, "until": {"N": "1"}})
     assert run("adopt", cluster, "--yes")[0] == 0
+
+
+def adopting(cluster: str, small: tuple[str, str], *more: str) -> tuple[str, ...]:
+    """The command line that adopts a cluster with its group web."""
+    return ("adopt", cluster, "--yes", "--stack", cluster, *small, "--group", "web", *more)
+
+
+def end_claim(world: World, cluster: str) -> None:
+    """Let the claim of a process expire, as it does a minute after its last step."""
+    world.aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}},
+        UpdateExpression="SET #until = :past",
+        ExpressionAttributeNames={"#until": "until"},
+        ExpressionAttributeValues={":past": {"N": "1"}},
+    )
+
+
+def test_an_adopt_that_is_killed_after_each_step_is_continued_by_the_next_one(
+    world: World, cluster: str, small: tuple[str, str], processes: Processes
+) -> None:
+    """The process is killed after its first step, the next one after the second, and so on."""
+    before = world.state(cluster, cluster)
+    command = adopting(cluster, small)
+    for done in range(CHANGES + 3):
+        killed = processes.run(*command, step=1)
+        assert killed.code == -signal.SIGKILL, killed.err
+        assert f"[1/{CHANGES + 3 - done}] " in killed.out
+        if done == 0:
+            refused = processes.run(*command)
+            assert (refused.code, code_in(refused.err)) == (1, "AdoptionClaimed")
+            assert f"process {killed.pid}" in refused.err
+        end_claim(world, cluster)
+
+    other = f"older-{cluster}"
+    world.stack(other, {"RetireNodeRole": "leeway:drain"})
+    refused = processes.run("adopt", cluster, "--stack", other, *small)
+    assert (refused.code, code_in(refused.err)) == (1, "StackOfOtherVersion")
+
+    whole = processes.run(*command)
+    assert (whole.code, "Nothing has to be changed" in whole.out) == (0, True), whole.err
+    release = ("release", cluster, "--stack", cluster)
+    assert processes.run(*release, step=4).code == -signal.SIGKILL
+    end_claim(world, cluster)
+    assert processes.run(*release).code == 0
+    assert world.state(cluster, cluster) == before
+
+
+def test_of_two_live_adopts_the_second_one_waits_and_the_first_one_loses_an_old_claim(
+    world: World, cluster: str, small: tuple[str, str], processes: Processes
+) -> None:
+    before = world.state(cluster, cluster)
+    command = adopting(cluster, small)
+    first = processes.run(*command, step=3, sent=signal.SIGSTOP)
+    assert first.code is None
+
+    second = processes.run(*command)
+    assert (second.code, code_in(second.err)) == (1, "AdoptionClaimed")
+    assert f"process {first.pid}" in second.err
+
+    end_claim(world, cluster)
+    second = processes.run(*command)
+    assert second.code == 0, second.err
+    adopted = world.state(cluster, cluster)
+    first = processes.go_on(first)
+
+    assert (first.code, code_in(first.err)) == (1, "AdoptionLost")
+    assert world.state(cluster, cluster) == adopted
+    assert processes.run("release", cluster, "--stack", cluster).code == 0
+    assert world.state(cluster, cluster) == before
+
+
+def test_a_group_that_is_deleted_during_an_adopt_is_named(
+    world: World, cluster: str, small: tuple[str, str], processes: Processes
+) -> None:
+    adopting_both = adopting(cluster, small, "--group", "batch")
+    run = processes.run(*adopting_both, step=2, sent=signal.SIGSTOP)
+    scaling = world.aws.client("autoscaling")
+    scaling.delete_auto_scaling_group(AutoScalingGroupName="web", ForceDelete=True)
+    world.aws.client("ec2").delete_launch_template(LaunchTemplateName="web")
+    run = processes.go_on(run)
+    assert (run.code, code_in(run.err)) == (1, "GroupGone")
+    assert "group web" in run.err
+
+    others = ("adopt", cluster, "--yes", "--stack", cluster, *small)
+    assert processes.run(*others).code == 0
+    assert "leeway-drain" in world.state(cluster, cluster)["batch hooks"]
+    assert processes.run("release", cluster, "--stack", cluster).code == 0
+    assert world.state(cluster, cluster)["batch hooks"].keys() == {"theirs"}
 
 
 @pytest.mark.parametrize(

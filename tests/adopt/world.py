@@ -1,15 +1,13 @@
 """A cluster, Leeway's stack and Auto Scaling groups, before anybody adopts the cluster."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cli.adopt.plan import RBAC, read_objects
+from sandbox.template import read_template
 from tests.aws.stored import TABLE, create_table
 from tests.sandbox.aws.started import Sandbox, hook, started
 from tests.sandbox.kubernetes.live import Live, running_cluster
@@ -36,13 +34,8 @@ subjects:
 Settings = dict[str, Any]
 
 
-class _Template(yaml.SafeLoader):
-    """Reads a template; the values of intrinsic functions do not matter here."""
-
-
-_Template.add_multi_constructor("!", lambda *_: None)
-TEMPLATE = yaml.load((ROOT / "template.yaml").read_text(), _Template)  # noqa: S506 - a safe loader
-ENTRIES: dict[str, str] = TEMPLATE["Metadata"]["AccessEntries"]
+DEPLOYED = read_template(ROOT / "template.yaml", {})
+ENTRIES = DEPLOYED.access_entries
 
 
 def write_small_rbac(folder: Path) -> Path:
@@ -56,26 +49,9 @@ def write_small_rbac(folder: Path) -> Path:
 
 
 def role(name: str) -> str:
-    return f"arn:aws:iam::{ACCOUNT}:role/{name}"
-
-
-def stack_template(entries: dict[str, str] | None = None) -> str:
-    """Return the parameters, access entries and outputs of Leeway's template."""
-    groups = ENTRIES if entries is None else entries
-    outputs = {f"{name}Arn": {"Value": role(name)} for name in ENTRIES}
-    return json.dumps(
-        {
-            "Metadata": {"AccessEntries": groups},
-            "Parameters": {
-                "ClusterNames": {"Type": "CommaDelimitedList", "Default": ""},
-                "NodeRoleArns": {"Type": "CommaDelimitedList", "Default": ""},
-                "SubnetIds": {"Type": "String", "Default": ""},
-                "LogLevel": {"Type": "String", "Default": "INFO"},
-            },
-            "Resources": {},
-            "Outputs": {**outputs, "TableName": {"Value": TABLE}},
-        }
-    )
+    """Return the ARN of a role: one of the stack, by its logical id, or another."""
+    roles = DEPLOYED.stack.roles
+    return roles[name].arn if name in roles else f"arn:aws:iam::{ACCOUNT}:role/{name}"
 
 
 @dataclass
@@ -96,14 +72,20 @@ class World:
         link = {"endpoint": self.kubernetes.url, "ca_file": self.kubernetes.ca}
         self.aws.control("PUT", "links", {"eks": {name: link}})
 
-    def stack(self, name: str, entries: dict[str, str] | None = None, **parameters: str) -> None:
-        """Deploy Leeway's stack."""
-        given = {"LogLevel": "DEBUG", **parameters}
-        self.aws.client("cloudformation").create_stack(
-            StackName=name,
-            TemplateBody=stack_template(entries),
-            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in given.items()],
+    def stack(self, name: str, entries: Mapping[str, str] = ENTRIES, **parameters: str) -> None:
+        """Register Leeway's stack, as the sandbox does that has deployed the template."""
+        deployed = DEPLOYED.stack
+        metadata = {**deployed.declared["Metadata"], "AccessEntries": dict(entries)}
+        stack = replace(
+            deployed,
+            name=name,
+            declared={**deployed.declared, "Metadata": metadata},
+            parameters={**deployed.parameters, "LogLevel": "DEBUG", **parameters},
+            outputs={**deployed.outputs, "TableName": {"Value": TABLE}},
+            roles={},
+            alarms={},
         )
+        self.aws.control("POST", "stacks", asdict(stack))
 
     def parameters(self, stack: str) -> dict[str, str]:
         found = self.aws.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]

@@ -23,17 +23,17 @@ from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 
 from cli import main
 from cli.selection.catalogs import sandbox_survey
-from sandbox.provisioning import IMAGE, client
+from sandbox.provisioning import ACCOUNT, IMAGE, client
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.cli.conftest import drop_clients
-from tests.doctor.deployed import ALARM, take_into_care
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
 CLUSTER, GROUP = "care", "web"
 POLICY = Path(__file__).parents[2] / "docs" / "doctor-policy.json"
+ALARM = "leeway-NoticesLateAlarm"
 RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
 EXPECTED = {"GroupHookMissing", "GroupOfOneType", "ClusterObjectMissing"}
 """Warnings about the sandbox's group, which has one type and no launch hook, and about the
@@ -48,8 +48,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A deployment that works. Schedules run only on command, so that nothing changes it."""
     scenario = Scenario(cluster=CLUSTER, groups=(Group(GROUP, 2, terminate_hook=True),))
     state, idle = tmp_path_factory.mktemp("sandbox"), {"aws": ["--schedule-speed", "0"]}
-    with Sandbox.start(scenario, state_dir=state, options=idle) as running:
-        take_into_care(running)
+    topic = {"AlarmTopicArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:page"}
+    with Sandbox.start(scenario, state_dir=state, options=idle, parameters=topic) as running:
         store_catalog(running)
         yield running
 
@@ -227,7 +227,8 @@ def second_rule(sandbox: Sandbox) -> Iterator[None]:
 @contextmanager
 def no_entry(sandbox: Sandbox) -> Iterator[None]:
     eks = client("eks", sandbox.aws_url)
-    of = {"clusterName": CLUSTER, "principalArn": "arn:aws:iam::123456789012:role/RetireNodeRole"}
+    role = f"arn:aws:iam::{ACCOUNT}:role/leeway-RetireNodeRole"
+    of = {"clusterName": CLUSTER, "principalArn": role}
     eks.delete_access_entry(**of)
     yield
     eks.create_access_entry(**of, kubernetesGroups=["leeway:drain"])

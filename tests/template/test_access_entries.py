@@ -4,10 +4,11 @@ from pathlib import Path
 
 import yaml
 
-from sandbox.access_entries import access_entries
+from sandbox.access_entries import USER_ACCESS_KEY, access
 from sandbox.template import read_template
 
 ROOT = Path(__file__).parents[2]
+NODES = "arn:aws:iam::123456789012:role/nodes"
 
 
 def bound_groups() -> set[str]:
@@ -29,9 +30,12 @@ def test_the_groups_of_the_entries_are_those_of_the_bindings() -> None:
 
 def test_each_function_with_an_entry_has_its_own_user_name() -> None:
     template = read_template(ROOT / "template.yaml", {})
-    entries = access_entries(template)
+    found = access(template, "demo", NODES)
 
-    names = {entry["username"].rpartition("/")[2] for entry in entries.values()} - {"sandbox"}
+    sessions = [one for one in found["sessions"].values() if "role" in one]
+    names = {one["username"].rpartition("/")[2] for one in sessions}
+    granted = {one["principal"] for one in found["entries"]}
+    assert {one["role"] for one in sessions} == granted - {NODES}
     roles = {function.name: function.role for function in template.functions}
 
     assert names == {name for name, role in roles.items() if role in template.access_entries}
@@ -40,6 +44,6 @@ def test_each_function_with_an_entry_has_its_own_user_name() -> None:
 
 def test_a_person_who_runs_functions_with_sam_has_every_group() -> None:
     template = read_template(ROOT / "template.yaml", {})
-    (person,) = [e for e in access_entries(template).values() if ":user/" in e["username"]]
+    person = access(template, "demo", NODES)["sessions"][USER_ACCESS_KEY]
 
     assert set(person["groups"]) == bound_groups()
