@@ -82,8 +82,8 @@ class PackingRun:
     """One run over a set of pods, with its state.
 
     `explanations` are those of the supply before `with_variants_for`. The last `planned` of the
-    nodes are not launched yet. `counters` are those of the run whose plan this run extends. `ranks` orders pods
-    by name: a lower rank is placed earlier.
+    nodes are not launched yet. `counters` are those of the run whose plan this run extends. `ranks`
+    orders pods by name: a lower rank is placed earlier.
     """
 
     def __init__(

@@ -370,7 +370,7 @@ class _Filling:
                 limits[k] = min(limits.get(k, np.inf), self._caps[k, at])
                 if adds := self._matches[k, at]:
                     room = min(room, float(np.floor((limits[k] - counted.get(k, 0)) / adds)))
-            free = [there - room * requested for there, requested in zip(free, requests, strict=True)]
+            free = [there - room * own for there, own in zip(free, requests, strict=True)]
             for there, requested in zip(free, sizes, strict=True):
                 feasible &= requested <= there
             for k in self._involved[at]:
