@@ -396,11 +396,15 @@ class PackingRun:
         """The zones with a node for one pod of the group, and the zones that its spreads
         compare."""
         # Ignore affinity by hostname: it is handled by `bundle`.
-        rules = replace(group.rules, affinity_on_node=())
-        batch = PodBatch.of(replace(group, rules=rules), group.pods[:1])
+        alone = group
+        if group.rules.affinity_on_node:
+            alone = replace(group, rules=replace(group.rules, affinity_on_node=()))
+        batch = PodBatch.of(alone, group.pods[:1])
         names = self.zones.zones
         # Preferences do not exclude zones from the domains.
-        required = replace(group.spec, terms=group.declared.terms)
+        required = group.spec
+        if required.terms != group.declared.terms:
+            required = replace(required, terms=group.declared.terms)
         feasible, domains = map(set, self._launchable(batch, required))
         position = {name: i for i, name in enumerate(names)}
         zoneless = False
