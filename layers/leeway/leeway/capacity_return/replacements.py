@@ -157,7 +157,7 @@ class Replacements:
         )
         return False
 
-    @property
+    @cached_property
     def _offers(self) -> Supply:
         return self.moving.offers
 
@@ -173,20 +173,28 @@ class Replacements:
         """The offerings on one node of which pods fit, by resources and node requirements: O."""
         total = _total(specs)
         names = sorted(total)
-        wanted = np.array([total.of(name) for name in names], dtype=float)
-        found: Bools = (self._offers.capacity(names) >= wanted).all(axis=1)
-        for spec in set(specs):
-            found = found & self._offers.allowed(spec)
+        found = np.ones(len(self._offers), dtype=bool)
+        for name, held in zip(names, self._offers.capacity(names).T, strict=True):
+            found &= held >= total.of(name)
+        distinct = {(spec.terms, spec.tolerations, spec.ports): spec for spec in specs}
+        for spec in distinct.values():
+            found &= self._offers.allowed(spec)
         return found
 
     def _same(self, nodes: Sequence[OwnNode]) -> Bools:
         """The offerings of the nodes' own types and capacity types, in any zone: O."""
-        kinds = {_kind_of(one) for one in nodes}
-        return np.array([kind in kinds for kind in self._kinds], dtype=bool)
+        found = np.zeros(len(self._offers), dtype=bool)
+        for kind in {_kind_of(one) for one in nodes}:
+            found[self._of_kind.get(kind, [])] = True
+        return found
 
     @cached_property
-    def _kinds(self) -> list[tuple[str, str]]:
-        return [_kind(each) for each in self._offers.candidates]
+    def _of_kind(self) -> Mapping[tuple[str, str], list[int]]:
+        """The positions of the offerings of each type and capacity type."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for position, each in enumerate(self._offers.candidates):
+            found.setdefault(_kind(each), []).append(position)
+        return found
 
     def _choice(self, new: PlannedNode) -> Bools:
         """The offerings among which EC2 chooses the new node: O."""

@@ -10,15 +10,17 @@ from leeway.selection.solver.arrays import Bools, Floats
 
 
 class Room:
-    """The free resources of nodes (N x R), each as a share of what the largest node has."""
+    """The free resources of nodes (R x N), each as a share of what the largest node has."""
 
     def __init__(self, nodes: Sequence[ExistingNode]) -> None:
         self._nodes = nodes
         names = sorted({name for node in nodes for pod in node.pods for name in pod.requests})
         largest = [max((node.allocatable.of(name) for node in nodes), default=1) for name in names]
         self._of_amounts: dict[Resources, Floats] = {}
+        self._sums: dict[Resources, float] = {}
         self._scale = {name: max(most, 1) for name, most in zip(names, largest, strict=True)}
-        self._free = np.array([self._left(node) for node in nodes]).reshape(len(nodes), len(names))
+        left = np.array([self._left(node) for node in nodes]).reshape(len(nodes), len(names))
+        self._free = np.ascontiguousarray(left.T)
         self._here = np.ones(len(nodes), dtype=bool)
         self._admitted: dict[object, Bools] = {}
 
@@ -33,6 +35,11 @@ class Room:
             shares = [amounts.of(name) / most for name, most in self._scale.items()]
             self._of_amounts[amounts] = np.array(shares)
         return self._of_amounts[amounts]
+
+    def _sum(self, amounts: Resources) -> float:
+        if amounts not in self._sums:
+            self._sums[amounts] = float(self._shares(amounts).sum())
+        return self._sums[amounts]
 
     def place(self, pods: Sequence[PodSpec], row: int) -> set[int] | None:
         """Place the pods of a node on the others, each where the least room is left; return their
@@ -52,22 +59,29 @@ class Room:
         """Return the pods of nodes, by their rows, that fit on no other node; change nothing."""
         before = self._free.copy()
         self._here[list(gone)] = False
-        left = [pod for pod in self._largest_first(pods) if self._place(pod) is None]
+        left: list[PodSpec] = []
+        without_room: set[object] = set()
+        for pod in self._largest_first(pods):
+            kind = (pod.requests, pod.terms, pod.tolerations)
+            if kind in without_room or self._place(pod) is None:
+                without_room.add(kind)
+                left.append(pod)
         self._free, self._here[list(gone)] = before, True
         return left
 
     def _largest_first(self, pods: Sequence[PodSpec]) -> list[PodSpec]:
-        return sorted(pods, key=lambda pod: -float(self._shares(pod.requests).sum()))
+        return sorted(pods, key=lambda pod: -self._sum(pod.requests))
 
     def _place(self, pod: PodSpec) -> int | None:
         size = self._shares(pod.requests)
         fits = self._here & self._admits(pod)
-        fits &= (self._free >= size - 1e-9).all(axis=1)
+        for free, requested in zip(self._free, size.tolist(), strict=True):
+            fits &= free >= requested - 1e-9
         found = np.flatnonzero(fits)
         if not len(found):
             return None
-        best = int(found[np.argmin(self._free[found].sum(axis=1))])
-        self._free[best] -= size
+        best = int(found[np.argmin(self._free[:, found].sum(axis=0))])
+        self._free[:, best] -= size
         return best
 
     def _admits(self, spec: PodSpec) -> Bools:

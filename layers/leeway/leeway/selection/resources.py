@@ -1,6 +1,6 @@
 """Amounts of resources by name, as integers: cpu in millicores, all else in its base unit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from typing import Self
 
 from leeway.selection.quantities import amount, printed
@@ -47,6 +47,10 @@ class Resources(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._amounts)
+
+    def items(self) -> ItemsView[str, int]:
+        """Return the amounts by name. That of `Mapping` takes several times as long."""
+        return self._amounts.items()
 
     def __hash__(self) -> int:
         if self._hash is None:

@@ -19,6 +19,7 @@ from leeway.selection.packing.preferences import fully_relaxed
 from leeway.selection.packing.requests import make_requests
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
+from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 from leeway.selection.resources import Resources
 from leeway.selection.solver.covering import least
@@ -45,6 +46,7 @@ class Draft:
         distinct = {id(pod.spec): pod.spec for pod in pods}.values()
         resources = {name for spec in distinct for name in spec.requests}
         self._base_supply, self._input_nodes = supply, nodes
+        self._explanations = Explanations(supply)
         self._classifier = Classifier(
             supply.with_variants_for(distinct), sorted(resources | {"pods"})
         )
@@ -89,7 +91,7 @@ class Draft:
             run = PackingRun(
                 waiting,
                 self._classifier,
-                self._base_supply,
+                self._explanations,
                 self._nodes,
                 self._search,
                 ranks=by_name,
@@ -115,6 +117,8 @@ class Draft:
         other pods were placed by counting them: they are then planned again without these.
         Empty if no affinity or spread of another pod selects one of them."""
         limited = run.outcome.limited
+        if not limited:
+            return {}
         specs = {self._specs[name] for name in limited}
         others = {spec for name, spec in self._specs.items() if name not in limited}
         terms = [term for spec in others for term in _required_terms(spec)]
@@ -124,7 +128,9 @@ class Draft:
 
     def bind_all(self) -> None:
         """Assign pods to existing nodes and plan no new nodes."""
-        run = PackingRun(self._pods, self._classifier, self._base_supply, self._nodes, self._search)
+        run = PackingRun(
+            self._pods, self._classifier, self._explanations, self._nodes, self._search
+        )
         self._unplaced = {name: None for group in run.bind() for name in group.pods}
         self._merge(run)
 
@@ -156,7 +162,7 @@ class Draft:
         run = PackingRun(
             waiting,
             self._classifier,
-            self._base_supply,
+            self._explanations,
             nodes,
             self._search,
             len(self._new),

@@ -9,6 +9,7 @@ from leeway.selection.labels import HOSTNAME, ZONE, normalised
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Units
 from leeway.selection.packing.topology import CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
+from leeway.selection.resources import Resources
 from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 NO_ZONE = ""
@@ -80,9 +81,9 @@ class ExistingNodes:
         self._allocatable = np.array([self.amounts(node.allocatable) for node in nodes])
         self._allocatable = np.maximum(self._allocatable.reshape(n, len(resources)), 1)
 
-    def amounts(self, amounts: Mapping[str, int]) -> Floats:
+    def amounts(self, amounts: Resources) -> Floats:
         """Return amounts as an array: R."""
-        return np.array([amounts.get(name, 0) for name in self._resources], dtype=float)
+        return np.array([amounts.of(name) for name in self._resources], dtype=float)
 
     def _pending_daemons(self, node: ExistingNode, row: int, daemons: Sequence[PodSpec]) -> Floats:
         """The requests of DaemonSet pods that do not run on a node yet."""

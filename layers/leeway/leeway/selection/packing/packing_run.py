@@ -30,7 +30,7 @@ from leeway.selection.packing.repacking import repack
 from leeway.selection.packing.scheduling import Demand, Order, schedule
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, unsupported_topology
-from leeway.selection.packing.unschedulable import explain_unschedulable
+from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
 from leeway.selection.reasons import (
@@ -81,23 +81,23 @@ class Search:
 class PackingRun:
     """One run over a set of pods, with its state.
 
-    `base_supply` is the supply before `with_variants_for`. The last `planned` of the nodes are not
-    launched yet. `counters` are those of the run whose plan this run extends. `ranks` orders pods
-    by name: a lower rank is placed earlier.
+    `explanations` are those of the supply before `with_variants_for`. The last `planned` of the
+    nodes are not launched yet. `counters` are those of the run whose plan this run extends. `ranks`
+    orders pods by name: a lower rank is placed earlier.
     """
 
     def __init__(
         self,
         pods: Sequence[Pod],
         classifier: Classifier,
-        base_supply: Supply,
+        explanations: Explanations,
         nodes: Sequence[ExistingNode],
         search: Search,
         planned: int = 0,
         counters: Counters | None = None,
         ranks: Mapping[str, int] | None = None,
     ) -> None:
-        self._base_supply = base_supply
+        self._explanations = explanations
         self._search = search
         self._ranks = ranks or {}
         self.supply = supply = classifier.supply
@@ -276,7 +276,7 @@ class PackingRun:
             if choice.any:
                 feasible.append((group, choice))
             else:
-                why = explain_unschedulable(group.spec, self._base_supply)
+                why = self._explanations.explain(group.spec)
                 yield Unplaced(group, group.pods, why, infeasible=True)
         batches: list[PodBatch] = []
         for _, some in groupby(sorted(feasible, key=self._rank_of), self._rank_of):
@@ -368,7 +368,7 @@ class PackingRun:
                 start += pods
                 if batch.zone is not None:
                     self.zones.add(group.rules, batch.zone, -len(names))
-                why = reason_of_batch or explain_unschedulable(group.spec, self._base_supply, zone)
+                why = reason_of_batch or self._explanations.explain(group.spec, zone)
                 yield Unplaced(group, names, why)
 
     def _of_weight(self, weight: int) -> Bools:
@@ -396,11 +396,15 @@ class PackingRun:
         """The zones with a node for one pod of the group, and the zones that its spreads
         compare."""
         # Ignore affinity by hostname: it is handled by `bundle`.
-        rules = replace(group.rules, affinity_on_node=())
-        batch = PodBatch.of(replace(group, rules=rules), group.pods[:1])
+        alone = group
+        if group.rules.affinity_on_node:
+            alone = replace(group, rules=replace(group.rules, affinity_on_node=()))
+        batch = PodBatch.of(alone, group.pods[:1])
         names = self.zones.zones
         # Preferences do not exclude zones from the domains.
-        required = replace(group.spec, terms=group.declared.terms)
+        required = group.spec
+        if required.terms != group.declared.terms:
+            required = replace(required, terms=group.declared.terms)
         feasible, domains = map(set, self._launchable(batch, required))
         position = {name: i for i, name in enumerate(names)}
         zoneless = False

@@ -68,19 +68,33 @@ class Classifier:
         self.supply = supply
         self.resources = tuple(resources)
         self.capacity = supply.capacity(self.resources)
-        self._everywhere = np.ones(len(supply), dtype=bool)
+        self._by_resource = list(np.ascontiguousarray(self.capacity.T))
         self._places: dict[bytes, int] = {}
         self._fitting: dict[object, Bools] = {}
+        self._usable: dict[object, tuple[Bools, int]] = {}
         self._sizes: dict[object, Floats] = {}
 
     def allowed(self, batch: PodBatch, eligible: Bools | None = None) -> Bools:
         """The eligible offerings that one unit of a batch may use and fits: O."""
+        if eligible is None:
+            return self._without_limits(batch)[0]
         return self._allowed(batch, batch.zone, eligible)
+
+    def place(self, batch: PodBatch) -> int:
+        """A number that is equal for batches with the same candidate offerings."""
+        return self._without_limits(batch)[1]
+
+    def _without_limits(self, batch: PodBatch) -> tuple[Bools, int]:
+        key = (batch.zone, batch.shape)
+        if key not in self._usable:
+            usable = self._allowed(batch, batch.zone, None)
+            self._usable[key] = usable, self._place(usable)
+        return self._usable[key]
 
     def _allowed(self, batch: PodBatch, zone: int | None, eligible: Bools | None) -> Bools:
         key = (zone, batch.shape)
         if key not in self._fitting:
-            fitting = (self.capacity >= self.size(batch)).all(axis=1)
+            fitting = self.holding(self.size(batch))
             for group, _ in batch.parts:
                 fitting &= self.supply.allowed(group.spec)
             if zone is not None:
@@ -92,9 +106,12 @@ class Classifier:
         plain = found & ~self.supply.exotic
         return plain if plain.any() else found
 
-    def place(self, batch: PodBatch) -> int:
-        """A number that is equal for batches with the same candidate offerings."""
-        return self._place(self.allowed(batch))
+    def holding(self, amounts: Floats) -> Bools:
+        """The offerings with a capacity of at least these amounts (R): O."""
+        found = np.ones(len(self.capacity), dtype=bool)
+        for held, amount in zip(self._by_resource, amounts.tolist(), strict=True):
+            found &= held >= amount
+        return found
 
     def _place(self, allowed: Bools) -> int:
         return self._places.setdefault(allowed.tobytes(), len(self._places))
@@ -150,16 +167,29 @@ class Classifier:
         """Analyze batches. Returns batches that fit no offering separately. Batches of
         `merged_zones` are treated as if they could use every zone."""
         analyzed, unplaceable = [], []
+        known: dict[object, tuple[Bools, int] | None] = {}
         for batch in batches:
-            if not self.allowed(batch, eligible).any():
+            key = (batch.zone, batch.shape)
+            if key not in known:
+                known[key] = self._eligible(batch, eligible, merged_zones)
+            usable = known[key]
+            if usable is None:
                 unplaceable.append(batch)
-                continue
-            allowed = self._allowed(
-                batch, None if batch.zone in merged_zones else batch.zone, eligible
-            )
-            size, place = self.size(batch), self._place(allowed)
-            analyzed.append(_Analyzed(batch, size, allowed, place, batch.counted, batch.caps))
+            else:
+                size = self.size(batch)
+                analyzed.append(_Analyzed(batch, size, *usable, batch.counted, batch.caps))
         return analyzed, unplaceable
+
+    def _eligible(
+        self, batch: PodBatch, eligible: Bools, merged_zones: frozenset[int]
+    ) -> tuple[Bools, int] | None:
+        """The eligible offerings of a batch, and their number; None if it fits none of them."""
+        allowed = self._allowed(batch, batch.zone, eligible)
+        if not allowed.any():
+            return None
+        if batch.zone in merged_zones:
+            allowed = self._allowed(batch, None, eligible)
+        return allowed, self._place(allowed)
 
     def _expensive_zones(self, analyzed: Sequence[_Analyzed], eligible: Bools) -> set[int]:
         """The zones in which nodes of any one offering for all batches cost much more than in the

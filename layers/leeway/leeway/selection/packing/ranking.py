@@ -30,7 +30,7 @@ def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
     the cheapest on-demand offering is dropped. Each capacity type has up to 60 types, the cheapest
     first, and as many label values as the minValues of the pool require.
     """
-    feasible = feasible[np.argsort(supply.prices[feasible], kind="stable")]
+    feasible = supply.by_price(feasible)
     capacity_types = supply.capacity_types[feasible]
     on_demand = feasible[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
     choices = []
@@ -45,21 +45,29 @@ def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
 
 def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
     """The launch request for offerings that are sorted by price."""
-    _, first = np.unique(supply.of_type[found], return_index=True)
-    cheapest = found[np.sort(first)]  # of each type
+    types = supply.of_type[found]
+    cheapest = found[_first_of_each(types, len(supply.type_names))]
     pool = supply.candidates[found[0]].pool
     wanted = {k: r.min_values for k, r in pool.requirements.items() if r.min_values}
     if len(cheapest) > MAX_TYPES:
         cheapest = _diverse(supply, cheapest, wanted) if wanted else cheapest[:MAX_TYPES]
-    of_kept = found[np.isin(supply.of_type[found], supply.of_type[cheapest])]
-    _, first = np.unique(supply.zones[of_kept], return_index=True)
+    kept = np.zeros(len(supply.type_names), dtype=bool)
+    kept[supply.of_type[cheapest]] = True
+    zones = supply.zones[found[kept[types]]]
     price = float(supply.prices[found[0]])
     return Choice(
         capacity_type,
         tuple(supply.type_names[i] for i in supply.of_type[cheapest]),
-        tuple(supply.zone_names[i] for i in supply.zones[of_kept[np.sort(first)]]),
+        tuple(supply.zone_names[i] for i in zones[_first_of_each(zones, len(supply.zone_names))]),
         None if price >= UNKNOWN_PRICE else price,
     )
+
+
+def _first_of_each(numbers: Ints, count: int) -> Ints:
+    """The positions at which each of the numbers below `count` occurs first, in their order."""
+    first = np.full(count, len(numbers))
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment counts
+    return np.sort(first[first < len(numbers)])
 
 
 def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:

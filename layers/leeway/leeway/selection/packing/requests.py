@@ -68,7 +68,7 @@ def _feasible(
     )
     if key not in known:
         of_pool: Bools = classifier.supply.of_pool == pool
-        feasible = (classifier.capacity >= requested).all(axis=1) & of_pool
+        feasible = classifier.holding(requested) & of_pool
         for batch, _ in node.batches:
             feasible &= classifier.allowed(batch, of_pool)
         if limits := _limited(node, classifier):
@@ -87,7 +87,7 @@ def _first(choices: Sequence[Choice], classifier: Classifier, feasible: Ints) ->
     """The cheapest offering of the request that is tried first."""
     wanted = (choices[0].capacity_type, choices[0].instance_types[0])
     supply = classifier.supply
-    for index in feasible[np.argsort(supply.prices[feasible], kind="stable")]:
+    for index in supply.by_price(feasible).tolist():
         found: Candidate = supply.candidates[index]
         if (found.offering.capacity_type, found.type.name) == wanted:
             return found

@@ -116,6 +116,17 @@ class Supply:
         return np.array([candidate.price for candidate in self.candidates], dtype=float)
 
     @cached_property
+    def _in_order(self) -> Ints:
+        """The offerings, cheapest first: O."""
+        return np.argsort(self.prices, kind="stable")
+
+    def by_price(self, offerings: Ints) -> Ints:
+        """Return offerings (positions in ascending order), the cheapest first."""
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[offerings] = True
+        return self._in_order[chosen[self._in_order]]
+
+    @cached_property
     def zone_names(self) -> tuple[str, ...]:
         """The zones that have offerings."""
         return tuple(sorted({c.offering.zone for c in self.candidates}))

@@ -1,6 +1,8 @@
 """Explains why no offering of any node pool fits a pod."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES
@@ -30,32 +32,75 @@ _MAX_NAMES = 8
 _EXCLUDED = frozenset({TAINT_NOT_TOLERATED.name, REQUIREMENTS_CONFLICT.name})
 
 
-def explain_unschedulable(spec: PodSpec, supply: Supply, zone: str | None = None) -> Reason:
-    """Return why no offering of any pool fits this pod. Pools that the pod excludes, by taints or
-    requirements, are named only if it excludes all pools. With several pools, the code is the one
-    that they have in common, or NoNodePoolMatches.
+class Explanations:
+    """Why no offering of a supply fits a pod. Pods with equal requests and requirements share an
+    answer; pods with equal requirements share the types that match them."""
 
-    `zone` is the only zone that the pod's topology terms allow.
-    """
-    if not supply.pools:
-        return NO_NODE_POOL()
-    by_pool = [
-        _of_pool(spec, pool, table, supply)
-        for pool, table in zip(supply.pools, supply.tables, strict=True)
-    ]
-    by_pool = [reason for reason in by_pool if reason.code not in _EXCLUDED] or by_pool
-    codes = {reason.code for reason in by_pool}
-    messages = " ".join(dict.fromkeys(reason.message for reason in by_pool))
-    if len(codes) == 1:
-        reason = Reason(codes.pop(), messages)
-    else:
-        reason = NO_NODE_POOL_MATCHES(reasons=messages)
-    if zone:
-        return reason.and_then(f"The topology terms of the pod allow only zone {zone}.")
-    return reason
+    def __init__(self, supply: Supply) -> None:
+        self._supply = supply
+        self._known: dict[object, Reason] = {}
+        self._matching: dict[object, int | Reason] = {}
+        self._ascending: dict[tuple[int, int, str], list[int]] = {}
+
+    def explain(self, spec: PodSpec, zone: str | None = None) -> Reason:
+        """Return why no offering of any pool fits this pod. Pools that the pod excludes, by taints
+        or requirements, are named only if it excludes all pools. With several pools, the code is
+        the one that they have in common, or NoNodePoolMatches.
+
+        `zone` is the only zone that the pod's topology terms allow.
+        """
+        key = (spec.requests, spec.terms, spec.tolerations, spec.ports)
+        if key not in self._known:
+            self._known[key] = self._explained(spec)
+        reason = self._known[key]
+        if zone and self._supply.pools:
+            return reason.and_then(f"The topology terms of the pod allow only zone {zone}.")
+        return reason
+
+    def _explained(self, spec: PodSpec) -> Reason:
+        pools = range(len(self._supply.pools))
+        if not pools:
+            return NO_NODE_POOL()
+        by_pool = [self._of_pool(spec, number) for number in pools]
+        by_pool = [reason for reason in by_pool if reason.code not in _EXCLUDED] or by_pool
+        codes = {reason.code for reason in by_pool}
+        messages = " ".join(dict.fromkeys(reason.message for reason in by_pool))
+        if len(codes) == 1:
+            return Reason(codes.pop(), messages)
+        return NO_NODE_POOL_MATCHES(reasons=messages)
+
+    def _of_pool(self, spec: PodSpec, number: int) -> Reason:
+        supply = self._supply
+        pool, table = supply.pools[number], supply.tables[number]
+        key = (number, spec.terms, spec.tolerations)
+        if key not in self._matching:
+            self._matching[key] = _matching(spec, pool, table)
+        found = self._matching[key]
+        if isinstance(found, Reason):
+            return found
+        if any(supply.conflicting_daemons(spec)) and not _pool_admits(spec, pool, supply):
+            return HOST_PORT_IN_USE(pool=pool.name, ports=_ports(spec, supply))
+        amounts = {
+            name: self._amounts(number, found, name) for name in spec.requests + self._daemons
+        }
+        return REQUEST_TOO_LARGE(pool=pool.name, cause=_too_small(spec, amounts, self._daemons))
+
+    @cached_property
+    def _daemons(self) -> Resources:
+        """The requests of all DaemonSets."""
+        return sum((daemon.requests for daemon in self._supply.daemons), Resources())
+
+    def _amounts(self, number: int, found: int, name: str) -> list[int]:
+        """The allocatable amounts of a resource of some types of a pool, in ascending order."""
+        key = (number, found, name)
+        if key not in self._ascending:
+            types = self._supply.tables[number].types(found)
+            self._ascending[key] = sorted(t.allocatable.of(name) for t in types)
+        return self._ascending[key]
 
 
-def _of_pool(spec: PodSpec, pool: NodePool, table: TypeTable, supply: Supply) -> Reason:
+def _matching(spec: PodSpec, pool: NodePool, table: TypeTable) -> int | Reason:
+    """The types of a pool that match the requirements of a pod, or why there are none."""
     taint = spec.untolerated(pool.taints)
     if taint is not None:
         return TAINT_NOT_TOLERATED(pool=pool.name, taint=taint)
@@ -75,13 +120,11 @@ def _of_pool(spec: PodSpec, pool: NodePool, table: TypeTable, supply: Supply) ->
         excluded = table.excluded_fractional_gpus(requirements)
         found |= matching & ~excluded
         fractional |= matching & excluded
-    if fractional and not found:
+    if found:
+        return found
+    if fractional:
         return FRACTIONAL_GPU_NOT_NAMED(pool=pool.name, types=", ".join(_names(table, fractional)))
-    if found and any(supply.conflicting_daemons(spec)) and not _pool_admits(spec, pool, supply):
-        return HOST_PORT_IN_USE(pool=pool.name, ports=_ports(spec, supply))
-    if not found:
-        return _no_match(pool, table, matching_terms)
-    return REQUEST_TOO_LARGE(pool=pool.name, cause=_too_small(spec, table, found, supply))
+    return _no_match(pool, table, matching_terms)
 
 
 def _pool_admits(spec: PodSpec, pool: NodePool, supply: Supply) -> bool:
@@ -118,32 +161,22 @@ def _no_match(pool: NodePool, table: TypeTable, terms: Sequence[Requirements]) -
     return NO_INSTANCE_TYPE_MATCHES(pool=pool.name, cause=cause)
 
 
-def _too_small(spec: PodSpec, table: TypeTable, found: int, supply: Supply) -> str:
-    """The resource that the fewest types have enough of."""
-    daemons = Resources()
-    for daemon in supply.daemons:
-        daemons = daemons + daemon.requests
-    types = table.types(found)
-    too_small = {
-        name: [t.allocatable.of(name) for t in types if t.allocatable.of(name) < requested]
-        for name, requested in (spec.requests + daemons).items()
-    }
-    name = max(too_small, key=lambda each: len(too_small[each]))
-    most = max(t.allocatable.of(name) for t in types)
-    requested = spec.requests.of(name)
-    besides = " besides DaemonSets" if supply.daemons else ""
-    if len(too_small[name]) == len(types):
+def _too_small(spec: PodSpec, amounts: Mapping[str, Sequence[int]], daemons: Resources) -> str:
+    """The resource that the fewest types have enough of. `amounts`: the allocatable amounts of the
+    types, in ascending order, of each resource."""
+    needed = spec.requests + daemons
+    too_small = {name: bisect_left(each, needed.of(name)) for name, each in amounts.items()}
+    name = max(too_small, key=lambda each: too_small[each])
+    types, requested = len(amounts[name]), spec.requests.of(name)
+    besides = " besides DaemonSets" if daemons else ""
+    if too_small[name] == types:
         return (
             f"the pod requests {printed(name, requested)} of {name}{besides}, and the largest of "
-            f"the {len(types)} types that match all requirements has {printed(name, most)}"
+            f"the {types} types that match all requirements has {printed(name, amounts[name][-1])}"
         )
     parts = [
-        f"{each} {printed(each, spec.requests.of(each))} excludes {len(by)}"
-        for each, by in _by_count(too_small)
+        f"{each} {printed(each, spec.requests.of(each))} excludes {count}"
+        for each, count in sorted(too_small.items(), key=lambda entry: -entry[1])
+        if count
     ]
-    return f"none of the {len(types)} types has enough of every resource: {', '.join(parts)}"
-
-
-def _by_count(too_small: dict[str, list[int]]) -> Sequence[tuple[str, list[int]]]:
-    found = ((name, by) for name, by in too_small.items() if by)
-    return sorted(found, key=lambda entry: -len(entry[1]))
+    return f"none of the {types} types has enough of every resource: {', '.join(parts)}"

@@ -59,7 +59,10 @@ class ZoneCounts:
 
     def counts(self, counter: int) -> list[int]:
         """The counter's pods by zone."""
-        return self._counts.setdefault(counter, [0] * len(self.zones))
+        found = self._counts.get(counter)
+        if found is None:
+            found = self._counts[counter] = [0] * len(self.zones)
+        return found
 
     def _certain(self, counter: int) -> list[int]:
         """The same without pods that may still use a node that is not counted."""
@@ -71,7 +74,10 @@ class ZoneCounts:
         )
 
     def _limit(self, counter: int) -> list[float]:
-        return self._limits.setdefault(counter, [float("inf")] * len(self.zones))
+        found = self._limits.get(counter)
+        if found is None:
+            found = self._limits[counter] = [float("inf")] * len(self.zones)
+        return found
 
     def add(self, rules: Rules, zone: int, pods: int = 1) -> None:
         """Count pods in a zone, and lower the limits of the zone by their anti-affinity."""

@@ -98,10 +98,14 @@ class Inserter:
     def __init__(self, problem: Problem) -> None:
         self.offerings = problem.undominated
         self._sizes = problem.sizes
+        self._divisors = np.maximum(problem.sizes, 1e-12)
         self._fits = problem.fits[:, self.offerings]
         self._allowed = problem.allowed[:, self.offerings]
-        marks = np.packbits(self._allowed, axis=0)
-        self._kinds = np.unique(marks, axis=1, return_inverse=True)[1].ravel()
+        kinds: dict[bytes, int] = {}
+        self._kinds = [
+            kinds.setdefault(column.tobytes(), len(kinds))
+            for column in np.ascontiguousarray(np.packbits(self._allowed, axis=0).T)
+        ]
         self._capacity = np.ascontiguousarray(problem.capacity[self.offerings].T)
         self._prices = problem.prices[self.offerings]
         # The cost of a pod on its best offering. Pods without requests must be inserted too.
@@ -170,8 +174,8 @@ class Inserter:
         """How many of these pods, at least one, fit on a node without a larger offering."""
         room = float(pods)
         if pods > 1:
-            requested = np.maximum(self._sizes[group], 1e-12)
-            room = min(room, float(np.floor((nodes.spare[:, row] + 1e-6) / requested).min()))
+            spare = (nodes.spare[:, row] + 1e-6) / self._divisors[group]
+            room = min(room, float(np.floor(spare).min()))
             for k in self._involved[group]:
                 if adds := self._matches[group, k]:
                     most = min(nodes.limits[k, row], self._caps[group, k])
@@ -209,8 +213,8 @@ class Inserter:
         if not len(rows):
             return -1, -1
         costs, alone = nodes.costs[rows], self._prices[self._alone[group]]
-        low = int(np.searchsorted(self._prices, costs.min()))
-        high = int(np.searchsorted(self._prices, costs.max() + alone, side="right"))
+        low = int(self._prices.searchsorted(costs.min()))
+        high = int(self._prices.searchsorted(costs.max() + alone, side="right"))
         fits = self._choices[common[rows], low:high]
         for held, load, requested in zip(
             self._capacity, nodes.load, self._sizes[group], strict=True
@@ -303,6 +307,7 @@ class _Filling:
         self._fits = inserter._fits[order]
         self._sizes = np.ascontiguousarray(inserter._sizes[order].T)
         self._divisors = np.maximum(self._sizes, 1e-12)
+        self._requests: list[list[float]] = self._sizes.T.tolist()
         self._capacity = inserter._capacity
         self._matches = np.ascontiguousarray(inserter._matches[order].T)
         self._caps = np.ascontiguousarray(inserter._caps[order].T)
@@ -320,14 +325,12 @@ class _Filling:
         limits = np.full(counted.shape, np.inf)
         values = np.zeros(free.shape[1])
         for at, involved in enumerate(self._involved):
-            room = self.left[at] * self._fits[at]
-            for there, requested in zip(free, self._divisors[:, at], strict=True):
-                room = np.minimum(room, np.floor((there + 1e-6) / requested))
+            room = np.floor((free + 1e-6) / self._divisors[:, at, None]).min(axis=0)
+            room = np.minimum(room, self.left[at] * self._fits[at])
             for k in involved:
                 most = np.minimum(limits[k], self._caps[k, at])
                 room = self._countable(room, counted[k], most, self._matches[k, at])
-            for there, requested in zip(free, self._sizes[:, at], strict=True):
-                there -= room * requested
+            free -= room * self._sizes[:, at, None]
             for k in involved:
                 limits[k] = np.where(room > 0, np.minimum(limits[k], self._caps[k, at]), limits[k])
                 counted[k] += room * self._matches[k, at]
@@ -349,7 +352,7 @@ class _Filling:
     def node(self, offering: int) -> tuple[list[tuple[int, int]], float]:
         """The pods on one node of an offering: positions of groups with numbers; their value."""
         groups, sizes, matches, caps = self._arrays(offering)
-        free = self._capacity[:, offering].copy()
+        free: list[float] = self._capacity[:, offering].tolist()
         feasible = self.left[groups] > 0
         for there, requested in zip(free, sizes, strict=True):
             feasible &= requested <= there
@@ -359,12 +362,15 @@ class _Filling:
         while len(feasible) and feasible[column := int(feasible.argmax())]:
             at = int(groups[column])
             feasible[column] = False
-            room = min(self.left[at], float(((free + 1e-6) // self._divisors[:, at]).min()))
+            requests = self._requests[at]
+            room = float(self.left[at])
+            for there, requested in zip(free, requests, strict=True):
+                room = min(room, (there + 1e-6) // max(requested, 1e-12))
             for k in self._involved[at]:
                 limits[k] = min(limits.get(k, np.inf), self._caps[k, at])
                 if adds := self._matches[k, at]:
                     room = min(room, float(np.floor((limits[k] - counted.get(k, 0)) / adds)))
-            free -= room * self._sizes[:, at]
+            free = [there - room * own for there, own in zip(free, requests, strict=True)]
             for there, requested in zip(free, sizes, strict=True):
                 feasible &= requested <= there
             for k in self._involved[at]:
@@ -377,7 +383,7 @@ class _Filling:
     def _arrays(self, offering: int) -> tuple[Ints, Floats, Floats, Floats]:
         """The groups that may use an offering: positions, sizes (R x G), matches and caps (K x
         G)."""
-        kind = int(self._kinds[offering])
+        kind = self._kinds[offering]
         if kind not in self._of_kind:
             groups = np.flatnonzero(self._allowed[:, offering])
             self._of_kind[kind] = (
