@@ -22,7 +22,7 @@ from tests.fakes.capacity_requests import CapacityRequestsInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
-from tests.launch.launching import NOW
+from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
 
@@ -73,6 +73,7 @@ class Returning:
         self.ledgers = LedgersInMemory()
         self.requests = CapacityRequestsInMemory()
         self.starts = Starts()
+        self.aws = World()
         self.policy = ClusterPolicy()
         self.time = NOW
         self.restart()
@@ -88,6 +89,7 @@ class Returning:
             OfferingsInMemory(),
             self.requests,
             self.starts,
+            self.aws.deps.sources,
             clock,
         )
         self.returns = ReturnCapacity(deps)

@@ -8,6 +8,7 @@ from leeway.admission.record import Admission
 from leeway.capacity_requests.ports import CapacityRequests
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
+from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import RetireNode
 from leeway.ports.table import UnavailableOfferings
 from leeway.reconciliation.ports import OpenRecords
@@ -44,4 +45,5 @@ class Dependencies:
     offerings: UnavailableOfferings
     requests: CapacityRequests
     retire_node: RetireNode
+    sources: NodeSources
     clock: Clock
