@@ -8,7 +8,9 @@ from pathlib import Path
 from time import monotonic
 
 from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
+from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.foreign_nodes import ForeignNode, GroupSize
+from leeway.capacity_return.launch_drift import CurrentLaunch
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.clock import SystemClock
 from leeway.durations import render_duration
@@ -26,6 +28,7 @@ from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.provisioning.node_details import NodeDetails
 from leeway.selection.solver.arrays import Proceed
+from leeway.wiring.launch_nodes import node_sources
 
 from cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
 from cli.explain.owners import facts_by_labels, group_sizes, owners_by_ec2, owners_by_labels
@@ -105,7 +108,19 @@ def read_capacity(source: Source) -> Capacity:
         write_stderr("warning: EC2 is not read: nodes with the label of a pool count as Leeway's.")
         return _capacity(read, owners_by_labels(state, pools), {}, offers, records, policy.worth)
     facts = owners_by_ec2(state)
-    return _capacity(read, facts, group_sizes(facts.values()), offers, records, policy.worth)
+    launches = _launches(read, facts)
+    sizes = group_sizes(facts.values())
+    return _capacity(read, facts, sizes, offers, records, policy.worth, launches)
+
+
+def _launches(read: ClusterRead, facts: Mapping[str, InstanceFacts]) -> Mapping[str, CurrentLaunch]:
+    """Read from AWS what the pools would launch now; warn of what cannot be read."""
+    now, own = read.state.read_at, own_instances(facts)
+    launches = CurrentLaunches(node_sources())
+    found = launches.read(read.cluster, read.manifests, read.catalog, own, now)
+    for problem in found.problems:
+        write_stderr(f"warning: {problem.code}: {problem}")
+    return found.of_pool
 
 
 def _live_state(source: Source) -> ClusterState:
@@ -133,13 +148,16 @@ def _capacity(
     offers: Offers,
     stored: StoredRecords,
     worth: Worth,
+    launches: Mapping[str, CurrentLaunch] | None = None,
 ) -> Capacity:
     details, now = read.state.details, read.state.read_at
     quiet = {name: _quiet_since(one, now) for name, one in details.items()}
 
     def snapshot(read: ClusterRead, instances: Mapping[str, InstanceFacts]) -> Snapshot:
         unavailable, most = offers.unavailable, stored.most
-        return snapshot_of(read, instances, quiet, stored.retiring, unavailable, most, worth)
+        return snapshot_of(
+            read, instances, quiet, stored.retiring, unavailable, most, worth, launches
+        )
 
     made = snapshot(read, own_instances(facts))
     own = {one.name for one in made.own}

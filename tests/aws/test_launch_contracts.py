@@ -19,9 +19,12 @@ from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.bootstrap.cluster import ClusterDetails
-from leeway.instances.owners import INTENT_TAG
+from leeway.capacity_return.current_launches import CurrentLaunches
+from leeway.capacity_return.launch_drift import launch_drift_of
+from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides
+from leeway.launch.images import ImageVariant
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.observed import Image, Subnet
 from leeway.launch.ports import (
@@ -36,6 +39,7 @@ from leeway.launch.ports import (
     NodeClusters,
     OwnedLaunchTemplates,
 )
+from leeway.launch.resolve_pools import NodeSources
 from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
 from leeway.manifests.node_class import AmiTerm
@@ -46,6 +50,7 @@ from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import FailedInstance, PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import RecordChanged
+from leeway.selection.offers.catalog import Catalog
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.fleets import FleetsInMemory, Shortage
@@ -55,8 +60,12 @@ from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.pool_records import PoolRecordsInMemory
+from tests.launch.conftest import catalog
+from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
 from tests.sandbox.aws.started import Sandbox, started
+
+__all__ = ["catalog"]
 
 _numbers = count(1)
 ZONES = ("us-east-1a", "us-east-1b")
@@ -569,3 +578,35 @@ def test_of_some_instances_those_that_start_or_run_are_alive(world: World) -> No
     world.end(launched.instance)
     assert world.fleets.alive([launched.instance, forgotten]) == frozenset()
     assert world.fleets.alive([]) == frozenset()
+
+
+def test_a_launched_instance_drifts_by_what_ec2_says_of_it(
+    embedded: Embedded, catalog: Catalog
+) -> None:
+    request = request_(embedded, new("intent"), "m5.large")
+    tagged = replace(request, tags={**request.tags, OWNER_TAG: "leeway", POOL_TAG: "web"})
+    (launched,) = create(embedded, tagged).instances
+    found = Ec2Instances(partial(embedded.aws.client, "ec2")).describe(launched.instance)
+    assert found is not None
+    sources = NodeSources(embedded.networks, embedded.images, embedded.profiles, embedded.clusters)
+
+    def drift(**node_class_fields: Any) -> list[str]:
+        launches = CurrentLaunches(sources)
+        written = manifests(pool(), node_class(**node_class_fields))
+        own = {launched.instance: found}
+        read = launches.read("contract", written, catalog, own, datetime.now(UTC))
+        assert read.problems == ()
+        reasons = launch_drift_of(found, ImageVariant("x86_64"), read.of_pool["web"])
+        return [one.code for one in reasons]
+
+    ec2 = embedded.aws.client("ec2")
+    others = ec2.describe_images(Owners=["amazon"])["Images"]
+    other = next(
+        one["ImageId"]
+        for one in others
+        if one["ImageId"] != embedded.ami and one["Architecture"] == "x86_64"
+    )
+    assert drift() == []
+    assert drift(amiSelectorTerms=[{"id": other}]) == ["AmiDrifted"]
+    assert drift(subnetSelectorTerms=[{"id": embedded.small}]) == ["SubnetDrifted"]
+    assert drift(securityGroupSelectorTerms=[{"name": "default"}]) == ["SecurityGroupsDrifted"]

@@ -23,7 +23,7 @@ from tests.fakes.functions import Starts
 from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.provisioning import QuietRecordsInMemory
-from tests.launch.launching import NOW
+from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
 
@@ -75,6 +75,7 @@ class Returning:
         self.requests = CapacityRequestsInMemory()
         self.quiet = QuietRecordsInMemory()
         self.starts = Starts()
+        self.aws = World()
         self.policy = ClusterPolicy()
         self.time = NOW
         self.restart()
@@ -91,6 +92,7 @@ class Returning:
             self.requests,
             self.quiet,
             self.starts,
+            self.aws.deps.sources,
             clock,
         )
         self.returns = ReturnCapacity(deps)

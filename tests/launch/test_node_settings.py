@@ -113,7 +113,7 @@ def test_the_profile_with_the_name_of_the_role_is_preferred() -> None:
 
 
 def test_instances_have_the_tags_of_the_cluster_and_of_the_user() -> None:
-    tags = instance_tags("prod", "web", "i1", {"team": "a", "Name": "mine"})
+    tags = instance_tags("prod", "web", "i1", "v1 tags=0", {"team": "a", "Name": "mine"})
     assert tags == {
         "Name": "mine",
         "team": "a",
@@ -122,8 +122,9 @@ def test_instances_have_the_tags_of_the_cluster_and_of_the_user() -> None:
         "leeway.sh/owner": "leeway",
         "leeway.sh/nodepool": "web",
         "leeway.sh/intent": "i1",
+        "leeway.sh/launch-settings": "v1 tags=0",
     }
-    assert instance_tags("prod", "web", "i1", {})["Name"] == "prod-web"
+    assert instance_tags("prod", "web", "i1", "", {})["Name"] == "prod-web"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_tag_that_would_change_the_owner_of_an_instance_is_refused(key: str) -
 
 
 def test_as_many_tags_as_ec2_accepts_beside_those_of_leeway() -> None:
-    user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(45)})))
+    user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(44)})))
     with pytest.raises(NotLaunchable) as caught:
-        user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(46)})))
+        user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(45)})))
     assert caught.value.reason.code == "TooManyTags"

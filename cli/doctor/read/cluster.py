@@ -7,16 +7,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
-from leeway.aws.images import AwsImages
-from leeway.aws.instance_profiles import IamInstanceProfiles
-from leeway.aws.networks import Ec2Networks
-from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import NodeSettings, settings_of
 from leeway.launch.problems import NotLaunchable
-from leeway.launch.resolve_pools import NodeSources, PoolResolver
+from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.capacity_buffer import CapacityBuffer
 from leeway.manifests.cluster import Cluster
@@ -24,7 +20,8 @@ from leeway.manifests.node_pool import NodePool
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.reasons import Reason
-from leeway.wiring.clients import LIST_READ_TIMEOUT, client
+from leeway.wiring.clients import client
+from leeway.wiring.launch_nodes import node_sources
 
 from cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
 from cli.manifests.planned_change import CLUSTER
@@ -76,7 +73,7 @@ def pools_of(
         return ()
     records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table).pools_of(cluster)
     stored = {one.pool: one for one in records}
-    resolver = PoolResolver(_sources(), cluster)
+    resolver = PoolResolver(node_sources(), cluster)
     return tuple(
         PoolFacts(
             name=one.pool,
@@ -114,16 +111,6 @@ def _role_of_profile(settings: NodeSettings) -> str:
         raise
     roles = found["InstanceProfile"]["Roles"]
     return str(roles[0]["RoleName"]) if roles else ""
-
-
-def _sources() -> NodeSources:
-    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
-    return NodeSources(
-        networks=Ec2Networks(ec2),
-        images=AwsImages(ec2, partial(client, "ssm")),
-        profiles=IamInstanceProfiles(partial(client, "iam")),
-        clusters=EksNodeClusters(partial(client, "eks")),
-    )
 
 
 def roles_named(names: Collection[str]) -> tuple[RoleFacts, ...]:

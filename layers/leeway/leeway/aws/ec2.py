@@ -15,6 +15,7 @@ from leeway.instances.owners import (
     FLEET_TAG,
     GROUP_TAG,
     INTENT_TAG,
+    SETTINGS_TAG,
     cluster_of,
     owner_of,
 )
@@ -232,6 +233,12 @@ def facts_of(described: dict[str, Any]) -> InstanceFacts | None:
         owner=owner_of(tags),
         joined=EKS_CLUSTER_TAG in tags,
         from_fleet=FLEET_TAG in tags,
+        image=described.get("ImageId", ""),
+        subnet=described.get("SubnetId", ""),
+        security_groups=tuple(
+            sorted(one["GroupId"] for one in described.get("SecurityGroups", []))
+        ),
+        launch_settings=tags.get(SETTINGS_TAG, ""),
     )
 
 

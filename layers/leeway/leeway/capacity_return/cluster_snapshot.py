@@ -9,11 +9,13 @@ from datetime import datetime
 from math import isfinite
 
 from leeway.capacity_return.drift import DRIFTS_AFTER, drift_of
+from leeway.capacity_return.launch_drift import CurrentLaunch, launch_drift_of
 from leeway.capacity_return.pool_rules import rules_of
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
+from leeway.launch.images import variant_of
 from leeway.launch.nodes_on_the_way import nodes_on_the_way
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.pools import pools_of
@@ -52,6 +54,7 @@ def snapshot_of(
     unavailable: Collection[Unavailable] = (),
     most: int | None = None,
     worth: Worth = USUAL,
+    launches: Mapping[str, CurrentLaunch] | None = None,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -59,10 +62,11 @@ def snapshot_of(
     node that is not in it counts as quiet from now on. `retiring` are instances with an open
     retirement besides those that the cluster shows, `unavailable` offerings without capacity,
     `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
-    pods is worth.
+    pods is worth. `launches` is what each pool would launch with now, by its name.
     """
     pools = pools_of(read.manifests)
-    making = _Nodes(read, own, quiet, frozenset(retiring), {one.name: one for one in pools})
+    by_name = {one.name: one for one in pools}
+    making = _Nodes(read, own, quiet, frozenset(retiring), by_name, launches or {})
     nodes = {node.name: node for node in read.demand.nodes}
     own_nodes = tuple(making.own_nodes(nodes))
     names = {one.name for one in own_nodes}
@@ -102,11 +106,13 @@ class _Nodes:
         quiet: Mapping[str, datetime],
         retiring: frozenset[str],
         pools: Mapping[str, NodePool],
+        launches: Mapping[str, CurrentLaunch],
     ) -> None:
         self._read = read
         self._own = own
         self._quiet = quiet
         self._pools = pools
+        self._launches = launches
         self._retiring = retiring | {one.instance for one in read.requests}
         self._offers = Offers(read.catalog)
         self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
@@ -166,4 +172,11 @@ class _Nodes:
             ZONE: facts.zone,
             CAPACITY_TYPE: facts.capacity_type,
         }
-        return drift_of(node, offering, pool, [one.key for one in pool.startup_taints])
+        machine = self._read.catalog.machine(facts.instance_type)
+        variant = None if machine is None else variant_of(machine)
+        launch = self._launches.get(pool.name, CurrentLaunch())
+        startup = [one.key for one in pool.startup_taints]
+        return (
+            *drift_of(node, offering, pool, startup),
+            *launch_drift_of(facts, variant, launch),
+        )

@@ -9,6 +9,7 @@ from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_return.quiet_nodes import QuietRecords
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
+from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import RetireNode
 from leeway.ports.table import UnavailableOfferings
 from leeway.reconciliation.ports import OpenRecords
@@ -46,4 +47,5 @@ class Dependencies:
     requests: CapacityRequests
     quiet: QuietRecords
     retire_node: RetireNode
+    sources: NodeSources
     clock: Clock

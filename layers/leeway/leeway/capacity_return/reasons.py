@@ -55,6 +55,22 @@ LABEL_DRIFTED = ReasonCode(
     "LabelDrifted", "Its label {key} has {has}, and the pool requires {wanted}."
 )
 TAINT_DRIFTED = ReasonCode("TaintDrifted", "It lacks the taint {taint} of the pool.")
+AMI_DRIFTED = ReasonCode("AmiDrifted", "It runs {has}, and its pool launches {wanted} now.")
+SUBNET_DRIFTED = ReasonCode(
+    "SubnetDrifted", "Its subnet {subnet} is none of those that its pool selects now."
+)
+SECURITY_GROUPS_DRIFTED = ReasonCode(
+    "SecurityGroupsDrifted", "It has the security groups {has}, and its pool selects {wanted} now."
+)
+SETTING_DRIFTED = ReasonCode(
+    "SettingDrifted", "The setting {part} of its manifests has changed since it was launched."
+)
+DRIFT_NOT_KNOWN = ReasonCode(
+    "DriftNotKnown",
+    "Leeway cannot read which {what} pool {pool} launches with now: {error}. Its nodes do not "
+    "drift by them.",
+    "capacity-is-not-given-back",
+)
 POD_IS_BARE = ReasonCode(
     "PodIsBare",
     "Pod {pod} on node {node} has no controller that would create it again: the node is kept.",

@@ -5,14 +5,17 @@ has just read: no decision is older than a launch.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from leeway.capacity_return import reasons
 from leeway.capacity_return.begin_return import BeginReturn, PlannedReturn
 from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
+from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.decide import decide_returns
 from leeway.capacity_return.decision import NodeReturn
 from leeway.capacity_return.held_returns import HeldReturns
+from leeway.capacity_return.launch_drift import CurrentLaunch
 from leeway.capacity_return.ports import Dependencies
 from leeway.capacity_return.quiet_nodes import QuietNodes
 from leeway.capacity_return.snapshot import Snapshot
@@ -33,6 +36,7 @@ class ReturnCapacity:
         self._begin = BeginReturn(deps)
         self._quiet = QuietNodes(deps.quiet)
         self._held = HeldReturns()
+        self._launches = CurrentLaunches(deps.sources)
         self._foreign: set[str] = set()
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
 
@@ -48,13 +52,16 @@ class ReturnCapacity:
             own = own_instances(self._deps.instances.of_cluster(read.cluster), self._foreign)
             if not own.keys() & read.state.joined.keys():
                 return CapacityReturned()
-            snapshot = self._snapshot(read, policy, own, quiet)
-            decided = decide_returns(snapshot).returns
             now = self._deps.clock.now()
+            launches = self._launches.read(read.cluster, read.manifests, read.catalog, own, now)
+            snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool)
+            decided = decide_returns(snapshot).returns
             confirmed = self._held.confirmed(read.cluster, decided, now)
             if policy.dry_run:
-                return self._rehearse(read.cluster, confirmed)
-            return self._begin_all(read.cluster, snapshot, confirmed, own, now)
+                returned = self._rehearse(read.cluster, confirmed)
+            else:
+                returned = self._begin_all(read.cluster, snapshot, confirmed, own, now)
+            return replace(returned, problems=(*launches.problems, *returned.problems))
         except Exception as error:  # noqa: BLE001 (the launches of the run are done)
             described = clause(str(error) or type(error).__name__)
             failed = reasons.CAPACITY_RETURN_FAILED(cluster=read.cluster, error=described)
@@ -66,6 +73,7 @@ class ReturnCapacity:
         policy: ClusterPolicy,
         own: Mapping[str, InstanceFacts],
         quiet: Mapping[str, datetime],
+        launches: Mapping[str, CurrentLaunch],
     ) -> Snapshot:
         now, cluster = self._deps.clock.now(), read.cluster
         found = self._deps.records.open_records(cluster).records
@@ -81,6 +89,7 @@ class ReturnCapacity:
             unavailable=self._deps.offerings.now(read.catalog.region, now),
             most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
             worth=policy.worth,
+            launches=launches,
         )
 
     def _rehearse(self, cluster: str, confirmed: Iterable[NodeReturn]) -> CapacityReturned:

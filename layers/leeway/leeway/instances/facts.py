@@ -11,6 +11,9 @@ class InstanceFacts(BaseModel):
     `capacity_type` is `spot` or `on-demand`. `joined` says that the instance has the tag that EKS,
     and nobody else, writes when an instance joins the cluster. `from_fleet` says that it has the
     tag that EC2, and nobody else, writes on the instances of a fleet.
+
+    `image`, `subnet` and `security_groups` are ids; `launch_settings` is the value of the tag with
+    the hashes of the settings that it was launched with. They are empty if they are not known.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -24,3 +27,7 @@ class InstanceFacts(BaseModel):
     owner: Owner
     joined: bool = False
     from_fleet: bool = False
+    image: str = ""
+    subnet: str = ""
+    security_groups: tuple[str, ...] = ()
+    launch_settings: str = ""

@@ -39,6 +39,9 @@ POOL_TAG = "leeway.sh/nodepool"
 INTENT_TAG = "leeway.sh/intent"
 """The tag with the id of the launch intent that an instance belongs to."""
 
+SETTINGS_TAG = "leeway.sh/launch-settings"
+"""The tag with the hashes of the settings that an instance was launched with."""
+
 # EKS manages only Auto Scaling groups whose names begin with `eks-`, and ends each name with a
 # UUID. Source: AWS managed policy AWSServiceRoleForAmazonEKSNodegroup.
 _EKS_GROUP = re.compile(r"eks-(?:.+-)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")

@@ -15,6 +15,7 @@ from leeway.launch.intent import LaunchIntent
 from leeway.launch.networks import SubnetChoice
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.problems import NotLaunchable
+from leeway.launch.settings_hashes import settings_hashes, tag_value
 from leeway.launch.tags import instance_tags
 from leeway.launch.templates import LaunchTemplate, NodeResources, TemplateImage, template_of
 from leeway.ports.kubernetes_objects import Taint
@@ -78,7 +79,8 @@ def prepare(
     used = dict.fromkeys(one.instance_type for one in selected.overrides)
     boots = _boots(group, pool, {name: bootable[name] for name in used})
     cluster = pool.details.name
-    tags = instance_tags(cluster, group.pool.name, intent, pool.resources.tags)
+    hashes = tag_value(settings_hashes(pool.settings))
+    tags = instance_tags(cluster, group.pool.name, intent, hashes, pool.resources.tags)
     request = request_of(selected, len(group.nodes), lambda name: boots[name].template.name, tags)
     first = next(iter(boots.values())).user_data
     named = {one.template for one in request.templates}

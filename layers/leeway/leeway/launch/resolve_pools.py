@@ -1,6 +1,6 @@
 """Reads from AWS what the nodes of pools need: subnets, security groups, AMIs and profiles."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from leeway.launch.networks import (
     subnet_terms,
 )
 from leeway.launch.node_settings import NodeSettings
+from leeway.launch.observed import Subnet
 from leeway.launch.ports import Images, InstanceProfiles, Networks, NodeCluster, NodeClusters
 from leeway.launch.prepare import ResolvedPool
 from leeway.launch.problems import NotLaunchable
@@ -57,11 +58,34 @@ class PoolResolver:
             NotLaunchable: no subnet is selected.
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
+        return choose_subnets(
+            subnet_terms(settings).place, self.selected_subnets(settings), exhausted
+        )
+
+    def selected_subnets(self, settings: NodeSettings) -> Sequence[Subnet]:
+        """List all subnets that a pool selects, also those without free addresses.
+
+        Raises:
+            NotLaunchable: no manifest has terms.
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
         terms = subnet_terms(settings)
-        found = self._once(
+        return self._once(
             ("subnets", terms.place), lambda: self._sources.networks.subnets(terms.value)
         )
-        return choose_subnets(terms.place, found, exhausted)
+
+    def security_groups(self, settings: NodeSettings) -> tuple[str, ...]:
+        """Return the ids of the security groups of a pool, sorted.
+
+        Raises:
+            NotLaunchable: none is selected.
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
+        terms = security_group_terms(settings)
+        found = self._once(
+            ("groups", terms.place), lambda: self._sources.networks.security_groups(terms.value)
+        )
+        return choose_security_groups(terms.place, found)
 
     def resolve(
         self,
@@ -76,16 +100,12 @@ class PoolResolver:
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
         subnets = self.subnets(settings, exhausted)
-        groups = security_group_terms(settings)
-        found = self._once(
-            ("groups", groups.place), lambda: self._sources.networks.security_groups(groups.value)
-        )
         resources = NodeResources(
-            choose_security_groups(groups.place, found),
+            self.security_groups(settings),
             self._profile(settings),
             user_tags(settings),
         )
-        image_of = self._images(settings, variants)
+        image_of = self.images(settings, variants)
         images: dict[ImageVariant, TemplateImage] = {}
         missing: list[Reason] = []
         for variant in sorted(variants):
@@ -107,10 +127,16 @@ class PoolResolver:
         )
         return choose_profile(role, found)
 
-    def _images(
+    def images(
         self, settings: NodeSettings, variants: Collection[ImageVariant]
     ) -> Callable[[ImageVariant], TemplateImage]:
-        """Read the AMIs; the result chooses that of a variant."""
+        """Read the AMIs; the result chooses that of a variant, and raises NotLaunchable if it has
+        none.
+
+        Raises:
+            NotLaunchable: the node class selects no AMI.
+            CloudUnavailable, CloudRefused: AWS cannot be read.
+        """
         parameters = parameters_of(settings, self._cluster.version, variants)
         ports = self._sources.images
         if parameters:

@@ -7,7 +7,7 @@ tag which it does not know.
 
 from collections.abc import Mapping
 
-from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG
+from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
 from leeway.launch import reasons
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.problems import NotLaunchable
@@ -40,7 +40,7 @@ def user_tags(settings: NodeSettings) -> Mapping[str, str]:
             if key.lower().startswith(_RESERVED):
                 raise NotLaunchable(reasons.TAG_RESERVED(key=key, place=setting.place))
         merged |= setting.value
-    most = MOST_TAGS - len(_of_leeway("", "", ""))
+    most = MOST_TAGS - len(_of_leeway("", "", "", ""))
     if len(merged) > most:
         raise NotLaunchable(
             reasons.TOO_MANY_TAGS(
@@ -56,11 +56,13 @@ def cluster_tags(cluster: str) -> Mapping[str, str]:
 
 
 def instance_tags(
-    cluster: str, pool: str, intent: str, own: Mapping[str, str]
+    cluster: str, pool: str, intent: str, launch_settings: str, own: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return the tags of instances and volumes. `own` are the user's: they may set `Name`."""
-    return {"Name": f"{cluster}-{pool}", **own, **_of_leeway(cluster, pool, intent)}
+    of_leeway = _of_leeway(cluster, pool, intent, launch_settings)
+    return {"Name": f"{cluster}-{pool}", **own, **of_leeway}
 
 
-def _of_leeway(cluster: str, pool: str, intent: str) -> Mapping[str, str]:
-    return {**cluster_tags(cluster), POOL_TAG: pool, INTENT_TAG: intent}
+def _of_leeway(cluster: str, pool: str, intent: str, launch_settings: str) -> Mapping[str, str]:
+    known = {POOL_TAG: pool, INTENT_TAG: intent, SETTINGS_TAG: launch_settings}
+    return {**cluster_tags(cluster), **known}

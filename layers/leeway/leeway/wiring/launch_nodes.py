@@ -20,18 +20,22 @@ from leeway.ports.functions import AdmitNode
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
 
 
+def node_sources() -> NodeSources:
+    """Build the ports that are read for nodes."""
+    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
+    return NodeSources(
+        networks=Ec2Networks(ec2),
+        images=AwsImages(ec2, partial(client, "ssm")),
+        profiles=IamInstanceProfiles(partial(client, "iam")),
+        clusters=EksNodeClusters(partial(client, "eks")),
+    )
+
+
 def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
     """Build the use case on a table; `admit_node` starts the admissions."""
     return LaunchNodes(
         LaunchDependencies(
-            sources=NodeSources(
-                networks=Ec2Networks(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-                images=AwsImages(
-                    partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT), partial(client, "ssm")
-                ),
-                profiles=IamInstanceProfiles(partial(client, "iam")),
-                clusters=EksNodeClusters(partial(client, "eks")),
-            ),
+            sources=node_sources(),
             templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             intents=DynamoLaunchIntents(partial(client, "dynamodb"), table),

@@ -39,7 +39,7 @@ from leeway.wiring.clients import (
     settings,
 )
 from leeway.wiring.clusters import connection_to
-from leeway.wiring.launch_nodes import launch_nodes
+from leeway.wiring.launch_nodes import launch_nodes, node_sources
 from leeway.wiring.notices import admissions, retirements
 
 
@@ -72,6 +72,7 @@ def _return_capacity() -> ReturnCapacity:
             requests=DynamoCapacityRequests(dynamodb, table),
             quiet=DynamoProvisioningRecords(dynamodb, table),
             retire_node=retirements(),
+            sources=node_sources(),
             clock=clock(),
         )
     )
