@@ -9,9 +9,9 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes_objects import Pod
-from leeway.retire_node.finish import TERMINATION_ATTEMPTS
 from leeway.retire_node.outcome import RetirementResult
 from leeway.retire_node.reasons import NO_NODE_LEFT_RUNNING
+from leeway.retire_node.terminate import TERMINATION_ATTEMPTS
 
 from tests.fakes.retirement import (
     HOOKED,

@@ -108,7 +108,7 @@ class LeftLaunches:
         if not owned:
             return ()
         unused = unused_templates(cluster, owned, self._intents.of_cluster(cluster), now)
-        in_parallel(self._templates.delete, unused, AT_ONCE)
+        in_parallel(lambda name: self._templates.delete(name), unused, AT_ONCE)
         return unused
 
     def paused_pools(self, cluster: str) -> Sequence[Reason]:

@@ -3,12 +3,11 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS
 from leeway.execution.steps import Steps
-from leeway.instances.groups import GroupFacts, in_service
+from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import OwnerKind
 from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.lifecycle_hooks.held_hooks import HeldHook
@@ -17,18 +16,12 @@ from leeway.policy.rules import SUCCESSOR_TIMEOUT, VOLUNTARY, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups
 from leeway.reasons import Reason
 from leeway.replacement.cache import GroupCache
-from leeway.replacement.decide import (
-    BY_GROUP,
-    ReplacementDecision,
-    decide_replacement,
-    decide_without_group,
-)
+from leeway.replacement.decide import ReplacementDecision
+from leeway.replacement.intents import ACTING, Refusal, ReplacementIntents
 from leeway.replacement.launch import GroupLacksCapacity, SuccessorLaunch
 from leeway.replacement.reasons import (
     LAUNCH_REFUSED,
-    NO_ZONE_WITH_CAPACITY,
     NODE_NOT_MARKED,
-    NOT_NEEDED,
     REPLACEMENT_REFUSED,
     SUCCESSOR_LAUNCHED,
     SUCCESSOR_READY,
@@ -41,8 +34,8 @@ from leeway.retirement.disruption_budget import start_drain
 from leeway.retirement.hooks_of_record import held_for
 from leeway.retirement.node_marks import marks_of
 from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor, ZoneChoice
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
+from leeway.retirement.step_context import StepContext, with_intent
 
 CHECK_SUCCESSOR_EVERY = 10
 """Seconds between two checks of the successor, in which the execution is suspended."""
@@ -55,8 +48,6 @@ CHECK_ANSWER_EVERY = 5
 ANSWER_CHECKS = 5
 """How often the answer is checked after the drain. A run of provision_nodes that has the request
 takes some seconds; one that a queue of others delays reports its launches itself."""
-
-_ACTING = BY_GROUP | {Method.REQUEST_CAPACITY}
 
 _CLOUD_ERRORS = (CloudUnavailable, CloudRefused)
 
@@ -96,12 +87,11 @@ class ReplacementStep:
     ) -> None:
         self._context = context
         self._capacity = capacity
-        self._policies = policies
         self._groups = groups
-        self._group_cache = group_cache
         self._launch = launch
         self._actions = actions
         self._tracker = SuccessorTracker(context, groups, instances, capacity)
+        self._intents = ReplacementIntents(context, groups, group_cache, launch, policies)
 
     def run(
         self, attempt_id: AttemptId, record: Retirement, node: str | None, steps: Steps
@@ -163,15 +153,11 @@ class ReplacementStep:
         attempt_id: AttemptId,
         record: Retirement,
         node: str | None,
-        fresh: bool = False,
-        refused: Reason | None = None,
-        lacks_capacity: bool = False,
+        refused: Refusal | None = None,
     ) -> ReplacementResult:
         """Record the intended request, then make it. The record shows the intent of an earlier
         attempt, and the instance's state shows whether that attempt made the request."""
-        decide = partial(
-            self._with_intent_decided, attempt_id, node, fresh, refused, lacks_capacity
-        )
+        decide = partial(self._intents.decided, node, refused)
         written = self._context.write(attempt_id, record, decide)
         if written is None:
             return _superseded()
@@ -180,7 +166,7 @@ class ReplacementStep:
             return self._request_capacity(running, decision, node)
         if node == "" and record.facts.owner.kind is OwnerKind.LEEWAY:
             return self._withdraw_promise(running, decision)
-        if group is not None and decision.method in _ACTING:
+        if group is not None and decision.method in ACTING:
             try:
                 requested = self._carry_out(attempt_id, running, decision, group)
             except CloudRefused as error:
@@ -250,127 +236,9 @@ class ReplacementStep:
             if without_intent is None:
                 return _superseded()
             running = without_intent[0]
-        refused = LAUNCH_REFUSED(error=error) if with_launch_instances else None
-        lacks_capacity = isinstance(error, GroupLacksCapacity)
-        return self._decide_and_request(attempt_id, running, node, True, refused, lacks_capacity)
-
-    def _with_intent_decided(
-        self,
-        attempt_id: AttemptId,
-        node: str | None,
-        fresh: bool,
-        refused: Reason | None,
-        lacks_capacity: bool,
-        record: Retirement,
-    ) -> tuple[Retirement, tuple[ReplacementDecision, GroupFacts | None]]:
-        """Decide how the instance is replaced, and add the intent to the record."""
-        now = self._context.clock.now()
-        running = record.model_copy(
-            update={
-                "phase": Phase.RUNNING,
-                "replacement_began_at": record.replacement_began_at or now,
-            }
-        )
-        known, owner, when = record.replacement_intent, record.facts.owner, record.replacement
-        if record.drain_began_at is not None and when is Replacement.BEFORE:
-            when = Replacement.WITH
-        # receive_notice starts a retirement of another owner's instance only if the policy says so.
-        decided = decide_without_group(record.kind, when, owner, leeway_retires=True)
-        if decided is not None and owner.kind is OwnerKind.LEEWAY:
-            return self._decided_for_pool(running, decided, node)
-        if decided is not None and known is None:
-            return running, (decided, None)
-        group = self._groups.facts(attempt_id.instance) if fresh else self._group_of(record)
-        requested = known.method if known else None
-        decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
-        may_use_pools = partial(self._may_use_pools, record, node)
-        decision = decide(refused, lacks_capacity and may_use_pools())
-        zones: tuple[ZoneChoice, ...] = ()
-        is_new = known is None or known.method != decision.method
-        if group is not None and decision.method is Method.LAUNCH and is_new:
-            zones = self._launch.choose_zones(record, group)
-            if not zones:
-                decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name), may_use_pools())
-        elif (
-            group is not None
-            and is_new
-            and not refused
-            and self._should_use_pools(record, node, group, decision.method)
-        ):
-            decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name), True)
-        if group is None or decision.method not in _ACTING:
-            return running, (decision, group)
-        intent = self._intent(record, decision, group, zones)
-        return running.model_copy(update={"replacement_intent": intent}), (decision, group)
-
-    def _should_use_pools(
-        self, record: Retirement, node: str | None, group: GroupFacts, method: Method
-    ) -> bool:
-        """Whether Leeway's pools replace a node that the group would replace at a time of its own,
-        because EC2 has just had no capacity for it. Only a cluster that allows it costs a read."""
-        if method not in BY_GROUP or not self._may_use_pools(record, node):
-            return False
-        return self._launch.lacks_capacity(record, group)
-
-    def _may_use_pools(self, record: Retirement, node: str | None) -> bool:
-        """Whether Leeway's pools may replace the node of a group. False if the policy cannot be
-        read, or if the node is not known: the request names it."""
-        with suppress(*API_ERRORS):
-            return (
-                bool(node) and self._policies.policy_of(record.facts.cluster).groups_may_use_pools
-            )
-        return False
-
-    def _decided_for_pool(
-        self, running: Retirement, decision: ReplacementDecision, node: str | None
-    ) -> tuple[Retirement, tuple[ReplacementDecision, None]]:
-        """Add the intent for an instance that Leeway launched. If it has no node, it has no pods
-        that need another one."""
-        if decision.method is not Method.REQUEST_CAPACITY:
-            return running, (decision, None)
-        if node is None:
-            return running, (decision, None)
-        if not node:
-            reason = NOT_NEEDED(pool=running.facts.owner.name)
-            return running, (ReplacementDecision(Method.NOTHING, reason), None)
-        intent = self._intent(running, decision, None, ())
-        return running.model_copy(update={"replacement_intent": intent}), (decision, None)
-
-    def _intent(
-        self,
-        record: Retirement,
-        decision: ReplacementDecision,
-        group: GroupFacts | None,
-        zones: tuple[ZoneChoice, ...],
-    ) -> ReplacementIntent:
-        """Return the intent to record; the recorded one if an earlier attempt decided the same."""
-        known, in_addition = record.replacement_intent, {Method.LAUNCH, Method.REQUEST_CAPACITY}
-        to_restore = group is not None and decision.method in in_addition
-        if known is not None and known.method == decision.method:
-            return known.model_copy(update={"to_restore": to_restore})
-        return ReplacementIntent(
-            method=decision.method,
-            reason=decision.reason,
-            requested_at=self._context.clock.now(),
-            group=group.name if group else "",
-            zones=zones,
-            attempt=record.attempt,
-            units=group.units if group else 1,
-            desired=group.desired + group.units if group else 0,
-            to_restore=to_restore,
-        )
-
-    def _group_of(self, record: Retirement) -> GroupFacts | None:
-        """Read the instance's group. For an instance that EC2 takes back and that has no other
-        request or hook, the cached rules of its group are sufficient."""
-        owner = record.facts.owner
-        untouched = record.replacement_intent is None and not record.hooks
-        grouped = owner.kind is OwnerKind.AUTO_SCALING_GROUP
-        if record.ec2_terminates and untouched and grouped:
-            # Refused if the group is gone or may not be read: then read the instance itself.
-            with suppress(CloudRefused):
-                return in_service(self._group_cache.rules_of(owner.name))
-        return self._groups.facts(record.instance)
+        launch = LAUNCH_REFUSED(error=error) if with_launch_instances else None
+        refused = Refusal(launch, lacks_capacity=isinstance(error, GroupLacksCapacity))
+        return self._decide_and_request(attempt_id, running, node, refused)
 
     def _carry_out(
         self,
@@ -393,7 +261,7 @@ class ReplacementStep:
                 intent = record.replacement_intent
                 repeated = intent is not None and intent.ending
                 launched = {"successors": self._launch.launch(record), "ending": ends}
-                update = partial(_with_intent, launched)
+                update = partial(with_intent, launched)
                 written = self._context.write(attempt_id, record, update)
                 if written is None:
                     return None
@@ -431,7 +299,7 @@ class ReplacementStep:
             reason = result.reason.and_then(SUCCESSOR_READY(instances=instances))
             return replace(result, successors=status.ready, reason=reason, pause=0)
         if status.failed:
-            update = partial(_with_intent, {"successors": (), "zones": ()})
+            update = partial(with_intent, {"successors": (), "zones": ()})
             written = self._context.write(attempt_id, record, update)
             reason = result.reason.and_then(status.failed)
             result = replace(result, record=written[0] if written else None, reason=reason)
@@ -463,7 +331,7 @@ class ReplacementStep:
         if record.drain_began_at is not None:
             return record, None
         begun = start_drain(record, self._context.clock.now())
-        return _with_intent({"successors": successors}, begun) if successors else (begun, None)
+        return with_intent({"successors": successors}, begun) if successors else (begun, None)
 
     def _update_marks(self, record: Retirement) -> None:
         cluster, node = self._context.node_of(record)
@@ -477,12 +345,6 @@ def _superseded() -> ReplacementResult:
 
 def _without_intent(record: Retirement) -> tuple[Retirement, None]:
     return record.model_copy(update={"replacement_intent": None}), None
-
-
-def _with_intent(fields: dict[str, Any], record: Retirement) -> tuple[Retirement, None]:
-    intent = record.replacement_intent
-    changed = intent.model_copy(update=fields) if intent else None
-    return record.model_copy(update={"replacement_intent": changed}), None
 
 
 def _is_carried_out(intent: ReplacementIntent, group: GroupFacts | None) -> bool:

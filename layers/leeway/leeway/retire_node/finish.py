@@ -5,19 +5,11 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.execution.attempt import AttemptId, Phase
-from leeway.execution.retrying import API_ERRORS
 from leeway.execution.steps import Steps
-from leeway.instances.owners import EKS_CLUSTER_TAG, FLEET_TAG, OwnerKind
+from leeway.instances.owners import OwnerKind
 from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
 from leeway.policy.rules import VOLUNTARY
-from leeway.ports.aws import (
-    CloudRefused,
-    CloudUnavailable,
-    Groups,
-    HookResult,
-    Instances,
-    LeewayEvents,
-)
+from leeway.ports.aws import CloudRefused, Groups, HookResult, Instances, LeewayEvents
 from leeway.reasons import Reason
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.reasons import NOT_REQUESTED
@@ -26,40 +18,25 @@ from leeway.replacement.request_capacity import CapacityResult, RequestCapacity
 from leeway.retire_node.dependencies import Telemetry
 from leeway.retire_node.dry_run import dry_run
 from leeway.retire_node.outcome import FAILED, Outcome
-from leeway.retire_node.reasons import (
-    GROUP_TERMINATION_REFUSED,
-    LAST_TERMINATION,
-    LEEWAY_EVENT_NOT_PUBLISHED,
-    NO_NODE_LEFT_RUNNING,
-    NODE_EVENT_NOT_WRITTEN,
-    NOT_DRAINED_LEFT_RUNNING,
-    NOT_OWN_LEFT_RUNNING,
-    TERMINATION_REFUSED,
-)
+from leeway.retire_node.reasons import GROUP_TERMINATION_REFUSED
+from leeway.retire_node.report import RetirementReports
 from leeway.retire_node.step_results import FinishResult, RetirementProgress
+from leeway.retire_node.terminate import (
+    NOT_TERMINATED,
+    TerminateInstance,
+    TerminationResult,
+    may_terminate,
+)
 from leeway.retirement.cordon_result import CordonResult, Course
 from leeway.retirement.record import Retirement
 from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.step_context import StepContext, with_intent
 
 HOOK_NOTICE_TIMEOUT = timedelta(seconds=10)
 """How long to wait for the notice of a lifecycle hook after the group terminated the instance."""
 
 READ_RECORD_EVERY = 0.5
 """Seconds between two reads of the record while waiting for that notice."""
-
-TERMINATION_ATTEMPTS = 6
-"""How many attempts try to terminate a drained instance that only Leeway terminates. They take
-about an hour, since `reconcile` waits twice as long after each failure."""
-
-
-@dataclass(frozen=True, slots=True)
-class TerminationResult:
-    """The result of terminating an instance that only Leeway terminates: whether EC2 was
-    `requested` to, and why the instance is `left_running`."""
-
-    requested: bool = False
-    left_running: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +65,12 @@ class FinishStep:
     ) -> None:
         self._context = context
         self._groups = groups
-        self._instances = instances
-        self._events = events
         self._telemetry = telemetry
         self._actions = actions
         self._launch = launch
         self._capacity = capacity
+        self._termination = TerminateInstance(context, instances)
+        self._reports = RetirementReports(context, events, telemetry)
 
     def finish(
         self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
@@ -114,10 +91,10 @@ class FinishStep:
         )
         if closed is None:
             return FinishResult(None)
-        termination = TerminationResult()
+        termination = NOT_TERMINATED
         intent = closed.replacement_intent
-        if intent is not None and intent.to_terminate and _may_terminate(closed, progress):
-            termination = self._terminate(attempt_id, closed, progress)
+        if intent is not None and intent.to_terminate and may_terminate(closed, progress):
+            termination = self._termination.run(attempt_id, closed, progress)
         answered = self._actions.answer(attempt_id.instance, closed.hooks, HookResult.CONTINUE)
         return self._finished(closed, progress, answered, capacity.refused, termination)
 
@@ -154,7 +131,7 @@ class FinishStep:
         progress: RetirementProgress,
         answered: HookAnswers,
         refused: tuple[Reason, ...],
-        termination: TerminationResult = TerminationResult(),
+        termination: TerminationResult = NOT_TERMINATED,
     ) -> FinishResult:
         """Build and log the outcome. `refused` is what AWS refused before the hooks' answers."""
         cordoned, replacement, drain = progress.cordoned, progress.replacement, progress.drain
@@ -279,60 +256,6 @@ class FinishStep:
         written = self._context.write(attempt_id, capacity.record, closed)
         return written[0] if written else None
 
-    def _terminate(
-        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
-    ) -> TerminationResult:
-        """Terminate an instance that Leeway detached or launched. If EC2 throttles and takes the
-        instance back anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS
-        attempts."""
-        if not progress.drained:
-            return TerminationResult(left_running=NOT_DRAINED_LEFT_RUNNING())
-        result = self._request_termination(record, progress)
-        if record.ec2_terminates:
-            return result
-        failed = result.left_running is not None
-        written = self._context.write(attempt_id, record, partial(_tried, failed))
-        intent = written[0].replacement_intent if written else None
-        if intent is None or result.left_running is None or not intent.settled:
-            return result
-        last = LAST_TERMINATION(attempts=TERMINATION_ATTEMPTS)
-        return replace(result, left_running=result.left_running.and_then(last))
-
-    def _request_termination(
-        self, record: Retirement, progress: RetirementProgress
-    ) -> TerminationResult:
-        if not progress.instance_is_empty(record):
-            return TerminationResult(left_running=NO_NODE_LEFT_RUNNING())
-        try:
-            if problem := self._why_not_own(record):
-                return TerminationResult(left_running=NOT_OWN_LEFT_RUNNING(problem=problem))
-            self._instances.terminate(record.instance)
-        except CloudRefused as error:
-            return TerminationResult(True, TERMINATION_REFUSED(error=error))
-        except CloudUnavailable:
-            if not record.ec2_terminates:
-                raise
-            return TerminationResult()
-        return TerminationResult(requested=True)
-
-    def _why_not_own(self, record: Retirement) -> str:
-        """Return why an instance may not be one that Leeway launched for the cluster, by a fresh
-        read of EC2; empty if it is one, or if Leeway detached it from a group.
-
-        The tags of Leeway can be written by everybody who may tag instances. Only EC2 and EKS write
-        the tags of the fleet, of the group and of the cluster that an instance has joined.
-        """
-        if record.facts.owner.kind is not OwnerKind.LEEWAY:
-            return ""
-        facts, cluster = self._instances.describe(record.instance), record.facts.cluster
-        if facts is None:
-            return "there is no such instance with the tags of a cluster"
-        if facts.owner.kind is not OwnerKind.LEEWAY:
-            return f"its owner is now {facts.owner.kind} {facts.owner.name}".rstrip()
-        if facts.cluster != cluster or not facts.joined:
-            return f"it has no tag {EKS_CLUSTER_TAG} with the value {cluster}"
-        return "" if facts.from_fleet else f"it has no tag {FLEET_TAG}"
-
     def report(
         self,
         attempt_id: AttemptId,
@@ -343,38 +266,10 @@ class FinishStep:
         """Report the outcome, and retry the hook answers that were refused."""
         if finished.outcome is None:
             return
-        steps.run("report", str, partial(self._report, finished.outcome, cordoned))
+        steps.run("report", str, partial(self._reports.report, finished.outcome, cordoned))
         self._actions.retry_refused(
             attempt_id.instance, finished.answered, HookResult.CONTINUE, steps
         )
-
-    def _report(self, outcome: Outcome, cordoned: CordonResult) -> str:
-        """Write both reports in one step, because every step costs. The Leeway event comes last: it
-        may fail and repeat the step, and a repeated Kubernetes Event is the same object."""
-        if cordoned.node and cordoned.course is not Course.DRY_RUN:
-            self._write_node_event(outcome, cordoned.node_uid)
-        return self._publish(outcome)
-
-    def _publish(self, outcome: Outcome) -> str:
-        """Publish the Leeway event. Readers recognise a repeated one by instance and attempt; a
-        refused one is logged."""
-        try:
-            self._events.publish(outcome.title, outcome.to_json())
-        except CloudRefused as error:
-            problem = LEEWAY_EVENT_NOT_PUBLISHED(error=error)
-            self._telemetry.retirement_not_reported(outcome, problem)
-            return problem.message
-        return outcome.title
-
-    def _write_node_event(self, outcome: Outcome, node_uid: str) -> None:
-        """Write the Kubernetes Event; a failure is logged and does not delay the rest."""
-        event = outcome.as_node_event(node_uid)
-        open_cluster = self._context.open_cluster
-        try:
-            self._context.retry(lambda: open_cluster(outcome.cluster).write_event(event))
-        except API_ERRORS as error:
-            problem = NODE_EVENT_NOT_WRITTEN(error=error)
-            self._telemetry.retirement_not_reported(outcome, problem)
 
 
 def _with_result(replacement: ReplacementResult, result: CapacityResult) -> ReplacementResult:
@@ -382,12 +277,6 @@ def _with_result(replacement: ReplacementResult, result: CapacityResult) -> Repl
     told = replacement.reason.message
     news = [reason for reason in result.reasons if reason.message not in told]
     return replace(replacement, reason=replacement.reason.and_then(*news))
-
-
-def _may_terminate(record: Retirement, progress: RetirementProgress) -> bool:
-    """Whether Leeway may terminate the instance. One that was to be detached may still be in its
-    group; the termination of Leeway's own instance depends on no request."""
-    return progress.replacement.settled or record.facts.owner.kind is OwnerKind.LEEWAY
 
 
 def _own(
@@ -424,21 +313,9 @@ def _detached(
     return intent.model_copy(update={"to_terminate": True, "settled": ec2_terminates})
 
 
-def _tried(failed: bool, record: Retirement) -> tuple[Retirement, None]:
-    """Record the result of a try to terminate an instance."""
-    intent = record.replacement_intent
-    if intent is None:
-        return record, None
-    failures = intent.failures + failed
-    settled = not failed or failures >= TERMINATION_ATTEMPTS
-    tried = intent.model_copy(update={"settled": settled, "failures": failures})
-    return record.model_copy(update={"replacement_intent": tried}), None
-
-
 def _ending(successors: tuple[Successor, ...], record: Retirement) -> tuple[Retirement, None]:
     intent = record.replacement_intent
     if intent is None:
         return record, None
     ending = {"ending": True, "successors": successors or intent.successors}
-    changed = intent.model_copy(update=ending)
-    return record.model_copy(update={"replacement_intent": changed}), None
+    return with_intent(ending, record)

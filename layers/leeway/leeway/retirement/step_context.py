@@ -1,8 +1,9 @@
 """The dependencies that every step of a retirement has: its record, its cluster, the clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
@@ -82,3 +83,10 @@ class StepContext:
             return cluster, cluster.node_of(record.instance, names)
         named = map(cluster.node, names)
         return cluster, next((n for n in named if n and n.runs_on(record.instance)), None)
+
+
+def with_intent(fields: Mapping[str, Any], record: Retirement) -> tuple[Retirement, None]:
+    """Change fields of the intent of a record, if it has one; an update for `StepContext.write`."""
+    intent = record.replacement_intent
+    changed = intent.model_copy(update=fields) if intent else None
+    return record.model_copy(update={"replacement_intent": changed}), None
