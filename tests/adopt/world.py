@@ -161,5 +161,6 @@ def running_world(folder: Path) -> Iterator[World]:
     with started() as (_, url), running_cluster(folder) as live:
         aws = Sandbox(url)
         create_table(aws.client("dynamodb"))
+        aws.client("cloudformation").describe_stacks()  # moto takes long to load it
         yield World(aws, live)
         aws.close()

@@ -57,6 +57,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     topic = {"AlarmTopicArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:page"}
     with Sandbox.start(scenario, state_dir=state, options=idle, parameters=topic) as running:
         store_catalog(running)
+        client("cloudformation", running.aws_url).describe_stacks()  # moto takes long to load it
         yield running
 
 
