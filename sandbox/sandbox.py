@@ -14,7 +14,7 @@ import urllib3
 import yaml
 
 from sandbox.access import AddressError, bearer, check_address, read_token
-from sandbox.access_entries import access
+from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.provisioning import (
     NODE_ROLE_ARN,
@@ -209,8 +209,8 @@ class Sandbox:
         try:
             self.deployed = read_template(template, {**given, **parameters}, build=build)
             deploy(self.deployed, self.aws_url, self.lambda_url, dict(self._http.headers))
-            self._control("aws", "POST", "stacks", asdict(self.deployed.stack))
-            entries = access(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
+            self._control("aws", "POST", "stacks", self.deployed.stack.as_data())
+            entries = access_entries(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
             self._control("aws", "PUT", "access", entries)
         except (DeploymentError, TemplateError) as error:
             raise SandboxError.relayed(error.code, f"{template}: {error}") from error
