@@ -102,19 +102,22 @@ def find_stack(name: str) -> Stack:
         CannotBeDoneError: the region has no such stack, or it is not a stack of Leeway.
     """
     if table := os.environ.get(TABLE):
-        return Stack(table, _names(os.environ.get(CLUSTERS)))
+        return Stack(table, _known_names(os.environ.get(CLUSTERS)))
     described = _describe(name)
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described.get("Outputs", [])}
     if "TableName" not in outputs:
         status = described.get("StackStatus", "")
         raise CannotBeDoneError(STACK_WITHOUT_TABLE(stack=name, status=status))
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
-    return Stack(outputs["TableName"], _names(given.get("ClusterNames")))
+    return Stack(outputs["TableName"], _known_names(given.get("ClusterNames")))
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
-    if text is None:
-        return None
+def _known_names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else names_of(text)
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the values of a parameter that is a list."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 

@@ -22,7 +22,7 @@ def access_key(function: str) -> str:
     return "ASIA" + hashlib.sha256(function.encode()).hexdigest()[:16].upper()
 
 
-def access(template: DeployedTemplate, cluster: str, node_role: str) -> dict[str, Any]:
+def access_entries(template: DeployedTemplate, cluster: str, node_role: str) -> dict[str, Any]:
     """Return the body of the AWS's `PUT /_sandbox/access`: entries for the roles in
     `Metadata.AccessEntries` of the template and for the nodes, and the session of each function.
 

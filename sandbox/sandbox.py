@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from sandbox.access import AddressError, bearer, check_address, read_token
-from sandbox.access_entries import access
+from sandbox.access_entries import access_entries
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.controls import Controls
 from sandbox.provisioning import (
@@ -192,8 +192,8 @@ class Sandbox:
         try:
             self.deployed = read_template(template, {**given, **parameters}, build=build)
             deploy(self.deployed, self.aws_url, self.lambda_url, self._controls.headers)
-            self._control("aws", "POST", "stacks", asdict(self.deployed.stack))
-            entries = access(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
+            self._control("aws", "POST", "stacks", self.deployed.stack.as_data())
+            entries = access_entries(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
             self._control("aws", "PUT", "access", entries)
         except (DeploymentError, TemplateError) as error:
             raise SandboxError.relayed(error.code, f"{template}: {error}") from error

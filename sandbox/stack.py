@@ -4,7 +4,7 @@ Functions do not need it. `leeway adopt`, `leeway doctor` and people read it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox.intrinsics import Resolver
@@ -56,6 +56,10 @@ class DeployedStack:
     resources: tuple[StackResource, ...]
     roles: Mapping[str, StackRole]
     alarms: Mapping[str, StackAlarm]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the body of the AWS's `POST /_sandbox/stacks`."""
+        return asdict(self)
 
 
 def read_stack(

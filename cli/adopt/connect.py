@@ -40,13 +40,6 @@ class Connected:
         """The region of the calls."""
         return str(session().region_name)
 
-    def vpcs_of(self, subnets: tuple[str, ...]) -> frozenset[str]:
-        """Return the VPCs of subnets, by DescribeSubnets."""
-        if not subnets:
-            return frozenset()
-        found = client("ec2").describe_subnets(SubnetIds=list(subnets))["Subnets"]
-        return frozenset(str(one["VpcId"]) for one in found)
-
 
 @contextmanager
 def connected(

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
 from leeway.manifests.ports import StoredManifest
 from leeway.reasons import Reason
+from leeway.wiring.clients import client
 
 from cli.adopt.connect import Connected
 from cli.adopt.reasons import NODE_ROLE_UNKNOWN, RBAC_NOT_READ
@@ -22,8 +24,9 @@ from cli.cluster_setup.desired import (
     version_difference,
 )
 from cli.cluster_setup.difference import difference
-from cli.cluster_setup.reachability import FunctionsNetwork, reachability
+from cli.cluster_setup.reachability import reachability
 from cli.cluster_setup.settings import ClusterObject, ManagedCluster
+from cli.cluster_setup.subnets import functions_network
 from cli.errors import BadInputError, CannotBeDoneError
 
 RBAC = Path(__file__).parents[2] / "rbac"
@@ -58,7 +61,9 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
         if choices.updates_stack or not isinstance(one, ManagedCluster)
     ]
     found = difference(cluster.name, desired, services.read(desired))
-    access = reachability(cluster.endpoint, _network(connected))
+    with aws_errors(f"subnets of stack {stack.name}"):
+        network = functions_network(stack, partial(client, "ec2"))
+    access = reachability(cluster.endpoint, network)
     blockers = [version_difference(stack, objects), access.blocker, *found.blockers]
     return Plan(
         cluster.name,
@@ -98,12 +103,6 @@ def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
     if isinstance(chosen, Reason):
         raise CannotBeDoneError(chosen)
     return chosen
-
-
-def _network(connected: Connected) -> FunctionsNetwork:
-    stack = connected.stack
-    with aws_errors(f"subnets of stack {stack.name}"):
-        return FunctionsNetwork(stack.name, stack.subnets, connected.vpcs_of(stack.subnets))
 
 
 def _node_roles(

@@ -12,6 +12,7 @@ from cli.cluster_setup.desired import LeewayStack
 from cli.cluster_setup.reasons import LEEWAY_STACK_NOT_FOUND, STACK_NOT_UPDATED
 from cli.errors import CannotBeDoneError
 from cli.reasons import STACK_WITHOUT_TABLE
+from cli.stack import names_of
 
 CLUSTER_NAMES = "ClusterNames"
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
@@ -58,6 +59,8 @@ class CloudFormation:
             subnets=names_of(given.get("SubnetIds", "")),
             roles_without_arn=tuple(sorted(r for r in groups if f"{r}Arn" not in outputs)),
             parameters=tuple(given),
+            status=found["StackStatus"],
+            version=outputs.get("Version", ""),
         )
 
     def change_clusters(self, name: str, *, add: str = "", remove: str = "") -> None:
@@ -119,11 +122,6 @@ def names_after(before: Iterable[str], *, add: str = "", remove: str = "") -> tu
     """Return ClusterNames with a cluster added at the end, or without a cluster."""
     kept = [one for one in before if one != remove]
     return tuple(dict.fromkeys([*kept, *([add] if add else [])]))
-
-
-def names_of(text: str) -> tuple[str, ...]:
-    """Return the values of a parameter that is a list."""
-    return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
 def _parameters(stack: dict[str, Any]) -> dict[str, str]:

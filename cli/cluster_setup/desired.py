@@ -49,7 +49,7 @@ class LeewayStack:
     """Leeway's stack as CloudFormation describes it. `groups` are the Kubernetes groups of its
     roles by ARN; `roles_without_arn` are roles of `Metadata.AccessEntries` without an output.
     `subnets` are those of its functions, empty outside of a VPC; `parameters` are the names of all
-    parameters."""
+    parameters. `status` is CloudFormation's, `version` that of Leeway, empty if it states none."""
 
     name: str
     table: str
@@ -59,6 +59,8 @@ class LeewayStack:
     subnets: tuple[str, ...] = ()
     roles_without_arn: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    status: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

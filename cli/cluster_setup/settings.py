@@ -223,7 +223,7 @@ class ManagedCluster:
     @property
     def title(self) -> str:
         """This setting, as messages name it."""
-        return f"{self.cluster} in ClusterNames of stack {self.stack}"
+        return f"name {self.cluster} in ClusterNames of stack {self.stack}"
 
     def over(self, _now: Self | None) -> Self:
         """Return this name."""

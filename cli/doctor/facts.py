@@ -33,26 +33,6 @@ def known[T](part: T | Unread) -> T | None:
 
 
 @dataclass(frozen=True, slots=True)
-class StackFacts:
-    """Leeway's stack, its status in CloudFormation, and its version: empty if the stack does not
-    state one."""
-
-    leeway: LeewayStack
-    status: str
-    version: str
-
-    @property
-    def name(self) -> str:
-        """The name of the stack."""
-        return self.leeway.name
-
-    @property
-    def clusters(self) -> tuple[str, ...]:
-        """The clusters that the stack manages."""
-        return self.leeway.clusters
-
-
-@dataclass(frozen=True, slots=True)
 class FunctionFacts:
     """A function of the stack; `state` is empty if there is no such function. `reserved` is its
     reserved concurrency, None if it has none."""
@@ -261,7 +241,7 @@ class Facts:
     region: str
     version: str
     ahead: timedelta
-    stack: Read[StackFacts]
+    stack: Read[LeewayStack]
     functions: Read[tuple[FunctionFacts, ...]]
     aliases: Read[tuple[AliasFacts, ...]]
     consumers: Read[tuple[ConsumerFacts, ...]]

@@ -19,7 +19,7 @@ from sandbox.aws.cloud import ACCOUNT
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 10.0
+TIMEOUT = 20.0
 """Seconds for an answer of the cluster's control API."""
 
 

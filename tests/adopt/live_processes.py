@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+ROOT = Path(__file__).parents[2]
 SERVICES = ("autoscaling", "cloudformation", "dynamodb", "ec2", "eks")
 
 
@@ -58,7 +59,7 @@ def live_processes() -> Iterator[Processes]:
     """Start processes while the context lasts, in the environment that it has at its begin."""
     command = [sys.executable, "-m", "tests.adopt.live_processes"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as process:
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as process:
         yield Processes(process)
 
 
@@ -89,6 +90,7 @@ def serve(folder: Path) -> None:
 
     for service in SERVICES:
         client(service)
+    stopped: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
         if "pid" in request:
@@ -99,7 +101,10 @@ def serve(folder: Path) -> None:
         _, status = os.waitpid(pid, os.WUNTRACED)
         printed = {one: (folder / f"{pid}.{one}").read_text() for one in ("out", "err")}
         code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+        (stopped.add if code is None else stopped.discard)(pid)
         print(json.dumps({"pid": pid, "code": code, **printed}), flush=True)
+    for pid in stopped:  # a test has failed before it continued them
+        os.kill(pid, signal.SIGKILL)
 
 
 def _become(folder: Path, request: dict[str, Any], run: Any) -> None:

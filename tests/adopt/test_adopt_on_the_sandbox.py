@@ -545,3 +545,8 @@ def test_an_update_of_a_stack_that_changes_nothing_is_an_error(world: World, clu
                 for name in world.parameters(cluster)
             ],
         )
+
+
+def test_a_name_of_a_stack_is_used_once(world: World, cluster: str) -> None:
+    with pytest.raises(AssertionError, match="exists already"):
+        world.stack(cluster)

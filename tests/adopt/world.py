@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class World:
             roles={},
             alarms={},
         )
-        self.aws.control("POST", "stacks", asdict(stack))
+        self.aws.control("POST", "stacks", stack.as_data())
 
     def parameters(self, stack: str) -> dict[str, str]:
         found = self.aws.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
@@ -161,5 +161,6 @@ def running_world(folder: Path) -> Iterator[World]:
     with started() as (_, url), running_cluster(folder) as live:
         aws = Sandbox(url)
         create_table(aws.client("dynamodb"))
+        aws.client("cloudformation").describe_stacks()  # moto takes long to load it
         yield World(aws, live)
         aws.close()

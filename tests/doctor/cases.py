@@ -24,7 +24,6 @@ from cli.doctor.facts import (
     RoleFacts,
     RuleFacts,
     ScheduleFacts,
-    StackFacts,
     Unread,
 )
 from cli.doctor.names import EVENTS, FUNCTIONS, Event, function_name, schedule_names
@@ -54,6 +53,8 @@ STACK = LeewayStack(
     groups={"arn:aws:iam::123456789012:role/retire": "leeway:drain"},
     clusters=("prod",),
     node_roles=(NODE_ROLE,),
+    status="UPDATE_COMPLETE",
+    version="0.1.0",
 )
 HOOKS = (
     GroupHook("web", "leeway-drain", Transition.TERMINATING, 300),
@@ -151,7 +152,7 @@ def healthy(**changes: Any) -> Facts:
         "region": "us-east-1",
         "version": "0.1.0",
         "ahead": timedelta(0),
-        "stack": StackFacts(STACK, "UPDATE_COMPLETE", "0.1.0"),
+        "stack": STACK,
         "functions": tuple(
             FunctionFacts(function_name("leeway", one), lambda_arn(one), "Active", "Successful")
             for one in FUNCTIONS

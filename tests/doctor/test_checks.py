@@ -25,7 +25,6 @@ from cli.doctor.facts import (
     QueueFacts,
     RoleFacts,
     RuleFacts,
-    StackFacts,
     WorkloadFacts,
 )
 from cli.doctor.finding import Finding
@@ -97,9 +96,7 @@ def with_hooks(*hooks: GroupHook) -> dict[str, Any]:
 
 
 def stack(**changes: Any) -> dict[str, Any]:
-    leeway = changes.pop("leeway", STACK)
-    given: dict[str, Any] = {"status": "UPDATE_COMPLETE", "version": "0.1.0"}
-    return {"stack": StackFacts(leeway, **(given | changes))}
+    return {"stack": replace(STACK, **changes)}
 
 
 DRAIN, ADMIT = HOOKS
@@ -293,15 +290,12 @@ def test_every_code_of_a_check_is_tested() -> None:
 
 
 def test_a_stack_without_clusters_fails() -> None:
-    leeway = replace(STACK, clusters=())
-    assert found(healthy(**stack(leeway=leeway), clusters=())) == [
-        ("fails", "StackWithoutClusters"),
-    ]
+    given = {**stack(clusters=()), "clusters": ()}
+    assert found(healthy(**given)) == [("fails", "StackWithoutClusters")]
 
 
 def test_a_cluster_that_the_stack_does_not_manage_fails() -> None:
-    leeway = replace(STACK, clusters=("other",))
-    one = only(healthy(**stack(leeway=leeway)))
+    one = only(healthy(**stack(clusters=("other",))))
     assert (one.reason.code, one.command) == ("ClusterNameMissing", "leeway adopt prod")
 
 

@@ -1,5 +1,6 @@
-"""`leeway doctor` on a running sandbox: what it finds in a deployment that works, what in one that
-somebody broke, and that it needs only the rights of docs/doctor-policy.json."""
+"""`leeway doctor`, `adopt`, `release` and `rehearse --lose group/NAME` on a sandbox, as a user runs
+them: what the doctor finds in a deployment that works, what in one that somebody broke, and
+that it needs only the rights of docs/doctor-policy.json."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -8,10 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 import yaml
+from botocore.exceptions import ClientError
+from leeway.aws.eks import EksClusters
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.surveys import DynamoSurveys
+from leeway.kubernetes.eks import eks_connection
 from leeway.manifests.ports import StoredManifest
 from leeway.selection.offers.compressed import compressed
 from leeway.selection.offers.survey import Part
@@ -23,20 +28,20 @@ from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 
 from cli import main
 from cli.selection.catalogs import sandbox_survey
-from sandbox.provisioning import ACCOUNT, IMAGE, client
+from sandbox.access_entries import SECRET, access_key
+from sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
 from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.cli.conftest import drop_clients
+from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
-CLUSTER, GROUP = "care", "web"
-POLICY = Path(__file__).parents[2] / "docs" / "doctor-policy.json"
-ALARM = "leeway-NoticesLateAlarm"
-RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
+ROOT = Path(__file__).parents[2]
+POLICY = ROOT / "docs" / "doctor-policy.json"
 EXPECTED = {"GroupHookMissing", "GroupOfOneType", "ClusterObjectMissing"}
-"""Warnings about the sandbox's group, which has one type and no launch hook, and about the
+"""Warnings about the sandbox's groups, which have one type and no launch hook, and about the
 priority class that keep_headroom writes when it is needed."""
 
 type Document = dict[str, Any]
@@ -46,11 +51,13 @@ type Doctor = Callable[..., tuple[int, Document]]
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A deployment that works. Schedules run only on command, so that nothing changes it."""
-    scenario = Scenario(cluster=CLUSTER, groups=(Group(GROUP, 2, terminate_hook=True),))
+    groups = (Group(GROUP, 2, terminate_hook=True), Group("batch", 1, terminate_hook=True))
+    scenario = Scenario(cluster=CLUSTER, groups=groups)
     state, idle = tmp_path_factory.mktemp("sandbox"), {"aws": ["--schedule-speed", "0"]}
     topic = {"AlarmTopicArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:page"}
     with Sandbox.start(scenario, state_dir=state, options=idle, parameters=topic) as running:
         store_catalog(running)
+        client("cloudformation", running.aws_url).describe_stacks()  # moto takes long to load it
         yield running
 
 
@@ -138,113 +145,9 @@ def test_a_table_has_each_finding_with_its_command(capsys: pytest.CaptureFixture
     assert main.run(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("warns  ")
-    assert sum(line.strip() == f"$ leeway adopt {CLUSTER}" for line in lines) == 2
+    assert sum(line.strip() == f"$ leeway adopt {CLUSTER}" for line in lines) == 3
     assert lines[-1].startswith(f"{CLUSTER}: 0 fails, ")
     assert lines[-1].endswith("everything was read")
-
-
-@contextmanager
-def disabled_rule(sandbox: Sandbox) -> Iterator[None]:
-    events = client("events", sandbox.aws_url)
-    (rule,) = [r for r in events.list_rules()["Rules"] if r["Name"].startswith(RULE)]
-    events.disable_rule(Name=rule["Name"])
-    yield
-    events.enable_rule(Name=rule["Name"])
-
-
-@contextmanager
-def disabled_schedule(sandbox: Sandbox) -> Iterator[None]:
-    scheduler = client("scheduler", sandbox.aws_url)
-    found = scheduler.get_schedule(Name="leeway-reconcile")
-    names = ("Name", "ScheduleExpression", "Target", "FlexibleTimeWindow")
-    same = {name: found[name] for name in names}
-    scheduler.update_schedule(**same, State="DISABLED")
-    yield
-    scheduler.update_schedule(**same, State="ENABLED")
-
-
-@contextmanager
-def failed_notice(sandbox: Sandbox) -> Iterator[None]:
-    sqs = client("sqs", sandbox.aws_url)
-    (url,) = sqs.list_queues(QueueNamePrefix="leeway-ReceiveNoticeFailures")["QueueUrls"]
-    sqs.send_message(QueueUrl=url, MessageBody="{}")
-    yield
-    sqs.purge_queue(QueueUrl=url)
-
-
-@contextmanager
-def alarm(sandbox: Sandbox) -> Iterator[None]:
-    cloudwatch = client("cloudwatch", sandbox.aws_url)
-    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="ALARM", StateReason="late")
-    yield
-    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="OK", StateReason="in time")
-
-
-@contextmanager
-def suspended(sandbox: Sandbox) -> Iterator[None]:
-    scaling = client("autoscaling", sandbox.aws_url)
-    launch = {"AutoScalingGroupName": GROUP, "ScalingProcesses": ["Launch"]}
-    scaling.suspend_processes(**launch)
-    yield
-    scaling.resume_processes(**launch)
-
-
-@contextmanager
-def full(sandbox: Sandbox) -> Iterator[None]:
-    scaling = client("autoscaling", sandbox.aws_url)
-    scaling.update_auto_scaling_group(AutoScalingGroupName=GROUP, MaxSize=2)
-    yield
-    scaling.update_auto_scaling_group(AutoScalingGroupName=GROUP, MaxSize=4)
-
-
-@contextmanager
-def untagged(sandbox: Sandbox) -> Iterator[None]:
-    scaling = client("autoscaling", sandbox.aws_url)
-    tag = {
-        "ResourceId": GROUP,
-        "ResourceType": "auto-scaling-group",
-        "Key": "eks:cluster-name",
-        "Value": CLUSTER,
-        "PropagateAtLaunch": True,
-    }
-    scaling.delete_tags(Tags=[tag])
-    yield
-    scaling.create_or_update_tags(Tags=[tag])
-
-
-@contextmanager
-def second_rule(sandbox: Sandbox) -> Iterator[None]:
-    events = client("events", sandbox.aws_url)
-    pattern = {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]}
-    events.put_rule(Name="theirs", EventPattern=json.dumps(pattern))
-    target = {"Id": "queue", "Arn": "arn:aws:sqs:us-east-1:123456789012:nth"}
-    events.put_targets(Rule="theirs", Targets=[target])
-    yield
-    events.remove_targets(Rule="theirs", Ids=["queue"])
-    events.delete_rule(Name="theirs")
-
-
-@contextmanager
-def no_entry(sandbox: Sandbox) -> Iterator[None]:
-    eks = client("eks", sandbox.aws_url)
-    role = f"arn:aws:iam::{ACCOUNT}:role/leeway-RetireNodeRole"
-    of = {"clusterName": CLUSTER, "principalArn": role}
-    eks.delete_access_entry(**of)
-    yield
-    eks.create_access_entry(**of, kubernetesGroups=["leeway:drain"])
-
-
-BROKEN = {
-    "NoticesNotReceived": (disabled_rule, "fails"),
-    "ScheduleDisabled": (disabled_schedule, "fails"),
-    "FailuresWait": (failed_notice, "warns"),
-    "AlarmIsOn": (alarm, "warns"),
-    "GroupLaunchesSuspended": (suspended, "fails"),
-    "GroupHasNoRoom": (full, "warns"),
-    "GroupTagMissing": (untagged, "fails"),
-    "SecondHandlerRule": (second_rule, "warns"),
-    "AccessEntryMissing": (no_entry, "fails"),
-}
 
 
 @pytest.mark.parametrize("code", BROKEN)
@@ -480,3 +383,83 @@ def test_credentials_that_are_missing_are_the_only_error(
     drop_clients()
     assert code == 1
     assert document == {"error": {**document["error"], "code": "AwsCredentialsMissing"}}
+
+
+def test_a_role_has_access_to_the_cluster_while_it_has_an_entry(sandbox: Sandbox) -> None:
+    role = boto3.Session(access_key("leeway-retire-node"), SECRET, region_name=REGION)
+    endpoint = EksClusters(partial(client, "eks", sandbox.aws_url)).endpoint(CLUSTER)
+    connection = eks_connection(endpoint, role)
+
+    def status() -> int:
+        return connection.plain.request("GET", "/api/v1/nodes").status_code
+
+    assert status() == 200
+    with no_entry(sandbox):
+        assert status() == 401
+    assert status() == 200
+    connection.close()
+
+
+def test_a_user_adopts_the_cluster_of_the_sandbox_and_releases_it(
+    doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = doctor()[1]
+    assert main.run(["adopt", CLUSTER, "--dry-run", "-o", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    steps = [one["reason"]["code"] for one in plan["steps"]]
+    missing = ["ClusterObjectMissing", "ClusterManifestMissing", *2 * ["GroupHookMissing"]]
+    assert (steps, plan["blockers"]) == (missing, [])
+    assert doctor()[1] == before
+
+    assert main.run(["adopt", CLUSTER, "--yes"]) == 0
+    capsys.readouterr()
+    assert {one["code"] for one in doctor()[1]["findings"]} == {"GroupOfOneType"}
+    assert main.run(["release", CLUSTER]) == 0
+    capsys.readouterr()
+    assert doctor()[1] == before
+
+
+def test_cloudformation_describes_what_the_sandbox_has_deployed(sandbox: Sandbox) -> None:
+    stacks = client("cloudformation", sandbox.aws_url)
+    text = (ROOT / "template.yaml").read_text()
+    assert stacks.get_template(StackName="leeway")["TemplateBody"] == text
+    kept = stacks.list_stack_resources(StackName="leeway")["StackResourceSummaries"]
+    names = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in kept}
+    assert sandbox.deployed
+    assert {one.logical_id: one.name for one in sandbox.deployed.functions}.items() <= names.items()
+    (role,) = [one for one in kept if one["LogicalResourceId"] == "SchedulesRole"]
+    found = client("iam", sandbox.aws_url).get_role_policy(
+        RoleName=role["PhysicalResourceId"], PolicyName="schedules"
+    )
+    assert "lambda:InvokeFunction" in json.dumps(found["PolicyDocument"])
+    with pytest.raises(ClientError, match="does not support cloudformation:DeleteStack"):
+        stacks.delete_stack(StackName="leeway")
+
+
+def test_a_lost_group_is_found_by_the_tags_of_its_instances(
+    sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No label of the sandbox's nodes names their group, as with groups of a user's own."""
+    ec2 = client("ec2", sandbox.aws_url)
+    tagged = [{"Name": "tag:aws:autoscaling:groupName", "Values": [GROUP]}]
+    nodes = {
+        one["PrivateDnsName"]
+        for found in ec2.describe_instances(Filters=tagged)["Reservations"]
+        for one in found["Instances"]
+    }
+    rehearse = ["rehearse", "--rounds", "1", "--lose"]
+
+    assert main.run([*rehearse, f"group/{GROUP}", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["nodes"], set(found["worstRound"]["lost"])) == (3, nodes)
+    assert len(nodes) == 2
+    assert main.run([*rehearse, "group/nope"]) == 2
+    assert f"(batch, {GROUP}), got group/nope" in capsys.readouterr().err
+
+    denied = {"error": "UnauthorizedOperation", "status": 403, "message": "no"}
+    sandbox.faults("aws", [{"service": "ec2", "action": "DescribeInstances", **denied}])
+    try:
+        assert main.run([*rehearse, f"group/{GROUP}"]) == 2
+    finally:
+        sandbox.faults("aws", [])
+    assert "the groups of the nodes are not read from EC2" in capsys.readouterr().err

@@ -84,6 +84,9 @@ Resources:
   Unwanted:
     Type: AWS::SQS::Queue
     Condition: Red
+Outputs:
+  Worker: {Value: !Ref Worker.Alias, Description: Works}
+  Unwanted: {Value: !Ref Unwanted, Condition: Red}
 """
 
 
@@ -245,6 +248,21 @@ def test_an_expression_that_cannot_be_resolved_is_named(
 def test_an_unknown_parameter_is_refused(project: Path) -> None:
     with pytest.raises(TemplateError, match="The template has no parameter Color"):
         _read(project, Color="red")
+
+
+def test_the_stack_has_the_values_outputs_and_resources_of_the_deployment(project: Path) -> None:
+    stack = _read(project, Colour="green").stack
+
+    assert stack.parameters == {"Colour": "green", "Names": "a,b"}
+    live = f"{ARN}leeway-worker:live"
+    assert stack.outputs == {"Worker": {"Value": live, "Description": "Works"}}
+    found = {one.logical_id: (one.kind, one.physical_id) for one in stack.resources}
+    assert found["WorkerAliaslive"] == ("AWS::Lambda::Alias", live)
+    assert found["Role"] == ("AWS::IAM::Role", "leeway-Role")
+    (version,) = [one for one in found.values() if one[1].startswith(f"{ARN}leeway-worker:1")]
+    assert version[0] == "AWS::Lambda::Version"
+    assert "Unwanted" not in found
+    assert stack.roles["Role"].properties["Policies"][0]["PolicyName"] == "all"
 
 
 def test_the_template_of_the_project_can_be_read() -> None:

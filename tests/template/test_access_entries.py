@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from sandbox.access_entries import USER_ACCESS_KEY, access
+from sandbox.access_entries import USER_ACCESS_KEY, access_entries
 from sandbox.template import read_template
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_the_groups_of_the_entries_are_those_of_the_bindings() -> None:
 
 def test_each_function_with_an_entry_has_its_own_user_name() -> None:
     template = read_template(ROOT / "template.yaml", {})
-    found = access(template, "demo", NODES)
+    found = access_entries(template, "demo", NODES)
 
     sessions = [one for one in found["sessions"].values() if "role" in one]
     names = {one["username"].rpartition("/")[2] for one in sessions}
@@ -44,6 +44,6 @@ def test_each_function_with_an_entry_has_its_own_user_name() -> None:
 
 def test_a_person_who_runs_functions_with_sam_has_every_group() -> None:
     template = read_template(ROOT / "template.yaml", {})
-    person = access(template, "demo", NODES)["sessions"][USER_ACCESS_KEY]
+    person = access_entries(template, "demo", NODES)["sessions"][USER_ACCESS_KEY]
 
     assert set(person["groups"]) == bound_groups()

@@ -84,7 +84,7 @@ def check_catalog(facts: Facts) -> Iterator[Finding]:
     if catalog.read_at is None:
         severity = fails if any(_has_pools(one) for one in facts.clusters) else warns
         yield severity(
-            reasons.CATALOG_ABSENT, subject, refresh, table=stack.leeway.table, region=facts.region
+            reasons.CATALOG_ABSENT, subject, refresh, table=stack.table, region=facts.region
         )
         return
     for part, at in sorted(catalog.read_at.items()):

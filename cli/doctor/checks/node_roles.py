@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from cli.cluster_setup.desired import LeewayStack
 from cli.doctor import reasons
-from cli.doctor.facts import Facts, PoolFacts, RoleFacts, StackFacts, known
+from cli.doctor.facts import Facts, PoolFacts, RoleFacts, known
 from cli.doctor.finding import Finding, fails, warns
 from cli.doctor.mending import aws, deploy
 
@@ -28,15 +29,15 @@ def check_node_roles(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_role(
-    cluster: str, pool: PoolFacts, role: RoleFacts, stack: StackFacts | None
+    cluster: str, pool: PoolFacts, role: RoleFacts, stack: LeewayStack | None
 ) -> Iterator[Finding]:
     subject, named = f"role {role.name}", {"role": role.name, "pool": pool.name}
     if not role.exists:
         mend = aws("iam get-role", role_name=role.name)
         yield fails(reasons.NODE_ROLE_MISSING, subject, mend, cluster, **named)
         return
-    if stack is not None and role.name not in map(_name_of, stack.leeway.node_roles):
-        given = ",".join((*stack.leeway.node_roles, role.arn))
+    if stack is not None and role.name not in map(_name_of, stack.node_roles):
+        given = ",".join((*stack.node_roles, role.arn))
         mend = f"{deploy(stack.name)} --parameter-overrides NodeRoleArns={given}"
         yield fails(
             reasons.NODE_ROLE_NOT_ALLOWED, subject, mend, cluster, stack=stack.name, **named

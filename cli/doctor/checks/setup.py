@@ -6,7 +6,7 @@ from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.reasons import Reason
 
-from cli.cluster_setup.desired import Wanted, desired_settings, version_difference
+from cli.cluster_setup.desired import LeewayStack, Wanted, desired_settings, version_difference
 from cli.cluster_setup.difference import Change, difference
 from cli.cluster_setup.reachability import reachability
 from cli.cluster_setup.settings import (
@@ -20,7 +20,7 @@ from cli.cluster_setup.settings import (
     by_key,
 )
 from cli.doctor import reasons
-from cli.doctor.facts import ClusterFacts, Facts, MissingRight, StackFacts, known
+from cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
 from cli.doctor.finding import Finding, Severity, fails, of_reason
 from cli.doctor.mending import aws, shell
 
@@ -32,17 +32,17 @@ def check_setup(facts: Facts) -> Iterator[Finding]:
     stack = known(facts.stack)
     if stack is None:
         return
-    if reason := version_difference(stack.leeway, facts.wanted_objects):
+    if reason := version_difference(stack, facts.wanted_objects):
         yield of_reason(Severity.FAILS, reason, f"stack {stack.name}")
     for cluster in facts.clusters:
         yield from _differences(facts, stack, cluster)
 
 
-def _differences(facts: Facts, stack: StackFacts, cluster: ClusterFacts) -> Iterator[Finding]:
+def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Finding]:
     groups = [one for one in known(cluster.scaling_groups) or () if not one.node_group]
     wanted = Wanted(
         cluster.name,
-        stack.leeway,
+        stack,
         facts.wanted_objects,
         tuple(sorted(one.name for one in groups)),
         tuple(one.arn for one in known(cluster.roles) or () if one.arn),
@@ -78,7 +78,7 @@ def _read_kinds(cluster: ClusterFacts) -> Callable[[Setting], bool]:
     return lambda setting: isinstance(setting, kinds)
 
 
-def _current(stack: StackFacts, cluster: ClusterFacts) -> Iterator[Setting]:
+def _current(stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Setting]:
     if cluster.name in stack.clusters:
         yield ManagedCluster(stack.name, cluster.name)
     if (eks := known(cluster.eks)) is not None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from cli.cluster_setup.desired import LeewayStack
 from cli.doctor import reasons
-from cli.doctor.facts import Facts, RuleFacts, StackFacts, known
+from cli.doctor.facts import Facts, RuleFacts, known
 from cli.doctor.finding import Finding, fails, warns
 from cli.doctor.mending import aws, deploy
 from cli.doctor.names import BUYER, EVENTS, RECEIVER, Event, function_name, schedule_names
@@ -21,7 +22,7 @@ def check_rules(facts: Facts) -> Iterator[Finding]:
             yield _not_received(stack, event, candidates)
 
 
-def _is_for_leeway(rule: RuleFacts, stack: StackFacts) -> bool:
+def _is_for_leeway(rule: RuleFacts, stack: LeewayStack) -> bool:
     name = function_name(stack.name, RECEIVER)
     return any(_function_of(target) == name for target in rule.targets)
 
@@ -32,7 +33,7 @@ def _function_of(arn: str) -> str:
     return parts[6] if len(parts) > 6 and parts[2] == "lambda" else ""
 
 
-def _not_received(stack: StackFacts, event: Event, candidates: list[RuleFacts]) -> Finding:
+def _not_received(stack: LeewayStack, event: Event, candidates: list[RuleFacts]) -> Finding:
     disabled = next((one for one in candidates if _is_for_leeway(one, stack)), None)
     own = next((one for one in candidates if one.name.startswith(f"{stack.name}-")), None)
     if disabled is not None:
@@ -60,7 +61,7 @@ def check_schedules(facts: Facts) -> Iterator[Finding]:
     if stack is None or schedules is None:
         return
     found = {one.name: one for one in schedules}
-    for name, function in schedule_names(stack.name, in_vpc=bool(stack.leeway.subnets)).items():
+    for name, function in schedule_names(stack.name, in_vpc=bool(stack.subnets)).items():
         one, subject = found.get(name), f"schedule {name}"
         full = function_name(stack.name, function)
         named = {"schedule": name, "function": full}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from leeway.kubernetes.connection import Connection
 from leeway.manifests.base import Manifest
 
+from cli.cluster_setup.desired import LeewayStack
 from cli.cluster_setup.ports import EksCluster, ScalingGroup
 from cli.cluster_setup.settings import AccessEntry, ClusterObject, Mode
 from cli.doctor.facts import (
@@ -15,7 +16,6 @@ from cli.doctor.facts import (
     MissingRight,
     PoolFacts,
     Read,
-    StackFacts,
     Unread,
     known,
 )
@@ -39,7 +39,7 @@ class ClusterReading:
         parts: Parts,
         name: str,
         sources: Sources,
-        stack: Read[StackFacts],
+        stack: Read[LeewayStack],
         instances: Read[tuple[InstanceUse, ...]],
     ) -> None:
         self._parts, self._sources = parts, sources
@@ -127,12 +127,12 @@ class ClusterReading:
         stack, roles = known(self._stack), known(self._roles.get())
         if eks.mode is Mode.CONFIG_MAP or stack is None:
             return ()
-        arns = {*stack.leeway.groups, *(one.arn for one in roles or () if one.arn)}
+        arns = {*stack.groups, *(one.arn for one in roles or () if one.arn)}
         return tuple(self._sources.clusters.entries(self._name, sorted(arns)))
 
 
-def _table(stack: StackFacts) -> Stack:
-    return Stack(stack.leeway.table, stack.clusters)
+def _table(stack: LeewayStack) -> Stack:
+    return Stack(stack.table, stack.clusters)
 
 
 def _capacity(groups: Sequence[ScalingGroup]) -> tuple[GroupFacts, ...]:

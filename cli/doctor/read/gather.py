@@ -7,8 +7,7 @@ from typing import Any
 from leeway import __version__
 from leeway.wiring.clients import clock, session
 
-from cli.cluster_setup.ports import Stacks
-from cli.doctor.facts import Facts, StackFacts, known
+from cli.doctor.facts import Facts, known
 from cli.doctor.finding import Severity
 from cli.doctor.read import account, stack
 from cli.doctor.read.cluster_parts import ClusterReading
@@ -28,15 +27,15 @@ def read_facts(name: str, asked: str, sources: Sources) -> Facts:
     with Parts() as parts:
         instances = parts.start("the instances of the account", FAILS, account.instances)
         pending = _of_stack(parts, name)
-        found = parts.start(f"stack {name}", FAILS, lambda: _stack(sources.stacks, name)).get()
+        found = parts.start(f"stack {name}", FAILS, lambda: sources.stacks.stack(name)).get()
         deployed = known(found)
         names = (asked,) if asked else deployed.clusters if deployed else ()
         region = str(session().region_name)
         catalog = parts.start_with(
-            found, "the catalog", FAILS, lambda one: account.catalog(one.leeway.table, region)
+            found, "the catalog", FAILS, lambda one: account.catalog(one.table, region)
         )
         network = parts.start_with(
-            found, "the network of the functions", FAILS, lambda one: sources.network(one.leeway)
+            found, "the network of the functions", FAILS, lambda one: sources.network(one)
         )
         known_instances = instances.get()
         reading = [
@@ -76,8 +75,3 @@ def _of_stack(parts: Parts, name: str) -> Mapping[str, Pending[Any]]:
         "quotas": ("the quotas of EC2", FAILS, account.ec2_quotas),
     }
     return {key: parts.start(*given) for key, given in found.items()}
-
-
-def _stack(stacks: Stacks, name: str) -> StackFacts:
-    leeway = stacks.stack(name)
-    return StackFacts(leeway, *stack.status_and_version(name))

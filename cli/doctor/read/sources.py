@@ -21,6 +21,7 @@ from cli.cluster_setup.ports import Clusters, Groups, Objects, Stacks
 from cli.cluster_setup.reachability import FunctionsNetwork
 from cli.cluster_setup.reasons import OTHER_API_SERVER
 from cli.cluster_setup.settings import ClusterObject
+from cli.cluster_setup.subnets import functions_network
 from cli.errors import CannotBeDoneError
 from cli.terminate.decide import same_server
 
@@ -49,18 +50,11 @@ def sources(kubeconfig: Path | None, context: str | None) -> Sources:
         stacks=CloudFormation(partial(client, "cloudformation")),
         clusters=Eks(partial(client, "eks")),
         groups=AutoScaling(partial(client, "autoscaling"), partial(client, "ec2")),
-        network=_network,
+        network=partial(functions_network, ec2=partial(client, "ec2")),
         connect=lambda name: _connect(name, kubeconfig, context),
         objects=KubernetesObjects,
         wanted=read_objects(RBAC),
     )
-
-
-def _network(stack: LeewayStack) -> FunctionsNetwork:
-    if not stack.subnets:
-        return FunctionsNetwork(stack.name)
-    found = client("ec2").describe_subnets(SubnetIds=list(stack.subnets))["Subnets"]
-    return FunctionsNetwork(stack.name, stack.subnets, frozenset(one["VpcId"] for one in found))
 
 
 def _connect(cluster: str, kubeconfig: Path | None, context: str | None) -> Connection:

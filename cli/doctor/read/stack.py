@@ -26,13 +26,6 @@ AT_ONCE = 8
 _MISSING = "ResourceNotFoundException"
 
 
-def status_and_version(stack: str) -> tuple[str, str]:
-    """Read the status of a stack, and the version in its outputs: empty if it has none."""
-    found = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-    outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", [])}
-    return found["StackStatus"], outputs.get("Version", "")
-
-
 def functions_of(stack: str) -> tuple[FunctionFacts, ...]:
     """Read the functions of a stack: two calls for each."""
     return tuple(

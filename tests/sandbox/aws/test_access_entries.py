@@ -101,3 +101,16 @@ def test_a_hook_keeps_its_target_and_a_missing_one_is_refused(aws: Sandbox) -> N
     assert (found["NotificationTargetARN"], found["RoleARN"]) == (target, ROLE)
     scaling.delete_lifecycle_hook(**hook)
     assert refused(scaling.delete_lifecycle_hook, **hook) == "ValidationError"
+
+
+def test_an_entry_changes_also_while_the_cluster_does_not_answer(aws: Sandbox) -> None:
+    eks = cluster(aws, "silent", "API")
+    aws.control("PUT", "links", {"kubernetes": {"silent": "http://127.0.0.1:9"}})
+    eks.create_access_entry(clusterName="silent", principalArn=ROLE)
+    assert eks.list_access_entries(clusterName="silent")["accessEntries"] == [ROLE]
+
+    access: dict[str, Any] = {"cluster": "silent", "entries": [], "sessions": {}}
+    refused = aws.answer("PUT", "access", access)
+    assert (refused.status_code, "refused" in refused.text) == (400, True)
+    missing = aws.answer("PUT", "access", {**access, "cluster": "gone"})
+    assert (missing.status_code, "EKS has no cluster gone." in missing.text) == (400, True)

@@ -1,0 +1,116 @@
+"""What somebody can break in a deployment that works, and the one finding that the doctor has."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandbox.provisioning import ACCOUNT, client
+from sandbox.sandbox import Sandbox
+
+CLUSTER, GROUP = "care", "web"
+ALARM = "leeway-NoticesLateAlarm"
+RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
+
+
+@contextmanager
+def disabled_rule(sandbox: Sandbox) -> Iterator[None]:
+    events = client("events", sandbox.aws_url)
+    (rule,) = [r for r in events.list_rules()["Rules"] if r["Name"].startswith(RULE)]
+    events.disable_rule(Name=rule["Name"])
+    yield
+    events.enable_rule(Name=rule["Name"])
+
+
+@contextmanager
+def disabled_schedule(sandbox: Sandbox) -> Iterator[None]:
+    scheduler = client("scheduler", sandbox.aws_url)
+    found = scheduler.get_schedule(Name="leeway-reconcile")
+    names = ("Name", "ScheduleExpression", "Target", "FlexibleTimeWindow")
+    same = {name: found[name] for name in names}
+    scheduler.update_schedule(**same, State="DISABLED")
+    yield
+    scheduler.update_schedule(**same, State="ENABLED")
+
+
+@contextmanager
+def failed_notice(sandbox: Sandbox) -> Iterator[None]:
+    sqs = client("sqs", sandbox.aws_url)
+    (url,) = sqs.list_queues(QueueNamePrefix="leeway-ReceiveNoticeFailures")["QueueUrls"]
+    sqs.send_message(QueueUrl=url, MessageBody="{}")
+    yield
+    sqs.purge_queue(QueueUrl=url)
+
+
+@contextmanager
+def alarm(sandbox: Sandbox) -> Iterator[None]:
+    cloudwatch = client("cloudwatch", sandbox.aws_url)
+    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="ALARM", StateReason="late")
+    yield
+    cloudwatch.set_alarm_state(AlarmName=ALARM, StateValue="OK", StateReason="in time")
+
+
+@contextmanager
+def suspended(sandbox: Sandbox) -> Iterator[None]:
+    scaling = client("autoscaling", sandbox.aws_url)
+    launch = {"AutoScalingGroupName": GROUP, "ScalingProcesses": ["Launch"]}
+    scaling.suspend_processes(**launch)
+    yield
+    scaling.resume_processes(**launch)
+
+
+@contextmanager
+def full(sandbox: Sandbox) -> Iterator[None]:
+    scaling = client("autoscaling", sandbox.aws_url)
+    scaling.update_auto_scaling_group(AutoScalingGroupName=GROUP, MaxSize=2)
+    yield
+    scaling.update_auto_scaling_group(AutoScalingGroupName=GROUP, MaxSize=4)
+
+
+@contextmanager
+def untagged(sandbox: Sandbox) -> Iterator[None]:
+    scaling = client("autoscaling", sandbox.aws_url)
+    tag = {
+        "ResourceId": GROUP,
+        "ResourceType": "auto-scaling-group",
+        "Key": "eks:cluster-name",
+        "Value": CLUSTER,
+        "PropagateAtLaunch": True,
+    }
+    scaling.delete_tags(Tags=[tag])
+    yield
+    scaling.create_or_update_tags(Tags=[tag])
+
+
+@contextmanager
+def second_rule(sandbox: Sandbox) -> Iterator[None]:
+    events = client("events", sandbox.aws_url)
+    pattern = {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]}
+    events.put_rule(Name="theirs", EventPattern=json.dumps(pattern))
+    target = {"Id": "queue", "Arn": "arn:aws:sqs:us-east-1:123456789012:nth"}
+    events.put_targets(Rule="theirs", Targets=[target])
+    yield
+    events.remove_targets(Rule="theirs", Ids=["queue"])
+    events.delete_rule(Name="theirs")
+
+
+@contextmanager
+def no_entry(sandbox: Sandbox) -> Iterator[None]:
+    eks = client("eks", sandbox.aws_url)
+    role = f"arn:aws:iam::{ACCOUNT}:role/leeway-RetireNodeRole"
+    of = {"clusterName": CLUSTER, "principalArn": role}
+    eks.delete_access_entry(**of)
+    yield
+    eks.create_access_entry(**of, kubernetesGroups=["leeway:drain"])
+
+
+BROKEN = {
+    "NoticesNotReceived": (disabled_rule, "fails"),
+    "ScheduleDisabled": (disabled_schedule, "fails"),
+    "FailuresWait": (failed_notice, "warns"),
+    "AlarmIsOn": (alarm, "warns"),
+    "GroupLaunchesSuspended": (suspended, "fails"),
+    "GroupHasNoRoom": (full, "warns"),
+    "GroupTagMissing": (untagged, "fails"),
+    "SecondHandlerRule": (second_rule, "warns"),
+    "AccessEntryMissing": (no_entry, "fails"),
+}
