@@ -1,5 +1,5 @@
 """Measures packing: pods per second, peak memory, and the price of the plan against the bound; the
-price after a budget of time; and the time with nodes that exist."""
+price after a budget of time; and the time with nodes that exist, and for pods that fit nowhere."""
 
 import json
 import subprocess
@@ -21,6 +21,7 @@ from bench.workloads import (
     diverse_pods,
     existing_nodes,
     generic_pods,
+    huge_pods,
     synthetic_catalog,
 )
 from cli.simulated_day.covering_bound import covering_bound
@@ -44,6 +45,9 @@ BUDGETS = (0.1, 0.25, 0.5, 1.0, 2.0)
 
 UNLIMITED = Effort(improvements=100_000)
 """Rounds of improvement that no budget is enough for."""
+
+NOWHERE = 2_000
+"""Pods that fit nowhere."""
 
 NODES = (100, 1_000, 5_000)
 PENDING = 500
@@ -82,6 +86,11 @@ def main() -> None:
                     f" {found['existing']} on existing nodes, {found['launched']} new nodes\n"
                 )
                 sys.stdout.flush()
+    sys.stdout.write(f"\n{NOWHERE:,} pods of different sizes that fit nowhere\n")
+    for catalog in CATALOGS:
+        found = _apart("nowhere", catalog, "huge", NOWHERE)
+        sys.stdout.write(f"{catalog}: {found['milliseconds']:,.1f} ms\n")
+        sys.stdout.flush()
 
 
 def _apart(measured: str, catalog: str, workload: str, count: int) -> dict[str, Any]:
@@ -198,6 +207,8 @@ def _measured(measured: str, catalog: str, workload: str, count: int) -> dict[st
     if measured == "budgets":
         pack(WORKLOADS[workload](100), supply)
         return after_budgets(supply, WORKLOADS[workload](count))
+    if measured == "nowhere":
+        return with_nodes(supply, huge_pods(count), ())
     nodes = existing_nodes(supply, count, with_room=measured == "free")
     return with_nodes(supply, WORKLOADS[workload](PENDING), nodes)
 

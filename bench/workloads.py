@@ -42,6 +42,12 @@ def diverse_pods(count: int, seed: int = 42) -> list[Pod]:
     return pods
 
 
+def huge_pods(count: int) -> list[Pod]:
+    """Return pods that fit nowhere, each of another size."""
+    sizes = ({"cpu": 10**7 + i, "memory": GIB, "pods": 1} for i in range(count))
+    return [Pod(f"default/huge-{i}", PodSpec(requests=Resources(s))) for i, s in enumerate(sizes)]
+
+
 def synthetic_catalog(types: int = 400, zones: tuple[str, ...] = ("a", "b", "c")) -> Catalog:
     """Return types of i cores, 2i GiB and 10i pods at proportional prices, on demand in every zone.
 

@@ -306,6 +306,24 @@ def test_nodes_with_soft_taints_are_used_last() -> None:
     assert [n.pool for n in plan_for(pods("web", 1, spec()), soft).launches] == ["soft"]
 
 
+def test_pods_that_share_the_search_for_a_reason_are_each_told_their_own() -> None:
+    daemon = spec(1500)
+    arm = Requirements.from_labels({ARCH: "arm64"})
+    waiting = [
+        *pods("both", 1, spec(15_000, 31_000)),
+        *pods("cpu", 1, spec(15_500)),
+        *pods("memory", 1, spec(100, 2**20)),
+        *pods("arm", 1, spec(3000, terms=(arm,))),
+    ]
+    plan = plan_for(waiting, daemons=(daemon,))
+    causes = {one.pod: one.reason.message for one in plan.unschedulable}
+    largest = "and the largest of the"
+    assert f"15 of cpu besides DaemonSets, {largest} 4 types" in causes["default/both-0"]
+    assert f"15500m of cpu besides DaemonSets, {largest} 4 types" in causes["default/cpu-0"]
+    assert f"1Ti of memory besides DaemonSets, {largest} 4 types" in causes["default/memory-0"]
+    assert f"3 of cpu besides DaemonSets, {largest} 1 types" in causes["default/arm-0"]
+
+
 @pytest.mark.parametrize(
     ("pod", "code", "words"),
     [

@@ -75,6 +75,27 @@ def test_a_preference_does_not_launch_a_node_if_an_existing_one_has_room() -> No
     assert plan.launches == ()
 
 
+def test_preferred_anti_affinity_does_not_launch_a_node_if_an_existing_one_has_room() -> None:
+    apart = (Weighted(100, term(HOSTNAME, **WEB)),)
+    web = pods("web", 3, spec(500, labels=WEB, preferred_pod_anti_affinity=apart))
+    alike = pods("alike", 1, spec(500, labels=WEB))
+    assert planned([*web, *alike], node("one")).launches == ()
+    plan = planned(web[:2], node("one"), node("two"))
+    assert {placement.node for placement in plan.existing} == {"one", "two"}
+
+
+def test_required_anti_affinity_keeps_later_pods_off_the_node_of_a_pod_that_prefers() -> None:
+    prefers = (Weighted(100, term(HOSTNAME, app="other")),)
+    apart = spec(
+        500,
+        labels=WEB,
+        pod_anti_affinity=(term(HOSTNAME, **WEB),),
+        preferred_pod_anti_affinity=prefers,
+    )
+    alike = pods("alike", 1, spec(100, labels=WEB))
+    assert on_existing(planned([*pods("apart", 2, apart), *alike], node("one"))) == 1
+
+
 def test_a_higher_priority_comes_before_a_constrained_pod() -> None:
     high = pods("high", 1, spec(4000, priority=10))
     low = pods("low", 1, spec(500, labels=WEB, pod_anti_affinity=(term(HOSTNAME, **WEB),)))

@@ -223,7 +223,8 @@ class ExistingNodes:
                 break
             units = batch.units[start : start + int(min(room[row], len(batch.units) - start))]
             start += len(units)
-            self.put(row, batch, units, skews=True)
+            rules = [group.rules for group, _ in batch.parts]
+            self.put(row, batch, units, rules, skews=True)
         return batch.having(batch.units[start:])
 
     def free_share(self, rows: Ints) -> Floats:
@@ -231,12 +232,20 @@ class ExistingNodes:
         free: Floats = (self.free[rows] / self._allocatable[rows]).sum(axis=1)
         return free
 
-    def put(self, row: int, batch: PodBatch, units: Units, skews: bool = False) -> None:
-        """Assign units of a batch to a node. `skews`: its spreads by hostname limit later pods."""
-        for group, pods in batch.parts:
+    def put(
+        self,
+        row: int,
+        batch: PodBatch,
+        units: Units,
+        limiting: Sequence[Rules],
+        skews: bool = False,
+    ) -> None:
+        """Assign units of a batch to a node. `limiting`: the rules of each part whose anti-affinity
+        limits later pods. `skews`: also their spreads by hostname."""
+        for (group, pods), rules in zip(batch.parts, limiting, strict=True):
             self.free[row] -= len(units) * pods * self.amounts(group.spec.requests)
             self.counts[row, self.counted(group, row)] += len(units) * pods
-            self._add_limits(row, group.rules, skews)
+            self._add_limits(row, rules, skews)
         self.placed.append((row, batch.having(units)))
 
     def counted(self, group: PodGroup, row: int) -> list[int]:

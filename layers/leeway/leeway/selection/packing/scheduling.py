@@ -14,7 +14,7 @@ import numpy as np
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.existing_nodes import ExistingNodes
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup
-from leeway.selection.packing.topology import Cap, Counters
+from leeway.selection.packing.topology import Cap, Counters, Rules
 from leeway.selection.solver.arrays import Bools, Floats, Ints
 
 
@@ -175,10 +175,19 @@ class _Scheduler:
         for form, filters in zip(demand.forms, self._filters[at], strict=True):
             if remaining[at] and filters.admitted.any():
                 pods = form.pods[len(form.pods) - remaining[at] :]
-                remaining[at] -= self._put(form, filters, pods, fullest)
+                required = demand.forms[-1].rules
+                remaining[at] -= self._put(form, required, filters, pods, fullest)
 
-    def _put(self, form: PodGroup, filters: _Filters, pods: Sequence[str], fullest: bool) -> int:
-        """Bind pods of one form while a node is feasible. Returns how many were bound."""
+    def _put(
+        self,
+        form: PodGroup,
+        required: Rules,
+        filters: _Filters,
+        pods: Sequence[str],
+        fullest: bool,
+    ) -> int:
+        """Bind pods of one form while a node is feasible. Returns how many were bound. Only what
+        they require keeps other pods off their nodes."""
         room, bound = self._room(filters), 0
         singly = filters.by_domain or not fullest
         while bound < len(pods):
@@ -193,7 +202,8 @@ class _Scheduler:
                     break
                 most = 1 if singly else int(min(room[row], len(pods) - bound))
                 names = pods[bound : bound + most]
-                self._existing.put(int(row), PodBatch.of(form, names), tuple((n,) for n in names))
+                batch = PodBatch.of(form, names)
+                self._existing.put(int(row), batch, batch.units, (required,))
                 room[row] = self._room(filters, np.array([row]))[0]
                 bound += len(names)
         return bound

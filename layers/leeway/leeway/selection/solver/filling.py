@@ -136,20 +136,19 @@ def _room(problem: Problem, nodes: _Nodes) -> Floats:
     rooms = [there[:, r, None] / requested for r, requested in enumerate(problem.divisors)]
     room: Floats = np.minimum(np.floor(reduce(np.minimum, rooms)), nodes.left)
     if problem.matches.shape[1]:
-        room = np.minimum(room, _countable(problem, nodes.counted, nodes.limits))
+        _limit_by_counters(problem, nodes, room)
     return room
 
 
-def _countable(problem: Problem, counted: Floats, limits: Floats) -> Floats:
-    """How many more pods of each group the counters of each node allow: O x G."""
-    countable = np.full((len(counted), len(problem.counts)), np.inf)
+def _limit_by_counters(problem: Problem, nodes: _Nodes, room: Floats) -> None:
+    """Lower the numbers of pods (O x G) to those that the counters of each node allow."""
     for counter, (adding, adds, own, capping, most) in enumerate(problem.per_counter):
-        there = counted[:, counter, None]
-        room = np.floor((np.minimum(limits[:, counter, None], own) - there) / adds)
-        countable[:, adding] = np.minimum(countable[:, adding], room)
+        there = nodes.counted[:, counter, None]
+        countable = np.floor((np.minimum(nodes.limits[:, counter, None], own) - there) / adds)
+        room[:, adding] = np.minimum(room[:, adding], countable)
         # Groups that are not counted are limited only by their own caps.
-        countable[:, capping] = np.where(there <= most, countable[:, capping], 0)
-    return countable
+        if len(capping):
+            room[:, capping] = np.where(there <= most, room[:, capping], 0)
 
 
 def _put(problem: Problem, nodes: _Nodes, groups: Ints, pods: Floats) -> None:
