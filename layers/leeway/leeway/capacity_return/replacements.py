@@ -67,7 +67,7 @@ class Replacements:
         `candidates` are ordered, the best prospects first. `most` is the number of nodes of each
         pool that may go, `in_all` that of the cluster, None for any number.
         """
-        drafts = [self._draft([one]) for one in candidates if most[one.pool]]
+        drafts = [self._draft_of_one(one) for one in candidates if most[one.pool]]
         for pool, left in most.items():
             own = [one for one in candidates if one.pool == pool][: min(left, in_all or left)]
             drafts += [self._draft(own[:size]) for size in GROUPS if size <= len(own)]
@@ -75,7 +75,19 @@ class Replacements:
         for draft in self._in_turn(known):
             if found := self._simulated(draft.nodes):
                 return found
+            if len(draft.nodes) == 1:
+                self._keep(draft.nodes[0])
         return None
+
+    def _draft_of_one(self, one: OwnNode) -> _Draft | None:
+        draft = self._draft([one])
+        if draft is None:
+            self._keep(one)
+        return draft
+
+    def _keep(self, one: OwnNode) -> None:
+        """Keep a node that was examined, unless a better reason is known."""
+        self.kept.setdefault(one.name, reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods)))
 
     def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
         """Return the drafts that are simulated now: the best one, and others that change with the
