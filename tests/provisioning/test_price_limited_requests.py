@@ -7,8 +7,9 @@ from leeway.provisioning.cluster_state import WaitingPod
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.conftest import catalog
+from tests.launch.launching import NOW
 from tests.launch.pools import pods
-from tests.provisioning.buying import NOW, RETIRING, Buying
+from tests.provisioning.buying import RETIRING, Buying
 
 __all__ = ["catalog"]
 
