@@ -67,7 +67,7 @@ class Replacements:
         `candidates` are ordered, the best prospects first. `most` is the number of nodes of each
         pool that may go, `in_all` that of the cluster, None for any number.
         """
-        drafts = [self._draft_of_one(one) for one in candidates if most[one.pool]]
+        drafts = [self._draft([one]) for one in candidates if most[one.pool]]
         for pool, left in most.items():
             own = [one for one in candidates if one.pool == pool][: min(left, in_all or left)]
             drafts += [self._draft(own[:size]) for size in GROUPS if size <= len(own)]
@@ -78,12 +78,6 @@ class Replacements:
             if len(draft.nodes) == 1:
                 self._keep(draft.nodes[0])
         return None
-
-    def _draft_of_one(self, one: OwnNode) -> _Draft | None:
-        draft = self._draft([one])
-        if draft is None:
-            self._keep(one)
-        return draft
 
     def _keep(self, one: OwnNode) -> None:
         """Keep a node that was examined, unless a better reason is known."""
@@ -102,6 +96,12 @@ class Replacements:
         return [first, *(others[start:] + others[:start])[: count - 1]]
 
     def _draft(self, nodes: Sequence[OwnNode]) -> _Draft | None:
+        draft = self._estimated(nodes)
+        if draft is None and len(nodes) == 1:
+            self._keep(nodes[0])
+        return draft
+
+    def _estimated(self, nodes: Sequence[OwnNode]) -> _Draft | None:
         specs = [movable.pod.spec for one in nodes for movable in one.pods]
         left = self._room.leftover(specs, [self._rows[one.name] for one in nodes])
         # If resources alone let all pods move, another constraint keeps at least one of them.
