@@ -206,3 +206,22 @@ def test_a_plan_is_expected_to_hold_as_long_as_the_node_was_quiet() -> None:
         rules = ReturnRules(after=MINUTE, budgets=())
         found = decide_returns(snapshot(one, other, rules=rules, worth=worth))
         assert bool(found.returns) is gone, quiet
+
+
+def test_only_nodes_that_were_examined_are_said_to_have_nothing_cheaper() -> None:
+    """Without limits on a run, each node is either given back or examined."""
+    full = [own_node(f"full{n}", spec(3000, 10_000)) for n in range(3)]
+    found = decide_returns(snapshot(*full))
+    assert not found.returns
+    assert {one.code for one in found.kept.values()} == {reasons.NOTHING_CHEAPER.name}
+    found = decide_returns(snapshot(*full, own_node("empty")))
+    assert [one.nodes for one in found.returns] == [("empty",)]
+    assert {one.code for one in found.kept.values()} == {reasons.NODE_NOT_EXAMINED.name}
+
+
+def test_a_node_whose_price_is_not_worth_the_moves_is_not_said_to_have_nothing_cheaper() -> None:
+    young = own_node("young", spec(500), quiet=timedelta(seconds=30))
+    roomy = own_node("roomy", spec(1000), quiet=timedelta(seconds=30))
+    found = decide_returns(snapshot(young, roomy))
+    assert not found.returns
+    assert {one.code for one in found.kept.values()} == {reasons.MOVE_NOT_WORTH.name}

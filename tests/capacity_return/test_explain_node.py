@@ -151,7 +151,7 @@ def test_a_node_that_one_run_did_not_examine_is_examined_alone() -> None:
     own = [own_node(f"n{n:02}", apart, apart, kind="large") for n in range(30)]
     last = own_node("zz", *[spec(240, 900)] * 16, kind="large")
     given = snapshot(*own, last)
-    assert decide_returns(given).kept["zz"].code == reasons.NOTHING_CHEAPER.name
+    assert decide_returns(given).kept["zz"].code == reasons.NODE_NOT_EXAMINED.name
     found = explained(given, "zz")
     assert found.reason.code == reasons.NODES_REPLACEABLE.name
     assert found.step is not None

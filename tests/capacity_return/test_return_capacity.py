@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 from leeway.execution.attempt import Phase
+from leeway.launch.fleets import Offers
 from leeway.notices import NoticeKind
 from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement
+from leeway.policy.worth import Worth
 from leeway.provisioning.ports import CapacityReturned
 from leeway.selection.offers.catalog import Catalog
 
@@ -152,3 +154,38 @@ def test_an_interruption_in_between_wins(empty: Returning) -> None:
     empty.records.write(record.model_copy(update=interrupted))
     assert empty.records.retirements["i-spare"].returns is None
     assert empty.runs(3) == []
+
+
+def test_nodes_that_go_to_save_money_limit_the_price_of_their_successor(catalog: Catalog) -> None:
+    cluster = Cluster(
+        catalog, disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+    )
+    for name in ("one", "two"):
+        cluster.add(name, *pods(1, name=name))
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.policy = ClusterPolicy(worth=Worth(per_pod=0.0, least_age=timedelta(0)))
+    returning.runs(5)
+    (record,) = returning.records.retirements.values()
+    (request,) = returning.requests.stored.values()
+    price = Offers(catalog).price("m5.large", "us-east-1a", "on-demand")
+    assert record.returns is not None
+    assert record.returns.cause == "Underutilized"
+    assert (record.returns.optional, record.returns.forced) == (True, False)
+    assert record.returns.price_limit == request.price_limit
+    assert request.price_limit is not None
+    assert request.price_limit.below == price
+
+
+@pytest.mark.parametrize("grace", [{}, {"terminationGracePeriod": "5m"}])
+def test_an_expired_node_goes_in_any_case_and_at_any_price(
+    catalog: Catalog, grace: dict[str, str]
+) -> None:
+    cluster = Cluster(catalog, template={"expireAfter": "1h", **grace})
+    cluster.add("old", *pods(1))
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(2)
+    returns = returning.records.retirements["i-old"].returns
+    assert returns is not None
+    assert (returns.optional, returns.price_limit) == (False, None)

@@ -8,22 +8,27 @@ from typing import Any
 
 import pytest
 from leeway.aws.surveys import DynamoSurveys
+from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.clock import SystemClock
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.compressed import compressed
+from leeway.wiring.launch_nodes import node_sources
 
 from cli import main
 from cli.explain.cluster_reads import stored_launches
 from cli.explain.records import read_records
-from cli.selection.catalogs import sandbox_survey
+from cli.selection.catalogs import sandbox_catalog, sandbox_survey
 from cli.stack import Stack
 from cli.status.read import read_cluster_status
 from cli.terminate.decide import Call, Ending
 from cli.terminate.instances import AwsInstances
 from tests.aws.stored import TABLE
+from tests.capacity_return.clusters import facts
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
+from tests.launch.launching import NOW
+from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.started import Sandbox, started
 from tests.template.granted import actions_of, keys_of
 from tests.template.granted import statements as of_roles
@@ -49,9 +54,19 @@ def statements() -> list[dict[str, Any]]:
     return found
 
 
-def end_instances(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Make the calls of `leeway terminate`, for an instance of a group and for one of no group, in
-    an AWS of their own. Returns the actions."""
+def read_what_pools_launch() -> None:
+    """Make the calls of `leeway explain node` that find drift."""
+    terms: list[dict[str, Any]] = [{}, {"amiSelectorTerms": [{"name": "never-was"}]}]
+    launches, own = CurrentLaunches(node_sources()), {"i-1": facts("i-1")}
+    for spec in terms:
+        written = manifests(pool(), node_class(**spec))
+        catalog = sandbox_catalog("us-east-1")
+        assert "web" in launches.read("prod", written, catalog, own, NOW).of_pool
+
+
+def end_instances(monkeypatch: pytest.MonkeyPatch, directory: Path) -> set[str]:
+    """Make the calls of `leeway terminate`, for an instance of a group and for one of no group, and
+    those that find drift, in an AWS of their own. Returns the actions."""
     tags = [{"Key": "eks:eks-cluster-name", "Value": "prod"}]
     with started() as (_, url):
         aws = Sandbox(url)
@@ -67,6 +82,11 @@ def end_instances(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         )
         created = {"roleArn": "arn:aws:iam::123456789012:role/x", "resourcesVpcConfig": {}}
         aws.client("eks").create_cluster(name="prod", **created)
+        authority = directory / "ca.pem"
+        authority.write_bytes(b"CA")
+        link = {"endpoint": "https://prod.example.com", "ca_file": str(authority)}
+        aws.control("PUT", "links", {"eks": {"prod": link}})
+        read_what_pools_launch()
         instances = AwsInstances("https://127.0.0.1", "", "leeway")
         for instance in (grouped, launched["Instances"][0]["InstanceId"]):
             now = instances.read(instance)
@@ -122,7 +142,7 @@ def used(
     assert main.run(["get", *of_prod]) == 1  # the stack does not exist
     printed = aws.control("GET", "status")
     reached = printed["records_by_access_key"][KEY]
-    called = set(printed["calls_by_access_key"][KEY]) | end_instances(monkeypatch)
+    called = set(printed["calls_by_access_key"][KEY]) | end_instances(monkeypatch, tmp_path)
     return called, {(action, kind) for action, kinds in reached.items() for kind in kinds}
 
 

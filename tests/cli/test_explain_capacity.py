@@ -156,6 +156,19 @@ def test_a_node_is_kept_by_its_budget_and_the_pods_that_it_has_are_listed(run: R
     assert launch["pods"] == ["shop/p3"]
 
 
+def test_a_drifted_node_is_said_to_differ_also_while_a_budget_keeps_it(run: Run) -> None:
+    objects = [
+        node("c", **{"karpenter.k8s.aws/instance-category": "c"}),
+        pod("p3", "c", "7", labels={"app": "db"}),
+        budget("db", "db"),
+    ]
+    _, found, _ = run("node c", *objects)
+    assert (found["decision"], found["reason"]["code"]) == ("kept", "PodIsBlocked")
+    assert [one["code"] for one in found["drift"]] == ["LabelDrifted"]
+    _, found, _ = run("node c", *objects[:2])
+    assert (found["decision"], found["reason"]["code"]) == ("goes", "NodeDrifted")
+
+
 @pytest.mark.parametrize("given", ["node/empty", "nodes/empty", "empty", "instance"])
 def test_a_node_is_found_by_its_name_or_its_instance(run: Run, given: str) -> None:
     empty = node("empty")

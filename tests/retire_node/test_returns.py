@@ -1,21 +1,22 @@
 """Capacity that is given back: confirmed right after the cordon, or the node is uncordoned."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.capacity_requests.request import PriceLimit
 from leeway.notices import NoticeKind
-from leeway.policy.rules import ChurnCap, ClusterPolicy, Replacement
+from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod
 from leeway.retire_node.confirm_return import why_kept
 from leeway.retire_node.outcome import Outcome, RetirementResult
 from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway.retirement.record import ReturnTerms
 
-from tests.fakes.pools import of_pool
+from tests.fakes.pools import LIMIT, FakeBuyer, of_pool
 from tests.fakes.retirement import POD, RetirementFakes, next_attempt, retire
 from tests.retirement.retirements import NOTICED, take
 
@@ -158,3 +159,104 @@ def test_a_node_goes_only_with_the_pods_that_were_decided_about(
     why = why_kept(node if protected else free, [WEB] * count, terms, NOTICED)
     too_many = allowed is not None and count > allowed
     assert (why is not None) == (too_many or (protected and not forced))
+
+
+CHEAPER = ReturnTerms(cause="Underutilized", pods=1, optional=True)
+DRIFTED = ReturnTerms(cause="Drifted", optional=True)
+
+
+def called_off(fakes: RetirementFakes) -> Outcome:
+    """Retire, and see that the node is uncordoned, runs on, and may be decided about again."""
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
+    assert "cordon" in fakes.actions.order_of("cordon")
+    assert not fakes.cluster.marked
+    assert fakes.actions.ended == []
+    record = fakes.record
+    assert (record.is_open, record.had_no_effect) == (False, True)
+    assert record.replacement_intent is None
+    assert all(not one.is_open(fakes.clock.now()) for one in fakes.capacity.stored.values())
+    return outcome
+
+
+@pytest.mark.parametrize("terms", [CHEAPER, DRIFTED])
+@pytest.mark.parametrize("why", ["not launched", "not answered", "never Ready"])
+def test_a_return_without_a_ready_successor_is_called_off(terms: ReturnTerms, why: str) -> None:
+    fakes = returned(terms, WEB)
+    match why:
+        case "not launched":
+            fakes.queue.on_wake = FakeBuyer(fakes, launches=False, refuses=(LIMIT,)).run
+        case "not answered":
+            fakes.queue.on_wake = lambda _: None
+        case _:
+            fakes.cluster.starts_in = None
+    outcome = called_off(fakes)
+    assert outcome.reason.code == "ReturnWithoutSuccessor"
+    assert "uncordoned and kept" in outcome.as_node_event("uid").message
+    assert "evict" not in fakes.actions.order_of("evict")
+    assert outcome.ended_at - NOTICED >= SUCCESSOR_TIMEOUT
+
+
+@pytest.mark.parametrize("terms", [EXPIRED, FORCED])
+def test_an_expired_node_goes_after_the_time_for_its_successor(terms: ReturnTerms) -> None:
+    fakes = returned(terms, WEB)
+    fakes.cluster.starts_in = None
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+
+
+def bounded(terms: ReturnTerms) -> RetirementFakes:
+    """The return of a node of which a budget blocks the drain, once it has begun, until the end of
+    its time."""
+    fakes = returned(terms, WEB)
+    deadline = {"deadline": NOTICED + timedelta(minutes=5), "on_blocked": OnBlocked.WAIT}
+    fakes.records.record = fakes.record.model_copy(update=deadline)
+
+    def blocks(step: str) -> None:
+        fakes.cluster.blocks = step.startswith("drain")
+
+    fakes.steps.before_step = blocks
+    return fakes
+
+
+def test_a_bounded_drain_that_stays_incomplete_uncordons_a_node_that_may_stay() -> None:
+    fakes = bounded(CHEAPER)
+    outcome = called_off(fakes)
+    assert outcome.reason.code == "ReturnNotDrained"
+    assert "uncordoned and kept" in outcome.as_node_event("uid").message
+    assert [pod.stage for pod in outcome.pods] == ["failed"]
+    later = take(fakes.record, RETURN, "again", after=1_200).record
+    assert (later.attempt, later.drain_began_at, later.replacement_intent) == (2, None, None)
+
+
+@pytest.mark.parametrize("terms", [EXPIRED, FORCED])
+def test_a_bounded_drain_of_an_expired_node_that_stays_incomplete_leaves_it_cordoned(
+    terms: ReturnTerms,
+) -> None:
+    fakes = bounded(terms)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, False)
+    assert fakes.cluster.marked
+    assert fakes.record.needs_termination
+
+
+def test_an_interruption_during_a_return_that_is_called_off_keeps_the_node_cordoned() -> None:
+    fakes = bounded(CHEAPER)
+
+    def interrupted(step: str) -> None:
+        fakes.cluster.blocks = step.startswith("drain")
+        if step == "call-off":
+            taken = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=2_000)
+            fakes.records.record = taken.record
+
+    fakes.steps.before_step = interrupted
+    assert fakes.run_attempt() is None
+    assert fakes.cluster.marked
+
+
+def test_a_request_of_a_return_has_its_price_limit() -> None:
+    limit = PriceLimit(decision="node-1", below=0.1)
+    fakes = returned(CHEAPER.model_copy(update={"price_limit": limit}), WEB)
+    retire(fakes)
+    (request,) = fakes.capacity.stored.values()
+    assert request.price_limit == limit

@@ -28,6 +28,16 @@ class CapacityAnswer(BaseModel):
     without_node: tuple[Reason, ...] = ()
 
 
+class PriceLimit(BaseModel):
+    """The limit of what is launched for pods that move to save money: together it costs less than
+    `below` (USD per hour). All nodes that are given back together have the same `decision`."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    decision: str
+    below: float
+
+
 class CapacityRequest(BaseModel):
     """The request for capacity for the pods of a node that retires.
 
@@ -38,6 +48,7 @@ class CapacityRequest(BaseModel):
       it `keeps_offering`.
     - `attempt`: the attempt of the retirement that requests.
     - `ends_at`: when the request ends, whatever became of it.
+    - `price_limit`: that of what is launched for pods that are still on the node, None for none.
     - `version`: counts writes (the optimistic lock).
     """
 
@@ -55,6 +66,7 @@ class CapacityRequest(BaseModel):
     version: Annotated[int, Field(ge=1)] = 1
     answer: CapacityAnswer | None = None
     keeps_offering: bool = False
+    price_limit: PriceLimit | None = None
 
     def is_open(self, now: datetime) -> bool:
         """Whether nodes are launched for it at the time `now`."""

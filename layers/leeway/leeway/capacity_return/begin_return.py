@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests.request import CapacityRequest, PriceLimit
 from leeway.capacity_return import reasons
 from leeway.capacity_return.decision import NodeReturn
 from leeway.capacity_return.ports import Dependencies
@@ -28,22 +28,32 @@ START_AGAIN_AFTER = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class PlannedReturn:
-    """A node that is given back, with the decision and the rules of its pool."""
+    """A node that is given back, with the decision and the rules of its pool. `price` is that of
+    all nodes of the decision in USD per hour."""
 
     node: OwnNode
     decision: NodeReturn
     rules: ReturnRules
+    price: float
 
     @property
     def terms(self) -> ReturnTerms:
         """What has to be true at the cordon."""
-        outdated = self.decision.cause in {Cause.EXPIRED, Cause.DRIFTED}
+        cause = self.decision.cause
+        outdated = cause in {Cause.EXPIRED, Cause.DRIFTED}
+        forced = outdated and self.rules.drain_within is not None
         return ReturnTerms(
-            cause=self.decision.cause,
+            cause=cause,
             pods=None if outdated else len(self.node.pods),
-            forced=outdated and self.rules.drain_within is not None,
+            forced=forced,
             saving=self.decision.saving / len(self.decision.nodes),
+            optional=not forced and cause is not Cause.EXPIRED,
+            price_limit=self._price_limit if cause is Cause.UNDERUTILIZED else None,
         )
+
+    @property
+    def _price_limit(self) -> PriceLimit:
+        return PriceLimit(decision=min(self.decision.nodes), below=self.price)
 
 
 class BeginReturn:
@@ -131,5 +141,6 @@ class BeginReturn:
                 ends_at=now + OPEN_AT_MOST,
                 version=stored.version + 1 if stored else 1,
                 keeps_offering=True,
+                price_limit=record.terms.price_limit if record.terms else None,
             )
         )

@@ -165,7 +165,10 @@ class _Nodes:
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails
     ) -> tuple[Reason, ...]:
         pool = self._pools.get(facts.owner.name)
-        if pool is None or self._read.state.read_at - details.created_at < DRIFTS_AFTER:
+        # A group may have the name of a pool.
+        if pool is None or facts.owner.kind is not OwnerKind.LEEWAY:
+            return ()
+        if self._read.state.read_at - details.created_at < DRIFTS_AFTER:
             return ()
         offering = {
             INSTANCE_TYPE: facts.instance_type,

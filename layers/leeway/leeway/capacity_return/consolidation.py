@@ -48,12 +48,7 @@ class Consolidation:
         return refused is None
 
     def _spare(self, candidates: Sequence[OwnNode], most: dict[str, int]) -> tuple[NodeReturn, ...]:
-        snapshot = self.moving.snapshot
-        paying = [
-            one
-            for one in candidates
-            if snapshot.worth.pays(one.price or 0, len(one.pods), snapshot.quiet([one]))
-        ]
+        paying = [one for one in candidates if self._pays(one)]
         names = {one.name for one in paying}
         others = [node for node in self.moving.nodes if node.name not in names]
         spare = find_spare_nodes(self.moving, paying, others, most, self.allowances.left)
@@ -61,6 +56,14 @@ class Consolidation:
             return ()
         target_of = {pod: place.node for place in spare.plan.existing for pod in place.pods}
         return tuple(_not_needed(one, target_of) for one in spare.nodes)
+
+    def _pays(self, one: OwnNode) -> bool:
+        """Whether the price of a node is worth the moves of its pods, wherever they go."""
+        snapshot, price, moves = self.moving.snapshot, one.price or 0.0, len(one.pods)
+        pays = snapshot.worth.pays(price, moves, snapshot.quiet([one]))
+        if not pays:
+            self.kept[one.name] = reasons.MOVE_NOT_WORTH(pods=moves, saving=price)
+        return pays
 
 
 def _not_needed(one: OwnNode, target_of: dict[str, str]) -> NodeReturn:

@@ -34,7 +34,7 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
     for one in run.free:
         if one.name not in returned:
             run.kept.setdefault(
-                one.name, reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods))
+                one.name, reasons.NODE_NOT_EXAMINED(node=one.name, pods=len(one.pods))
             )
     kept = {name: why for name, why in run.kept.items() if name not in returned}
     return ReturnDecision(tuple(run.returns), kept)

@@ -101,7 +101,7 @@ def explain_node(
     course = follow(snapshot, decision, proceed)
     step = next((each for each in course.steps if name in each.returned.nodes), None)
     reason = step.returned.reason if step and step.allowed else decision.kept[name]
-    if step is None and reason.code == reasons.NOTHING_CHEAPER.name:
+    if step is None and reason.code == reasons.NODE_NOT_EXAMINED.name:
         reason, step = _examined_alone(name, reason, course)
     instead = None if one.going or not one.pods else _instead(one, moving)
     allowed = step is not None and step.allowed
@@ -118,8 +118,8 @@ def explain_node(
 
 
 def _examined_alone(name: str, why: Reason, course: Course) -> tuple[Reason, Step | None]:
-    """Return why a node is kept, or the step that gives it back. A decision examines the best
-    prospects for a replacement only, and says of the others too that nothing is cheaper."""
+    """Return why a node is kept, or the step that gives it back, of a node that a decision has not
+    examined: it examines only the best prospects for a replacement."""
     one = next(each for each in course.end.own if each.name == name)
     kept: dict[str, Reason] = {}
     found = Consolidation(Moving(course.end), Allowances.of(course.end), kept).run([one])

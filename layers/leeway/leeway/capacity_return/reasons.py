@@ -115,6 +115,11 @@ NOTHING_CHEAPER = ReasonCode(
     "NothingCheaper",
     "The {pods} pods of node {node} do not fit on other nodes, and no cheaper node holds them.",
 )
+NODE_NOT_EXAMINED = ReasonCode(
+    "NodeNotExamined",
+    "Leeway has not examined in this run whether the {pods} pods of node {node} have a cheaper "
+    "place: other nodes go first, or promise more.",
+)
 MOVE_NOT_WORTH = ReasonCode(
     "MoveNotWorth",
     "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",

@@ -75,7 +75,13 @@ class Replacements:
         for draft in self._in_turn(known):
             if found := self._simulated(draft.nodes):
                 return found
+            if len(draft.nodes) == 1:
+                self._keep(draft.nodes[0])
         return None
+
+    def _keep(self, one: OwnNode) -> None:
+        """Keep a node that was examined, unless a better reason is known."""
+        self.kept.setdefault(one.name, reasons.NOTHING_CHEAPER(node=one.name, pods=len(one.pods)))
 
     def _in_turn(self, known: Sequence[_Draft]) -> Sequence[_Draft]:
         """Return the drafts that are simulated now: the best one, and others that change with the
@@ -90,6 +96,12 @@ class Replacements:
         return [first, *(others[start:] + others[:start])[: count - 1]]
 
     def _draft(self, nodes: Sequence[OwnNode]) -> _Draft | None:
+        draft = self._estimated(nodes)
+        if draft is None and len(nodes) == 1:
+            self._keep(nodes[0])
+        return draft
+
+    def _estimated(self, nodes: Sequence[OwnNode]) -> _Draft | None:
         specs = [movable.pod.spec for one in nodes for movable in one.pods]
         left = self._room.leftover(specs, [self._rows[one.name] for one in nodes])
         # If resources alone let all pods move, another constraint keeps at least one of them.

@@ -113,8 +113,9 @@ class ReturnCapacity:
         begun: list[Reason] = []
         problems: list[Reason] = []
         for decision in confirmed:
+            price = sum(nodes[name].price or 0.0 for name in decision.nodes)
             planned = [
-                PlannedReturn(nodes[name], decision, snapshot.rules[nodes[name].pool])
+                PlannedReturn(nodes[name], decision, snapshot.rules[nodes[name].pool], price)
                 for name in decision.nodes
             ]
             # Several nodes go together or not at all: one new node replaces them.

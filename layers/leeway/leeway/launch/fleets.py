@@ -123,12 +123,13 @@ def groups_of(plan: Plan) -> tuple[LaunchGroup, ...]:
 
 
 def select_overrides(
-    choices: Sequence[Choice], subnets: Mapping[str, str], offers: Offers
+    choices: Sequence[Choice], subnets: Mapping[str, str], offers: Offers, below: float = inf
 ) -> Selected | None:
     """Select the overrides of the first choice that can be requested; None if none can be.
 
     `subnets` has the subnet of each zone. Reserved capacity is not requested. A Spot offering that
-    costs more than the cheapest on-demand choice is left out.
+    costs more than the cheapest on-demand choice is left out, and an offering that does not cost
+    less than `below`, in USD per hour.
     """
     on_demand = [one.price for one in choices if one.capacity_type == ON_DEMAND]
     ceiling = inf if not on_demand or on_demand[0] is None else on_demand[0]
@@ -136,14 +137,14 @@ def select_overrides(
         if choice.capacity_type == RESERVED:
             continue
         most = ceiling if choice.capacity_type == SPOT else inf
-        overrides = tuple(_overrides(choice, subnets, offers, most))
+        overrides = tuple(_overrides(choice, subnets, offers, most, below))
         if overrides:
             return Selected(choice, overrides)
     return None
 
 
 def _overrides(
-    choice: Choice, subnets: Mapping[str, str], offers: Offers, most: float
+    choice: Choice, subnets: Mapping[str, str], offers: Offers, most: float, below: float
 ) -> Iterator[Override]:
     """The cheapest zone of each type first, then the second cheapest, and so on: each type stays
     if there are too many."""
@@ -155,6 +156,7 @@ def _overrides(
             if zone in subnets
             and (price := offers.price(kind, zone, choice.capacity_type)) is not None
             and price <= most
+            and (price < below or below == inf)
         ]
         for rank, (_, zone) in enumerate(sorted(priced)):
             ranked.append((rank, position, Override(kind, zone, subnets[zone])))

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.admission.ports import Admissions
+from leeway.capacity_requests.request import PriceLimit
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
@@ -21,6 +22,7 @@ from leeway.launch.nodes_on_the_way import labels_for_admission, nodes_on_the_wa
 from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, LaunchTemplates
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
+from leeway.launch.price_limits import ceilings, lowest, too_dear
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.launch.supplies import Supplies
@@ -82,6 +84,7 @@ class LaunchOrder:
     `nodes` are those that run, `joined` the instances that have a Node, with the name of the Node,
     `daemons` the pods of DaemonSets. `retiring` are instances that take no pods, because EC2
     interrupts them before they join. `unavailable` are offerings that this run does not request.
+    `price_limits` are those of what is launched for some of the pods, by pod.
     `most` is the maximum number of instances that it launches, None for no maximum. It begins no
     round after `until`, and improves no plan any longer.
     """
@@ -95,6 +98,7 @@ class LaunchOrder:
     retiring: frozenset[str] = frozenset()
     daemons: Sequence[PodSpec] = ()
     unavailable: frozenset[Unavailable] = frozenset()
+    price_limits: Mapping[str, PriceLimit] = field(default_factory=dict)
     most: int | None = None
     until: datetime | None = None
 
@@ -251,6 +255,7 @@ class _Run:
     throttled: bool = False
     capped: Reason | None = None
     added: int = 0
+    dear: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._settings = settings_of(self.order.manifests)
@@ -292,8 +297,15 @@ class _Run:
         ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
-        nodes = self._nodes(on_the_way)
-        return pack(self.order.pods, supply, nodes, proceed=self._may_improve(now))
+        nodes, limits = self._nodes(on_the_way), self.order.price_limits
+        self.dear = frozenset()
+        while True:
+            pods = [pod for pod in self.order.pods if pod.name not in self.dear]
+            plan = pack(pods, supply, nodes, proceed=self._may_improve(now))
+            dear = too_dear(plan, limits)
+            if not dear:
+                return plan
+            self.dear |= dear
 
     def _may_improve(self, begun: datetime) -> Callable[[], bool]:
         """Return whether a plan that began at this time may be improved further."""
@@ -342,10 +354,12 @@ class _Run:
         """Prepare the launches of a plan; pools that cannot be launched from become blocked."""
         offers = Offers(self.order.catalog, tuple(self.unavailable))
         by_name = {one.pool: one for one in self._settings}
+        limits = ceilings(plan, self.order.price_limits)
         found = []
         for group in self._within_cap(groups_of(plan)):
             settings = by_name[group.pool.name]
-            work = partial(self._prepared, group, settings, offers)
+            below = lowest(limits, group.nodes)
+            work = partial(self._prepared, group, settings, offers, below)
             prepared = self._unless_blocked(settings, work)
             if prepared is not None:
                 found.append(prepared)
@@ -371,13 +385,13 @@ class _Run:
         return [pod for pod in _planned(plan) if pod not in launched] if self.capped else []
 
     def _prepared(
-        self, group: LaunchGroup, settings: NodeSettings, offers: Offers
+        self, group: LaunchGroup, settings: NodeSettings, offers: Offers, below: float
     ) -> PreparedLaunch:
         machines = machines_of(group, self.order.catalog)
         variants = {variant_of(machine) for machine in machines.values()}
         pool = self._resolver.resolve(settings, variants, self.exhausted)
-        now = self.deps.clock.now()
-        return prepare(group, pool, self.order.catalog, offers, self.deps.new_id(), now)
+        now, intent = self.deps.clock.now(), self.deps.new_id()
+        return prepare(group, pool, self.order.catalog, offers, intent, now, below)
 
     def _unless_blocked[T](self, settings: NodeSettings, work: Callable[[], T]) -> T | None:
         try:
@@ -431,6 +445,7 @@ class _Run:
         missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
         waits = self.capped or next(iter(last), reasons.NODE_NOT_LAUNCHED())
         missing |= dict.fromkeys(waiting, waits)
+        missing |= dict.fromkeys(sorted(self.dear), reasons.REPLACEMENT_TOO_DEAR())
         whys = {pod: _why(cause, last) for pod, cause in missing.items()}
         whys |= {pod: _why(cause, self.stopped) for pod, cause in blocked.items()}
         without = tuple(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import inf
 
 from leeway.bootstrap.cluster import ClusterDetails
 from leeway.bootstrap.node import node_of
@@ -60,8 +61,10 @@ def prepare(
     offers: Offers,
     intent: str,
     now: datetime,
+    below: float = inf,
 ) -> PreparedLaunch:
-    """Prepare the launch of a group. `intent` is the id of the new intent.
+    """Prepare the launch of a group. `intent` is the id of the new intent. Only offerings that cost
+    less than `below` (USD per hour) are requested.
 
     Raises:
         NotLaunchable: no offering of the group can be requested, or its user data is not valid.
@@ -72,7 +75,7 @@ def prepare(
         replace(one, instance_types=tuple(t for t in one.instance_types if t in bootable))
         for one in group.choices
     ]
-    selected = select_overrides(choices, pool.subnets.by_zone, offers)
+    selected = select_overrides(choices, pool.subnets.by_zone, offers, below)
     if selected is None:
         zones = ", ".join(sorted({zone for one in group.choices for zone in one.zones}))
         raise NotLaunchable(reasons.NOTHING_OFFERED(pool=group.pool.name, zones=zones))

@@ -167,6 +167,10 @@ POD_WITHOUT_NODE = ReasonCode(
     "Leeway can launch no node for pod {pod}: {why}",
     "a-pod-gets-no-node",
 )
+REPLACEMENT_TOO_DEAR = ReasonCode(
+    "ReplacementTooDear",
+    "No new node for the pods that move costs less than the nodes that would go.",
+)
 NODE_NOT_LAUNCHED = ReasonCode(
     "NodeNotLaunched",
     "EC2 did not launch the node of the pod: the next run tries again.",

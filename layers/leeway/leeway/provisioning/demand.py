@@ -1,9 +1,9 @@
 """The pods that need a node, and the nodes that may take them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests.request import CapacityRequest, PriceLimit
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
 from leeway.provisioning.starting_nodes import StartingNode
 from leeway.selection.offers.unavailable import Unavailable
@@ -17,12 +17,14 @@ class Demand:
     `moving` are the pods of each retiring instance that need a place, and the pods that wait in
     place of evicted ones; they are among `pods`.
     `unavailable` are the offerings of the retiring instances.
+    `price_limits` are those of what is launched for pods that still run, by pod.
     """
 
     pods: tuple[Pod, ...]
     nodes: tuple[ExistingNode, ...]
     moving: Mapping[str, tuple[Pod, ...]]
     unavailable: frozenset[Unavailable]
+    price_limits: Mapping[str, PriceLimit] = field(default_factory=dict)
 
 
 def demand_of(
@@ -37,6 +39,7 @@ def demand_of(
     moving: dict[str, tuple[Pod, ...]] = {}
     retiring: set[str] = set()
     unavailable: set[Unavailable] = set()
+    limits: dict[str, PriceLimit] = {}
     waiting = [one.pod for one in state.waiting]
     known = {pod.name for pod in waiting}
     needed = list(waiting)
@@ -55,11 +58,15 @@ def demand_of(
             needed += pods
             evicted = _in_place_of(state.leaving.get(name, ()), request, unclaimed)
             moving[request.instance] = (*pods, *evicted)
+            if request.price_limit is not None:
+                # A pod that was evicted already gets a node at any price.
+                limits |= dict.fromkeys((pod.name for pod in pods), request.price_limit)
     return Demand(
         pods=(*needed, *upcoming),
         nodes=(*_nodes(state.nodes, retiring, starting), *coming),
         moving=moving,
         unavailable=frozenset(unavailable),
+        price_limits=limits,
     )
 
 

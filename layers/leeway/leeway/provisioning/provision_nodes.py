@@ -249,6 +249,7 @@ class NodeProvisioning:
             retiring=frozenset(demand.moving),
             daemons=state.daemons,
             unavailable=demand.unavailable,
+            price_limits=demand.price_limits,
             most=remaining_launches(intents, policy.most_launches, now),
             until=until - FOR_THE_END,
         )

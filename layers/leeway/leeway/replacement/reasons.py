@@ -150,6 +150,11 @@ SUCCESSOR_NOT_JOINED = ReasonCode(
     "launches another one.",
     "nodesnotreadyalarm",
 )
+RETURN_WITHOUT_SUCCESSOR = ReasonCode(
+    "ReturnWithoutSuccessor",
+    "No replacement for all of its pods is Ready after {minutes:.0f} minutes: the node is "
+    "uncordoned and kept.",
+)
 SUCCESSOR_TIMEOUT_PASSED = ReasonCode(
     "SuccessorTimeout",
     "No successor was Ready within {minutes:g} minutes; the drain begins without it.",

@@ -23,6 +23,7 @@ from leeway.replacement.reasons import (
     LAUNCH_REFUSED,
     NODE_NOT_MARKED,
     REPLACEMENT_REFUSED,
+    RETURN_WITHOUT_SUCCESSOR,
     SUCCESSOR_LAUNCHED,
     SUCCESSOR_READY,
     SUCCESSOR_TIMEOUT_PASSED,
@@ -59,7 +60,8 @@ class ReplacementResult:
     `settled` says that the request succeeded, or that none is needed. There is no record if a newer
     attempt has superseded this one. `pause` is how many seconds to wait before the next check of
     the successor, 0 if the retirement does not wait for it (any longer). `held` are the lifecycle
-    hooks that are held open meanwhile.
+    hooks that are held open meanwhile. `called_off` is why a return of capacity ends here: its node
+    may as well stay, and the successor is not Ready in time.
     """
 
     settled: bool
@@ -69,6 +71,7 @@ class ReplacementResult:
     successors: tuple[Successor, ...] = ()
     pause: int = 0
     held: tuple[HeldHook, ...] = ()
+    called_off: Reason | None = None
 
 
 class ReplacementStep:
@@ -109,7 +112,7 @@ class ReplacementStep:
             steps.wait(f"wait-for-successor-{check}", result.pause)
             work = partial(self._check_successor, attempt_id, result, node, check)
             result = steps.run(f"check-successor-{check}", ReplacementResult, work)
-        if result.record is None:
+        if result.record is None or result.called_off is not None:
             return result
         work = partial(self._begin_drain, attempt_id, result)
         return steps.run("begin-drain", ReplacementResult, work)
@@ -285,7 +288,7 @@ class ReplacementStep:
         last = check >= SUCCESSOR_CHECKS
         if not result.settled:
             repeated = replace(self.request(attempt_id, record, node), held=held)
-            return replace(repeated, pause=0) if last else repeated
+            return _without_successor(repeated, record) if last else repeated
         result = replace(result, record=record, held=held)
         try:
             status = self._context.retry(partial(self._tracker.track, record))
@@ -305,9 +308,7 @@ class ReplacementStep:
             result = replace(result, record=written[0] if written else None, reason=reason)
         if not last:
             return result
-        minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
-        reason = result.reason.and_then(SUCCESSOR_TIMEOUT_PASSED(minutes=minutes))
-        return replace(result, reason=reason, pause=0)
+        return _without_successor(result, record)
 
     def _begin_drain(self, attempt_id: AttemptId, result: ReplacementResult) -> ReplacementResult:
         """Record that the drain begins now, and write its deadline to the node."""
@@ -337,6 +338,19 @@ class ReplacementStep:
         cluster, node = self._context.node_of(record)
         if node is not None:
             cluster.cordon(node.name, marks_of(record))
+
+
+def _without_successor(result: ReplacementResult, record: Retirement) -> ReplacementResult:
+    """Return the result of the last check: the drain begins without a Ready successor, or a return
+    whose node may as well stay is called off."""
+    minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
+    if record.returns is not None and record.returns.optional:
+        reason = RETURN_WITHOUT_SUCCESSOR(minutes=minutes)
+        return replace(result, called_off=reason, pause=0)
+    if not result.settled:
+        return replace(result, pause=0)
+    reason = result.reason.and_then(SUCCESSOR_TIMEOUT_PASSED(minutes=minutes))
+    return replace(result, reason=reason, pause=0)
 
 
 def _superseded() -> ReplacementResult:

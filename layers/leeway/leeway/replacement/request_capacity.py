@@ -155,6 +155,7 @@ class RequestCapacity:
             version=stored.version + 1 if stored else 1,
             answer=kept.answer if kept else None,
             keeps_offering=record.returns is not None,
+            price_limit=record.returns.price_limit if record.returns else None,
         )
 
     def is_answered(self, record: Retirement) -> bool:

@@ -120,6 +120,18 @@ class CordonStep:
             return RETURN_NOT_CONFIRMED(node=record.instance, problem="it has no Node")
         return confirm_return(cluster, node, terms, self._context.clock.now())
 
+    def call_off(
+        self, attempt_id: AttemptId, cordoned: CordonResult, reason: Reason
+    ) -> CordonResult:
+        """Uncordon a node that was to be given back, and that may as well stay."""
+        record = self._context.read(attempt_id)
+        if record is None:
+            return CordonResult(settled=False)
+        kept = replace(
+            cordoned, settled=False, record=record, problem=reason, course=Course.DECLINE
+        )
+        return self._remove_marks(attempt_id, kept)
+
     def wait_for_node(
         self, attempt_id: AttemptId, cordoned: CordonResult, steps: Steps
     ) -> CordonResult:

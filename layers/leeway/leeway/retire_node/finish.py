@@ -125,6 +125,22 @@ class FinishStep:
             answered = self._actions.answer(attempt_id.instance, closed.hooks, answer)
         return self._finished(closed, progress, answered, capacity.refused)
 
+    def call_off(
+        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
+    ) -> FinishResult:
+        """Close a return of capacity whose node is kept after the cordon. Its request for nodes
+        ends, and is forgotten: a later attempt is confirmed anew."""
+        progress, _ = self._end_request(record, progress)
+        written = self._context.write(attempt_id, record, self._called_off)
+        if written is None:
+            return FinishResult(None)
+        return self._finished(written[0], progress, HookAnswers(), ())
+
+    def _called_off(self, record: Retirement) -> tuple[Retirement, None]:
+        intent = record.replacement_intent if record.needs_termination else None
+        ended = {"phase": Phase.FINISHED, "answer": None, "ended_at": self._context.clock.now()}
+        return record.model_copy(update={**ended, "replacement_intent": intent}), None
+
     def _finished(
         self,
         closed: Retirement,

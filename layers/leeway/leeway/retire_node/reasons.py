@@ -45,6 +45,10 @@ RETURN_NOT_CONFIRMED = ReasonCode(
     "ReturnNotConfirmed",
     "Leeway could not confirm that node {node} may be given back: {problem}.",
 )
+RETURN_NOT_DRAINED = ReasonCode(
+    "ReturnNotDrained",
+    "Node {node} is not drained in the time that its pool allows: it is uncordoned and kept.",
+)
 
 # Further sentences of an outcome.
 PODS_DELETED = ReasonCode(

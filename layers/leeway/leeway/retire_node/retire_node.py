@@ -1,5 +1,6 @@
 """One attempt of an instance's retirement, step by step."""
 
+from dataclasses import replace
 from functools import partial
 
 from leeway.drain.progress import Drain
@@ -7,6 +8,7 @@ from leeway.drain.step import DrainCheckpoint, DrainPassResult, DrainStep
 from leeway.execution.attempt import AttemptId
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import LifecycleActions
+from leeway.reasons import Reason
 from leeway.replacement.cache import GroupCache
 from leeway.replacement.launch import SuccessorLaunch
 from leeway.replacement.request import ReplacementResult, ReplacementStep
@@ -15,7 +17,7 @@ from leeway.retire_node.cordon import CordonStep, never_joined
 from leeway.retire_node.dependencies import Dependencies
 from leeway.retire_node.finish import FinishStep
 from leeway.retire_node.outcome import Outcome
-from leeway.retire_node.reasons import INSTANCE_WITHOUT_NODE
+from leeway.retire_node.reasons import INSTANCE_WITHOUT_NODE, RETURN_NOT_DRAINED
 from leeway.retire_node.request_disruption import DisruptionRequests
 from leeway.retire_node.step_results import FinishResult, RetirementProgress
 from leeway.retirement.cordon_result import CordonResult, Course
@@ -80,6 +82,9 @@ class RetireNode:
             finish = partial(self._finish.finish, attempt_id, cordoned.record, progress)
             return steps.run("finish", FinishResult, finish)
         replacement = self._replacement.run(attempt_id, cordoned.record, cordoned.known_node, steps)
+        if replacement.called_off is not None:
+            progress = RetirementProgress(cordoned, replacement)
+            return self._call_off(attempt_id, progress, replacement.called_off, steps)
         cordoned = self._cordon.find_late_node(attempt_id, cordoned, replacement, steps)
         drained = DrainPassResult(Drain(), replacement.record, held=replacement.held)
         progress = RetirementProgress(cordoned, replacement)
@@ -104,6 +109,22 @@ class RetireNode:
             progress = RetirementProgress(cordoned, replacement, drained.drain)
         if drained.record is None:
             return FinishResult(None)
+        returns = drained.record.returns
+        if returns is not None and returns.optional and cordoned.node and not progress.drained:
+            reason = RETURN_NOT_DRAINED(node=cordoned.node)
+            return self._call_off(attempt_id, progress, reason, steps)
         self._replacement.wait_for_answer(drained.record, replacement, steps)
         finish = partial(self._finish.finish, attempt_id, drained.record, progress)
+        return steps.run("finish", FinishResult, finish)
+
+    def _call_off(
+        self, attempt_id: AttemptId, progress: RetirementProgress, reason: Reason, steps: Steps
+    ) -> FinishResult:
+        """Uncordon a node that may as well stay, and end its retirement."""
+        work = partial(self._cordon.call_off, attempt_id, progress.cordoned, reason)
+        cordoned = steps.run("call-off", CordonResult, work)
+        if cordoned.record is None:
+            return FinishResult(None)
+        progress = replace(progress, cordoned=cordoned)
+        finish = partial(self._finish.call_off, attempt_id, cordoned.record, progress)
         return steps.run("finish", FinishResult, finish)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.capacity_requests.request import PriceLimit
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, NoticeKind
@@ -39,6 +40,9 @@ class ReturnTerms(BaseModel):
     - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation nor a
       PodDisruptionBudget keeps the node.
     - `saving`: USD per hour.
+    - `optional`: the node may as well stay. It is uncordoned and kept if its successor is not Ready
+      in time, or if its drain ends incomplete.
+    - `price_limit`: that of its successor, None for none.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -47,6 +51,8 @@ class ReturnTerms(BaseModel):
     pods: Annotated[int, Field(ge=0)] | None = None
     forced: bool = False
     saving: float = 0.0
+    optional: bool = False
+    price_limit: PriceLimit | None = None
 
 
 class Retirement(BaseModel):

@@ -22,10 +22,11 @@ from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
 
 def node_sources() -> NodeSources:
     """Build the ports that are read for nodes."""
-    ec2 = partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)
     return NodeSources(
-        networks=Ec2Networks(ec2),
-        images=AwsImages(ec2, partial(client, "ssm")),
+        networks=Ec2Networks(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
+        images=AwsImages(
+            partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT), partial(client, "ssm")
+        ),
         profiles=IamInstanceProfiles(partial(client, "iam")),
         clusters=EksNodeClusters(partial(client, "eks")),
     )
