@@ -61,7 +61,7 @@ def _compare(seed: int, interruptions: bool) -> None:
         record = simulate(options)
         table.add_row(rule.name, *_cells(record, options))
         check(record, options)
-    Console(width=150).print(table)
+    Console(width=190).print(table)
 
 
 def check(record: Record, options: Options) -> None:

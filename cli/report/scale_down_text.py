@@ -42,6 +42,7 @@ def _days(report: ScaleDownReport) -> Table:
         counts = (len(record.given_back), record.moved, len(record.launched))
         money = (f"{record.dollars:.2f}", over, f"{record.node_hours:,.0f}")
         table.add_row(name, *money, *(f"{count:,}" for count in counts))
+    table.add_row("lower bound of any nodes", f"{report.leeway.bound:.2f}", style="dim")
     return table
 
 

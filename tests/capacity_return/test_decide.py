@@ -89,6 +89,16 @@ def test_two_nodes_become_one_cheaper_one() -> None:
     assert found.returns
 
 
+def test_small_nodes_of_one_type_become_one_beside_nodes_that_promise_more() -> None:
+    apart = spec(9000, labels={"app": "db"}, pod_anti_affinity=(term(HOSTNAME, app="db"),))
+    first = [own_node(f"large-{i}", apart, spec(4000, 31_000), kind="large") for i in range(2)]
+    small = [own_node(f"small-{i}", spec(500, 3000), kind="small") for i in range(3)]
+    found = decide_returns(snapshot(*first, *small))
+    (one,) = found.returns
+    assert (sorted(one.nodes), one.replaced) == ([each.name for each in small], True)
+    assert one.saving == pytest.approx(3 * 0.05 - 0.11)
+
+
 def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
     found = decide_returns(snapshot(own_node("large", spec(1500), kind="large")))
     (one,) = found.returns

@@ -115,6 +115,8 @@ def test_the_report_as_json_and_on_the_terminal() -> None:
     print_scale_down(REPORT, RUN, Console(file=text, width=120))
     assert "only empty nodes are given back" in text.getvalue()
     assert "This day is simulated" in text.getvalue()
+    (bound,) = (line for line in text.getvalue().splitlines() if "lower bound" in line)
+    assert bound.split()[-1] == "1.00"
 
 
 def test_a_simulated_hour_gives_a_report_without_faults() -> None:

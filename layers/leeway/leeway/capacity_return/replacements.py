@@ -4,7 +4,8 @@ A quick draft estimates for single nodes and for several together what the cheap
 pods would cost. Packing, which knows every constraint, then simulates the best of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -31,8 +32,11 @@ interrupted the most, would be launched again and again. Source: Karpenter docum
 consolidation"."""
 
 GROUPS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 29, 38, 50, 65, 85, 100)
-"""How many nodes of a pool one node may replace together. Whether it can is not monotone (three
-nodes may save where two do not), so each size is drafted, without a bisection."""
+"""How many nodes of a pool, or of one type in it, one node may replace together. Whether it can is
+not monotone (three nodes may save where two do not), so each size is drafted: no bisection."""
+
+MOST_OF_TYPE = 10
+"""How many nodes of one type are drafted together: drafts take time, and the next run goes on."""
 
 MOST_SIMULATED, LEAST_SIMULATED = 10, 2
 """Replacements that are simulated in a run, at most and at least."""
@@ -67,10 +71,13 @@ class Replacements:
         `candidates` are ordered, the best prospects first. `most` is the number of nodes of each
         pool that may go, `in_all` that of the cluster, None for any number.
         """
-        drafts = [self._draft([one]) for one in candidates if most[one.pool]]
-        for pool, left in most.items():
-            own = [one for one in candidates if one.pool == pool][: min(left, in_all or left)]
-            drafts += [self._draft(own[:size]) for size in GROUPS if size <= len(own)]
+        groups = {(one.name,): [one] for one in candidates if most[one.pool]}
+        for alike, largest in _alike(candidates):
+            left = most[alike[0].pool]
+            own = alike[: min(left, in_all or left, largest)]
+            for group in (own[:size] for size in GROUPS if size <= len(own)):
+                groups[tuple(one.name for one in group)] = group
+        drafts = map(self._draft, groups.values())
         known = sorted((one for one in drafts if one is not None), key=_by_gain)
         for draft in self._in_turn(known):
             if found := self._simulated(draft.nodes):
@@ -223,6 +230,22 @@ class Replacements:
             ],
             dtype=bool,
         )
+
+
+def _alike(candidates: Iterable[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]:
+    """Yield the nodes of each pool, those of one type, and those of one type in one zone, each in
+    the given order, and how many of them are drafted together at most.
+
+    A pool that grows pod by pod has many small nodes of one type, which one larger node replaces;
+    pods that are spread over zones stay in theirs.
+    """
+    found: dict[tuple[str, ...], list[OwnNode]] = defaultdict(list)
+    for one in candidates:
+        kind = _kind_of(one)
+        for key in ((one.pool,), (one.pool, *kind), (one.pool, *kind, one.zone)):
+            found[key].append(one)
+    for key, nodes in found.items():
+        yield nodes, GROUPS[-1] if key == (nodes[0].pool,) else MOST_OF_TYPE
 
 
 def _by_gain(draft: _Draft) -> tuple[float, tuple[str, ...]]:
