@@ -71,13 +71,7 @@ class Replacements:
         `candidates` are ordered, the best prospects first. `most` is the number of nodes of each
         pool that may go, `in_all` that of the cluster, None for any number.
         """
-        groups = {(one.name,): [one] for one in candidates if most[one.pool]}
-        for alike, largest in _alike(candidates):
-            left = most[alike[0].pool]
-            own = alike[: min(left, in_all or left, largest)]
-            for group in (own[:size] for size in GROUPS if size <= len(own)):
-                groups[tuple(one.name for one in group)] = group
-        drafts = map(self._draft, groups.values())
+        drafts = map(self._draft, _groups(candidates, most, in_all))
         known = sorted((one for one in drafts if one is not None), key=_by_gain)
         for draft in self._in_turn(known):
             if found := self._simulated(draft.nodes):
@@ -232,6 +226,22 @@ class Replacements:
         )
 
 
+def _groups(
+    candidates: Sequence[OwnNode], most: Mapping[str, int], in_all: int | None
+) -> Iterable[Sequence[OwnNode]]:
+    """Return single nodes and nodes that one may replace together, each combination once."""
+    found: dict[tuple[str, ...], Sequence[OwnNode]] = {}
+    for one in candidates:
+        if most[one.pool]:
+            found[(one.name,)] = [one]
+    for alike, largest in _alike(candidates):
+        left = most[alike[0].pool]
+        own = alike[: min(left, in_all or left, largest)]
+        for group in (own[:size] for size in GROUPS if size <= len(own)):
+            found[tuple(one.name for one in group)] = group
+    return found.values()
+
+
 def _alike(candidates: Iterable[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]:
     """Yield the nodes of each pool, those of one type, and those of one type in one zone, each in
     the given order, and how many of them are drafted together at most.
@@ -241,11 +251,12 @@ def _alike(candidates: Iterable[OwnNode]) -> Iterator[tuple[list[OwnNode], int]]
     """
     found: dict[tuple[str, ...], list[OwnNode]] = defaultdict(list)
     for one in candidates:
-        kind = _kind_of(one)
-        for key in ((one.pool,), (one.pool, *kind), (one.pool, *kind, one.zone)):
-            found[key].append(one)
+        of_type = (one.pool, *_kind_of(one))
+        found[(one.pool,)].append(one)
+        found[of_type].append(one)
+        found[(*of_type, one.zone)].append(one)
     for key, nodes in found.items():
-        yield nodes, GROUPS[-1] if key == (nodes[0].pool,) else MOST_OF_TYPE
+        yield nodes, GROUPS[-1] if len(key) == 1 else MOST_OF_TYPE
 
 
 def _by_gain(draft: _Draft) -> tuple[float, tuple[str, ...]]:
