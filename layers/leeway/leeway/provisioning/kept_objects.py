@@ -30,6 +30,7 @@ from leeway.provisioning.node_details import (
 from leeway.provisioning.pod_rules import is_mirror, needs_another_place, waits_for_node
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause
+from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import ClusterFacts, cluster_facts, daemons_of
 from leeway.selection.reading.node_objects import PodsOnNode, node_without_pods
@@ -152,6 +153,7 @@ class KeptObjects:
         self._daemons: tuple[PodSpec, ...] = ()
         self._changed_nodes: set[str] = set()
         self._existing: dict[str, ExistingNode] = {}
+        self._unusable: dict[str, ExistingNode] = {}
         self._movable: dict[str, tuple[Pod, ...]] = {}
         self._leaving: dict[str, tuple[str, ...]] = {}
         self._details: dict[str, NodeDetails] = {}
@@ -201,8 +203,8 @@ class KeptObjects:
         """Add an object that can't be read: its names are valid, and its other fields may be of any
         shape.
 
-        A pod on a node counts with its requests, so that the node does not look empty. A Node is
-        not used for pods, and its instance has joined nevertheless.
+        A pod on a node counts with its requests, so that the node does not look empty. A Node takes
+        no pods, and its instance has joined nevertheless.
         """
         key = key_in(kind, document)
         self.remove(kind, key)
@@ -259,6 +261,7 @@ class KeptObjects:
             budgets=self._budgets,
             claimed=tuple(one for _, one in sorted(self._claimed.items()) if one is not None),
             unreadable=tuple(self._unreadable[each] for each in sorted(self._unreadable)),
+            unusable=tuple(one for _, one in sorted(self._unusable.items())),
         )
 
     def _read_pod(self, key: str, document: Document) -> _KeptPod:
@@ -365,11 +368,15 @@ class KeptObjects:
     def _update_node(self, name: str) -> None:
         """Put the pods on a node, and find those that need another place after a drain."""
         self._existing.pop(name, None)
+        self._unusable.pop(name, None)
         self._movable.pop(name, None)
         self._leaving.pop(name, None)
         self._details.pop(name, None)
         kept = self._nodes.get(name)
-        if kept is None or kept.terminating:
+        if kept is None:
+            return
+        if kept.terminating:
+            self._unusable[name] = kept.node
             return
         there, moving, leaving = PodsOnNode(), [], []
         running: list[PodOnNode] = []
@@ -460,8 +467,12 @@ def _reduced_node(document: Document) -> _KeptNode:
     """A Node that can't be read: it counts as terminating, which no pod is planned for."""
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     instance = _instance(spec.get("providerID"))
+    labels = metadata.get("labels")
+    pool = labels.get(NODEPOOL) if isinstance(labels, Mapping) else ""
     return _KeptNode(
-        ExistingNode(name_of(document), {}, Resources()),
+        ExistingNode(
+            name_of(document), {}, Resources(), pool=pool if isinstance(pool, str) else ""
+        ),
         instance,
         str(metadata.get("creationTimestamp") or ""),
         terminating=True,
