@@ -42,7 +42,7 @@ class Life:
 
 @dataclass
 class Placed:
-    """A pod of a workload that keeps its number of pods. `on` is its instance, empty without one."""
+    """A pod of a workload that keeps its number of pods. `on` is its instance if it has one."""
 
     name: str
     created_at: datetime
