@@ -25,6 +25,7 @@ from leeway.launch.prepare import ResolvedPool
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.tags import user_tags
 from leeway.launch.templates import NodeResources, TemplateImage
+from leeway.parallel import in_parallel
 from leeway.reasons import Reason
 
 
@@ -76,12 +77,9 @@ class PoolResolver:
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
         subnets = self.subnets(settings, exhausted)
-        groups = security_group_terms(settings)
-        found = self._once(
-            ("groups", groups.place), lambda: self._sources.networks.security_groups(groups.value)
-        )
+        self._read_ahead(settings, variants)
         resources = NodeResources(
-            choose_security_groups(groups.place, found),
+            self._security_groups(settings),
             self._profile(settings),
             user_tags(settings),
         )
@@ -97,6 +95,23 @@ class PoolResolver:
             raise NotLaunchable(missing[0])
         warnings = (*subnets.left_out, *missing)
         return ResolvedPool(settings, self._cluster.details, resources, subnets, images, warnings)
+
+    def _read_ahead(self, settings: NodeSettings, variants: Collection[ImageVariant]) -> None:
+        """Read what does not depend on each other side by side: pods wait for it. Errors are those
+        of the first read that fails, in the order in which `resolve` uses them."""
+        reads: list[Callable[[], object]] = [
+            lambda: self._security_groups(settings),
+            lambda: self._profile(settings),
+            lambda: self._images(settings, variants),
+        ]
+        in_parallel(lambda read: read(), reads, len(reads))
+
+    def _security_groups(self, settings: NodeSettings) -> tuple[str, ...]:
+        groups = security_group_terms(settings)
+        found = self._once(
+            ("groups", groups.place), lambda: self._sources.networks.security_groups(groups.value)
+        )
+        return choose_security_groups(groups.place, found)
 
     def _profile(self, settings: NodeSettings) -> str:
         if settings.profile is not None:
