@@ -70,17 +70,17 @@ def cluster_read(
 ) -> "ClusterRead":
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
     groups that have not joined. `stored` are the launches and the requests for capacity."""
-    from leeway.launch.nodes_on_the_way import nodes_on_the_way
+    from leeway.launch.nodes_on_the_way import promised_nodes
     from leeway.manifests.pools import pools_of
     from leeway.provisioning.cluster_read import ClusterRead
     from leeway.provisioning.demand import demand_of
     from leeway.provisioning.starting_nodes import starting_nodes, starting_of_karpenter
 
     (intents, requests), now = stored, state.read_at
-    launched = nodes_on_the_way(intents, (), pools_of(manifests), catalog, now)
-    starting = starting_nodes(state.nodes, state.joined, launched, intents, now)
+    promised = promised_nodes(intents, pools_of(manifests), catalog)
+    starting = starting_nodes(state.nodes, state.joined, promised, intents, now)
     of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
     starting = {**starting, **of_karpenter}
     open_now = [one for one in requests if one.is_open(now)]
-    demand = demand_of(state, open_now, starting, coming)
+    demand = demand_of(state, open_now, starting, promised, coming)
     return ClusterRead(cluster, manifests, catalog, state, intents, open_now, starting, demand)

@@ -89,7 +89,7 @@ class Cluster:
             details={name: one for name, (_, one) in self.nodes.items()},
             budgets=self.budgets,
         )
-        demand = demand_of(state, self.requests, {})
+        demand = demand_of(state, self.requests, {}, {})
         return ClusterRead(
             "prod", self.manifests, self.catalog, state, self.intents, self.requests, {}, demand
         )

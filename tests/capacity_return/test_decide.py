@@ -13,7 +13,7 @@ from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 
-from tests.capacity_return.snapshots import NOW, own_node, snapshot, with_pods
+from tests.capacity_return.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
 from tests.selection.workloads import catalog, instance_type, spec, term
 
 MINUTE = timedelta(minutes=1)
@@ -105,6 +105,16 @@ def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
     assert (one.replaced, one.cause) == (True, Cause.UNDERUTILIZED)
     assert one.saving == pytest.approx(0.35)
     assert "small" in one.reason.message
+
+
+@pytest.mark.parametrize(("most", "replaced"), [(1, []), (2, [("large",)])])
+def test_a_node_is_replaced_only_if_the_limit_has_room_for_both(
+    most: int, replaced: list[tuple[str, ...]]
+) -> None:
+    limited = replace(ON_DEMAND, limits={"nodes": most})
+    own = own_node("large", spec(1500), kind="large")
+    found = decide_returns(snapshot(own, pools=(limited,)))
+    assert [one.nodes for one in found.returns] == replaced
 
 
 def test_a_replacement_that_saves_too_little_is_not_worth_the_move() -> None:

@@ -6,7 +6,8 @@ The checks read the sandbox's journals, the table, and the live state of the clu
    error of EC2. Every pending pod has an Event.
 2. Nothing is bought twice: at each launch no more nodes were new than pods waited, and every
    instance got a pod.
-3. Limits of pools and spec.launches.atMost held at every moment.
+3. Limits of pools and spec.launches.atMost held at every moment. An instance counts from its launch
+   until EC2 shuts it down or stops it, whatever became of its Node.
 4. Every instance has one intent, an admission, and a Node or a reason. Every intent has an end.
 """
 

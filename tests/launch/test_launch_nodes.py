@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from threading import Barrier
 from typing import Any
 
 import pytest
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
-from leeway.launch.launch_nodes import MOST_ROUNDS
+from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
 from leeway.launch.observed import Image, Subnet
 from leeway.launch.outcome import LaunchOutcome
 from leeway.ports.aws import CloudRefused, CloudUnavailable
@@ -445,3 +446,27 @@ def test_the_taints_of_custom_user_data_are_put_on_by_admission(
     }
     assert record.labels["own"] == "x"
     assert record.startup_taints == ("agent",)
+
+
+class Together:
+    """A port whose reads end only when all reads of this name have begun."""
+
+    def __init__(self, port: Any, name: str, barrier: Barrier) -> None:
+        self._port, self._name, self._barrier = port, name, barrier
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name:
+            self._barrier.wait()
+        return getattr(self._port, name)
+
+
+def test_the_resources_of_a_pool_are_read_side_by_side(catalog: Catalog) -> None:
+    world, barrier = World(), Barrier(3, timeout=20)
+    ports: dict[str, Any] = {
+        "networks": Together(world.networks, "security_groups", barrier),
+        "profiles": Together(world.profiles, "profiles_of", barrier),
+        "clusters": Together(world.clusters, "node_cluster", barrier),
+    }
+    sources = replace(world.deps.sources, **ports)
+    outcome = LaunchNodes(replace(world.deps, sources=sources)).launch(order(catalog))
+    assert len(outcome.launched) == 3

@@ -217,6 +217,7 @@ def comparable(state: ClusterState) -> dict[str, object]:
         "budgets": list(state.budgets),
         "claimed": list(state.claimed),
         "unreadable": list(state.unreadable),
+        "unusable": list(state.unusable),
     }
 
 

@@ -42,9 +42,10 @@ for one in asked_for(getattr(module, use_case)(), set()):
     [
         ("retire_node", "retire_node", ""),
         ("receive_notice", "receive_notice", "scheduler"),
+        ("provision_nodes", "provision_nodes", ""),
     ],
 )
-def test_the_clients_of_an_interruption_are_built_during_initialisation(
+def test_the_clients_of_urgent_work_are_built_during_initialisation(
     module: str, use_case: str, seldom: str
 ) -> None:
     environment = {

@@ -76,8 +76,11 @@ class Moving:
 
     def without(self, gone: Collection[str], pods: Iterable[Pod], launch: bool) -> Plan:
         """Plan for the pods of nodes that are gone, on the nodes that stay; with `launch`, on new
-        ones too."""
+        ones too, which are launched while the nodes that go still count against limits."""
         staying: Sequence[ExistingNode] = [one for one in self.nodes if one.name not in gone]
+        if launch and any(pool.limits is not None for pool in self.snapshot.pools):
+            leaving = [one for one in self.snapshot.own if one.going or one.name in gone]
+            staying = [*staying, *(one.node.closed() for one in leaving)]
         placed = [pod for pod in self.homeless if pod.name not in self._without_place]
         offers = self.offers if launch else self._nothing
         return pack([*placed, *pods], offers, staying, effort=SIMULATED)

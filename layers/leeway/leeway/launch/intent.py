@@ -83,9 +83,13 @@ class LaunchIntent(BaseModel):
         """Whether its request is repeated if there is no answer to it."""
         return now - self.created_at < REPEAT_WITHIN
 
+    def may_join(self, now: datetime) -> bool:
+        """Whether its instances may still join."""
+        return now - self.created_at < JOIN_WITHIN
+
     def joining(self, now: datetime) -> tuple[FleetInstance, ...]:
         """Return its instances, as long as they may still join."""
-        return self.instances if now - self.created_at < JOIN_WITHIN else ()
+        return self.instances if self.may_join(now) else ()
 
     def _changed(self, **fields: object) -> "LaunchIntent":
         return self.model_copy(update={**fields, "version": self.version + 1})

@@ -18,7 +18,11 @@ from leeway.launch.fleets import LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.node_settings import NodeSettings, settings_of
-from leeway.launch.nodes_on_the_way import labels_for_admission, nodes_on_the_way
+from leeway.launch.nodes_on_the_way import (
+    labels_for_admission,
+    nodes_on_the_way,
+    overdue_nodes,
+)
 from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, LaunchTemplates
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
@@ -82,11 +86,11 @@ class LaunchOrder:
     """The pods to launch nodes for, and the state of their cluster.
 
     `nodes` are those that run, `joined` the instances that have a Node, with the name of the Node,
-    `daemons` the pods of DaemonSets. `retiring` are instances that take no pods, because EC2
-    interrupts them before they join. `unavailable` are offerings that this run does not request.
-    `price_limits` are those of what is launched for some of the pods, by pod.
-    `most` is the maximum number of instances that it launches, None for no maximum. It begins no
-    round after `until`, and improves no plan any longer.
+    `daemons` the pods of DaemonSets. `closed` are instances that take no pods: they retire, or
+    their Node is being deleted. They count against the limits of their pools. `unavailable` are
+    offerings that this run does not request. `price_limits` are those of what is launched for some
+    of the pods, by pod. `most` is the maximum number of instances that it launches, None for no
+    maximum. It begins no round after `until`, and improves no plan any longer.
     """
 
     cluster: str
@@ -95,7 +99,7 @@ class LaunchOrder:
     pods: Sequence[Pod]
     nodes: Sequence[ExistingNode] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
-    retiring: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
     daemons: Sequence[PodSpec] = ()
     unavailable: frozenset[Unavailable] = frozenset()
     price_limits: Mapping[str, PriceLimit] = field(default_factory=dict)
@@ -271,11 +275,13 @@ class _Run:
         interruption may end an instance before it joins, or delete its Node. While EC2 does not
         answer, none."""
         now = self.deps.clock.now()
+        limited = {pool.name for pool in self._pools if pool.limits is not None}
         awaited = {
             instance.instance
             for intent in self.intents
             if now - intent.created_at > SHOWN_AFTER
-            for instance in intent.joining(now)
+            if intent.may_join(now) or intent.pool in limited
+            for instance in intent.instances
         } - self.order.joined.keys()
         if not awaited:
             return frozenset()
@@ -296,8 +302,9 @@ class _Run:
         now, catalog = self.deps.clock.now(), self.order.catalog
         ended = self.order.joined.keys() - self.found | self._gone
         on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
+        overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
-        nodes, limits = self._nodes(on_the_way), self.order.price_limits
+        nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
         self.dear = frozenset()
         while True:
             pods = [pod for pod in self.order.pods if pod.name not in self.dear]
@@ -320,14 +327,10 @@ class _Run:
         A found instance may have a Node that starts. Without the answer to its request the Node was
         read without its pool: it counts as what was launched, with the pods that it has.
         """
-        joined = self.order.joined
-        promised = {joined[one.name]: one for one in on_the_way if one.name in joined}
-        retiring = self.order.retiring
-        coming = [
-            one.closed() if one.name in retiring else one
-            for one in on_the_way
-            if one.name not in joined
-        ]
+        joined, closed = self.order.joined, self.order.closed
+        launched = [one.closed() if one.name in closed else one for one in on_the_way]
+        promised = {joined[one.name]: one for one in launched if one.name in joined}
+        coming = [one for one in launched if one.name not in joined]
         return [*(_as_promised(one, promised.get(one.name)) for one in self.order.nodes), *coming]
 
     @property

@@ -1,4 +1,5 @@
-"""The nodes that were launched and have not joined yet, as selection counts them."""
+"""The nodes that were launched, as selection counts them: those that have not joined yet, and what
+was promised of the others."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -20,15 +21,45 @@ def nodes_on_the_way(
 ) -> tuple[ExistingNode, ...]:
     """Return the instances of intents that have no Node yet, each by its id. `joined` are the
     instances that have a Node. They count for pods, and against the limits of their pools."""
-    by_name = {pool.name: pool for pool in pools}
+    promised = _promised(intents, pools, catalog)
     return tuple(
-        node
-        for intent in intents
-        if intent.pool in by_name
-        for instance in intent.joining(now)
-        if instance.instance not in joined
-        for node in _node(intent, instance, by_name[intent.pool], catalog)
+        node for intent, node in promised if node.name not in joined and intent.may_join(now)
     )
+
+
+def overdue_nodes(
+    intents: Iterable[LaunchIntent],
+    joined: Collection[str],
+    pools: Iterable[NodePool],
+    catalog: Catalog,
+    now: datetime,
+) -> tuple[ExistingNode, ...]:
+    """Return the instances of pools with limits that have no Node, and are too old to join. They
+    take no pods, and count against the limits until they have ended."""
+    limited = [pool for pool in pools if pool.limits is not None]
+    return tuple(
+        node.closed()
+        for intent, node in _promised(intents, limited, catalog)
+        if node.name not in joined and not intent.may_join(now)
+    )
+
+
+def promised_nodes(
+    intents: Iterable[LaunchIntent], pools: Iterable[NodePool], catalog: Catalog
+) -> Mapping[str, ExistingNode]:
+    """Return what was promised of each launched instance, joined or not, by its id."""
+    return {node.name: node for _, node in _promised(intents, pools, catalog)}
+
+
+def _promised(
+    intents: Iterable[LaunchIntent], pools: Iterable[NodePool], catalog: Catalog
+) -> Iterator[tuple[LaunchIntent, ExistingNode]]:
+    by_name = {pool.name: pool for pool in pools}
+    for intent in intents:
+        if intent.pool in by_name:
+            for instance in intent.instances:
+                for node in _node(intent, instance, by_name[intent.pool], catalog):
+                    yield intent, node
 
 
 def labels_for_admission(

@@ -26,6 +26,7 @@ from leeway.launch.prepare import ResolvedPool
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.tags import user_tags
 from leeway.launch.templates import NodeResources, TemplateImage
+from leeway.parallel import in_parallel
 from leeway.reasons import Reason
 
 
@@ -100,6 +101,7 @@ class PoolResolver:
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
         subnets = self.subnets(settings, exhausted)
+        self._read_ahead(settings, variants)
         resources = NodeResources(
             self.security_groups(settings),
             self._profile(settings),
@@ -117,6 +119,16 @@ class PoolResolver:
             raise NotLaunchable(missing[0])
         warnings = (*subnets.left_out, *missing)
         return ResolvedPool(settings, self._cluster.details, resources, subnets, images, warnings)
+
+    def _read_ahead(self, settings: NodeSettings, variants: Collection[ImageVariant]) -> None:
+        """Read what does not depend on each other side by side: pods wait for it. Errors are those
+        of the first read that fails, in the order in which `resolve` uses them."""
+        reads: list[Callable[[], object]] = [
+            lambda: self.security_groups(settings),
+            lambda: self._profile(settings),
+            lambda: self.images(settings, variants),
+        ]
+        in_parallel(lambda read: read(), reads, len(reads))
 
     def _profile(self, settings: NodeSettings) -> str:
         if settings.profile is not None:

@@ -46,7 +46,9 @@ class UnreadableObject:
 class ClusterState:
     """The state of a cluster at the time `read_at`.
 
-    - `nodes`: all Nodes, with the pods that are bound to them.
+    - `nodes`: all other Nodes, with the pods that are bound to them.
+    - `unusable`: Nodes that are being deleted or can't be read. They take no pods, and count
+      against the limits of their pools.
     - `joined`: the ids of the instances that have a Node, and the names of these Nodes.
     - `waiting`: the pods that the scheduler has not bound, the oldest first.
     - `daemons`: the pods of DaemonSets that a new node gets.
@@ -71,6 +73,7 @@ class ClusterState:
     budgets: Sequence[PodBudget] = ()
     claimed: Sequence[ClaimedNode] = ()
     unreadable: Sequence[UnreadableObject] = ()
+    unusable: Sequence[ExistingNode] = ()
 
 
 class ClusterStates(Protocol):

@@ -1,7 +1,7 @@
 """The pods that need a node, and the nodes that may take them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from leeway.capacity_requests.request import CapacityRequest, PriceLimit
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
@@ -31,11 +31,13 @@ def demand_of(
     state: ClusterState,
     requests: Iterable[CapacityRequest],
     starting: Mapping[str, StartingNode],
+    promised: Mapping[str, ExistingNode],
     coming: Iterable[ExistingNode] = (),
     upcoming: Iterable[Pod] = (),
 ) -> Demand:
     """Return the demand of a cluster. `requests` are open, `starting` the nodes that start,
-    `coming` those that will join, and `upcoming` the pods that are due soon."""
+    `promised` what was promised of launched instances, `coming` the nodes that will join, and
+    `upcoming` the pods that are due soon."""
     moving: dict[str, tuple[Pod, ...]] = {}
     retiring: set[str] = set()
     unavailable: set[Unavailable] = set()
@@ -63,7 +65,7 @@ def demand_of(
                 limits |= dict.fromkeys((pod.name for pod in pods), request.price_limit)
     return Demand(
         pods=(*needed, *upcoming),
-        nodes=(*_nodes(state.nodes, retiring, starting), *coming),
+        nodes=(*_nodes(state, retiring, starting, promised), *coming),
         moving=moving,
         unavailable=frozenset(unavailable),
         price_limits=limits,
@@ -88,12 +90,27 @@ def _in_place_of(
 
 
 def _nodes(
-    nodes: Sequence[ExistingNode], retiring: set[str], starting: Mapping[str, StartingNode]
+    state: ClusterState,
+    retiring: set[str],
+    starting: Mapping[str, StartingNode],
+    promised: Mapping[str, ExistingNode],
 ) -> Iterable[ExistingNode]:
-    for node in nodes:
+    """The Nodes, each with the pool whose limits it counts against. Admission puts on the label of
+    the pool, and does not if the node retires as soon as it has joined."""
+    promises = {name: promised[one] for one, name in state.joined.items() if one in promised}
+    for node in state.nodes:
         if node.name in retiring:
-            yield node.closed()
+            yield _in_pool(node, promises.get(node.name)).closed()
         elif node.name in starting:
             yield starting[node.name].node
         else:
-            yield node
+            yield _in_pool(node, promises.get(node.name))
+    for node in state.unusable:
+        yield _in_pool(node, promises.get(node.name)).closed()
+
+
+def _in_pool(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
+    if promise is None:
+        return node
+    capacity = node.capacity or promise.capacity
+    return replace(node, pool=node.pool or promise.pool, capacity=capacity)

@@ -5,11 +5,8 @@ for lists of objects.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
-
-import msgspec
+from dataclasses import replace
+from datetime import datetime
 
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import (
@@ -18,42 +15,20 @@ from leeway.provisioning.cluster_state import (
     UnreadableObject,
     WaitingPod,
 )
-from leeway.provisioning.node_details import (
-    FOREVER,
-    NodeDetails,
-    PodBudget,
-    PodOnNode,
-    budget_of,
-    details_of,
-    protected_until,
-)
-from leeway.provisioning.pod_rules import is_mirror, needs_another_place, waits_for_node
+from leeway.provisioning.kept_nodes import KeptNode, read_claimed, read_node, reduced_node
+from leeway.provisioning.kept_pods import KeptPod, PodSpecs, read_pod, reduced_pod
+from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, budget_of
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import ClusterFacts, cluster_facts, daemons_of
-from leeway.selection.reading.node_objects import PodsOnNode, node_without_pods
+from leeway.selection.reading.node_objects import PodsOnNode
 from leeway.selection.reading.object_kinds import REFERENCED
 from leeway.selection.reading.object_schemas import check
-from leeway.selection.reading.objects import (
-    BadObject,
-    Document,
-    key_of,
-    name_of,
-    namespace_of,
-)
-from leeway.selection.reading.pod_objects import spec_without_volumes, with_volumes
-from leeway.selection.reading.pod_requests import requests_of
-from leeway.selection.reading.pod_state import (
-    bound_node,
-    controller_of,
-    daemon_of,
-    is_finished,
-    is_terminating,
-    node_of,
-)
+from leeway.selection.reading.objects import BadObject, Document, key_of, name_of
+from leeway.selection.reading.pod_objects import with_volumes
+from leeway.selection.reading.pod_state import bound_node
 from leeway.selection.reading.volumes import attach_once
-from leeway.selection.resources import Resources
 
 BUDGET = "PodDisruptionBudget"
 
@@ -65,72 +40,7 @@ NAMESPACED = frozenset({"Pod", "DaemonSet", "LimitRange", "PersistentVolumeClaim
 _OF_DAEMONS = ("LimitRange", "PriorityClass", "RuntimeClass")
 """Kinds that change the pods of DaemonSets when the API server admits them."""
 
-_NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volumes"})
-"""Fields of a pod's spec that its PodSpec without volumes does not depend on."""
-
 _LONGEST_PROBLEM = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _KeptPod:
-    """A pod. `node` is the node that it is bound to or nominated for. `spec` is without the needs
-    of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
-    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty."""
-
-    key: str
-    uid: str
-    created_at: datetime
-    node: str
-    bound: bool
-    spec: PodSpec
-    volumes: Document | None
-    daemon: bool
-    finished: bool
-    terminating: bool
-    waits: bool
-    movable: bool
-    controller: str = ""
-    stays_with_node: bool = False
-    protected_until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _KeptNode:
-    node: ExistingNode
-    instance: str
-    created: str
-    terminating: bool
-    details: NodeDetails
-
-
-@dataclass(slots=True)
-class _Specs:
-    """PodSpecs by the content that they are read from: most pods of a workload have equal ones, and
-    reading one takes longer than everything else that is done with a pod."""
-
-    known: dict[tuple[str, bytes], PodSpec] = field(default_factory=dict)
-
-    def of(self, pod: Document) -> PodSpec:
-        """Read a pod without its volumes.
-
-        Raises:
-            BadObject: the pod is invalid.
-        """
-        spec = pod.get("spec") or {}
-        content = {name: value for name, value in spec.items() if name not in _NOT_IN_SPEC}
-        labels = (pod.get("metadata") or {}).get("labels")
-        key = (namespace_of(pod), msgspec.json.encode((labels, content)))
-        found = self.known.get(key)
-        if found is None:
-            check(pod, "Pod")
-            # The API server has written the priority of a stored pod as a number.
-            found = self.known[key] = spec_without_volumes(pod, {})
-        return found
-
-    def limit(self, pods: int) -> None:
-        """Forget all if most are of pods that are gone."""
-        if len(self.known) > 2 * pods + 1000:
-            self.known.clear()
 
 
 class KeptObjects:
@@ -138,10 +48,10 @@ class KeptObjects:
     namespace. Not safe for several threads."""
 
     def __init__(self) -> None:
-        self._specs = _Specs()
-        self._pods: dict[str, _KeptPod] = {}
-        self._pods_on: dict[str, dict[str, _KeptPod]] = {}
-        self._nodes: dict[str, _KeptNode] = {}
+        self._specs = PodSpecs()
+        self._pods: dict[str, KeptPod] = {}
+        self._pods_on: dict[str, dict[str, KeptPod]] = {}
+        self._nodes: dict[str, KeptNode] = {}
         self._others: dict[str, dict[str, Document]] = {
             kind: {} for kind in ("DaemonSet", BUDGET, *sorted(REFERENCED))
         }
@@ -152,6 +62,7 @@ class KeptObjects:
         self._daemons: tuple[PodSpec, ...] = ()
         self._changed_nodes: set[str] = set()
         self._existing: dict[str, ExistingNode] = {}
+        self._unusable: dict[str, ExistingNode] = {}
         self._movable: dict[str, tuple[Pod, ...]] = {}
         self._leaving: dict[str, tuple[str, ...]] = {}
         self._details: dict[str, NodeDetails] = {}
@@ -182,13 +93,13 @@ class KeptObjects:
         key = key_in(kind, document)
         try:
             if kind == "Pod":
-                self._put_pod(key, self._read_pod(key, document))
+                self._put_pod(key, read_pod(key, document, self._specs))
             elif kind == "Node":
                 check(document, kind)
-                self._put_node(key, _read_node(document))
+                self._put_node(key, read_node(document))
             elif kind == "NodeClaim":
                 check(document, kind)
-                self._claimed[key] = _read_claimed(document)
+                self._claimed[key] = read_claimed(document)
             else:
                 check(document, kind)
                 self._put_other(kind, key, {**document, "kind": kind})
@@ -201,15 +112,15 @@ class KeptObjects:
         """Add an object that can't be read: its names are valid, and its other fields may be of any
         shape.
 
-        A pod on a node counts with its requests, so that the node does not look empty. A Node is
-        not used for pods, and its instance has joined nevertheless.
+        A pod on a node counts with its requests, so that the node does not look empty. A Node takes
+        no pods, and its instance has joined nevertheless.
         """
         key = key_in(kind, document)
         self.remove(kind, key)
         if kind == "Pod" and bound_node(document):
-            self._put_pod(key, _reduced_pod(key, document))
+            self._put_pod(key, reduced_pod(key, document))
         elif kind == "Node":
-            self._put_node(key, _reduced_node(document))
+            self._put_node(key, reduced_node(document))
         shown = printable(problem)[:_LONGEST_PROBLEM]
         reason = OBJECT_NOT_READABLE(kind=kind, name=printable(key), problem=clause(shown))
         self._unreadable[kind, key] = UnreadableObject(kind, key, reason)
@@ -259,30 +170,10 @@ class KeptObjects:
             budgets=self._budgets,
             claimed=tuple(one for _, one in sorted(self._claimed.items()) if one is not None),
             unreadable=tuple(self._unreadable[each] for each in sorted(self._unreadable)),
+            unusable=tuple(one for _, one in sorted(self._unusable.items())),
         )
 
-    def _read_pod(self, key: str, document: Document) -> _KeptPod:
-        metadata = document.get("metadata") or {}
-        volumes = [each for each in (document.get("spec") or {}).get("volumes") or () if each]
-        return _KeptPod(
-            key=key,
-            uid=str(metadata.get("uid") or ""),
-            created_at=_time(metadata.get("creationTimestamp")),
-            node=node_of(document),
-            bound=bool(bound_node(document)),
-            spec=self._specs.of(document),
-            volumes={"volumes": volumes} if volumes else None,
-            daemon=bool(daemon_of(document)),
-            finished=is_finished(document),
-            terminating=is_terminating(document),
-            waits=waits_for_node(document),
-            movable=needs_another_place(document),
-            controller=controller_of(document),
-            stays_with_node=bool(daemon_of(document)) or is_mirror(document),
-            protected_until=protected_until(document),
-        )
-
-    def _put_pod(self, key: str, pod: _KeptPod) -> None:
+    def _put_pod(self, key: str, pod: KeptPod) -> None:
         known = self._pods.get(key)
         if known == pod:
             return
@@ -304,7 +195,7 @@ class KeptObjects:
             del self._pods_on[pod.node]
         self._changed_nodes.add(pod.node)
 
-    def _put_node(self, name: str, node: _KeptNode) -> None:
+    def _put_node(self, name: str, node: KeptNode) -> None:
         if self._nodes.get(name) != node:
             self._nodes[name] = node
             self._changed_nodes.add(name)
@@ -365,11 +256,15 @@ class KeptObjects:
     def _update_node(self, name: str) -> None:
         """Put the pods on a node, and find those that need another place after a drain."""
         self._existing.pop(name, None)
+        self._unusable.pop(name, None)
         self._movable.pop(name, None)
         self._leaving.pop(name, None)
         self._details.pop(name, None)
         kept = self._nodes.get(name)
-        if kept is None or kept.terminating:
+        if kept is None:
+            return
+        if kept.terminating:
+            self._unusable[name] = kept.node
             return
         there, moving, leaving = PodsOnNode(), [], []
         running: list[PodOnNode] = []
@@ -395,7 +290,7 @@ class KeptObjects:
         self._leaving[name] = tuple(leaving)
         self._details[name] = replace(kept.details, pods=tuple(running), busy=busy)
 
-    def _spec_with_volumes(self, pod: _KeptPod, claims: set[str]) -> PodSpec:
+    def _spec_with_volumes(self, pod: KeptPod, claims: set[str]) -> PodSpec:
         if pod.volumes is None:
             return pod.spec
         needs = self._facts.volumes.of_pod(pod.volumes, pod.spec.namespace)
@@ -418,7 +313,7 @@ class KeptObjects:
         return {kept.instance: name for name, kept in reversed(nodes) if kept.instance}
 
 
-def _where(pod: _KeptPod | None) -> Iterator[tuple[str, str]]:
+def _where(pod: KeptPod | None) -> Iterator[tuple[str, str]]:
     """The node that a pod keeps from being empty, with the uid of the pod."""
     if pod is not None and pod.bound and not pod.finished and not pod.stays_with_node:
         yield pod.node, pod.uid
@@ -427,89 +322,6 @@ def _where(pod: _KeptPod | None) -> Iterator[tuple[str, str]]:
 def key_in(kind: str, document: Document) -> str:
     """Return the key of an object of a kind."""
     return key_of(document) if kind in NAMESPACED else name_of(document)
-
-
-def _read_node(document: Document) -> _KeptNode:
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    instance = _instance(spec.get("providerID"))
-    return _KeptNode(
-        node_without_pods(document),
-        instance,
-        str(metadata.get("creationTimestamp") or ""),
-        is_terminating(document),
-        details_of(document, instance),
-    )
-
-
-def _read_claimed(document: Document) -> ClaimedNode | None:
-    """Read a NodeClaim; None before its instance is launched, and while it is deleted. Karpenter
-    writes the labels and amounts of the node when it has launched the instance."""
-    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
-    instance = _instance(status.get("providerID"))
-    if not instance or is_terminating(document):
-        return None
-    return ClaimedNode(
-        instance,
-        _time(metadata.get("creationTimestamp")),
-        node_without_pods(document),
-        frozenset(one["key"] for one in spec.get("startupTaints") or ()),
-    )
-
-
-def _reduced_node(document: Document) -> _KeptNode:
-    """A Node that can't be read: it counts as terminating, which no pod is planned for."""
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    instance = _instance(spec.get("providerID"))
-    return _KeptNode(
-        ExistingNode(name_of(document), {}, Resources()),
-        instance,
-        str(metadata.get("creationTimestamp") or ""),
-        terminating=True,
-        details=NodeDetails(instance, FOREVER),
-    )
-
-
-def _instance(provider_id: Any) -> str:
-    """Return the instance of a provider id, `aws:///ZONE/INSTANCE`; empty for other providers."""
-    text = str(provider_id or "")
-    return text.rsplit("/", 1)[-1] if text.startswith("aws://") else ""
-
-
-def _reduced_pod(key: str, document: Document) -> _KeptPod:
-    """A bound pod that can't be read, with its requests if these can be read."""
-    pods = Resources({"pods": 1})
-    try:
-        requests = requests_of(document.get("spec") or {}) + pods
-    except (AttributeError, KeyError, TypeError, ValueError):
-        requests = pods
-    return _KeptPod(
-        key=key,
-        uid="",
-        created_at=datetime.max.replace(tzinfo=UTC),
-        node=bound_node(document),
-        bound=True,
-        spec=PodSpec(namespace_of(document), requests=requests),
-        volumes=None,
-        daemon=False,
-        finished=is_finished(document),
-        terminating=is_terminating(document),
-        waits=False,
-        movable=False,
-    )
-
-
-def _time(text: Any) -> datetime:
-    """Read the time of an object's creation, which every stored object has.
-
-    Raises:
-        BadObject: it is missing or invalid.
-    """
-    try:
-        time = datetime.fromisoformat(str(text))
-    except ValueError:
-        path = ("metadata", "creationTimestamp")
-        raise BadObject(path, f"expected a time, got {text!r}"[:80]) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _described(error: ValueError) -> str:

@@ -17,7 +17,7 @@ from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.launch.intent import JOIN_WITHIN
 from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
-from leeway.launch.nodes_on_the_way import nodes_on_the_way
+from leeway.launch.nodes_on_the_way import promised_nodes
 from leeway.launch.outcome import LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import LaunchIntents
 from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE
@@ -188,15 +188,15 @@ class NodeProvisioning:
         intents = self._deps.intents.of_cluster(cluster)
         state = self._deps.states.read(cluster)
         now = self._deps.clock.now()
-        promises = nodes_on_the_way(intents, (), pools, catalog, now)
-        starting = dict(starting_nodes(state.nodes, state.joined, promises, intents, now))
+        promised = promised_nodes(intents, pools, catalog)
+        starting = dict(starting_nodes(state.nodes, state.joined, promised, intents, now))
         of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
         starting |= of_karpenter
         if state.waiting or requests or upcoming.pods:
             in_groups, launched = self._in_groups(cluster, state, now)
             starting |= in_groups
             coming = (*coming, *launched)
-        demand = demand_of(state, requests, starting, coming, upcoming.pods)
+        demand = demand_of(state, requests, starting, promised, coming, upcoming.pods)
         return ClusterRead(
             cluster,
             manifests,
@@ -246,7 +246,7 @@ class NodeProvisioning:
             pods=pods,
             nodes=demand.nodes,
             joined=state.joined,
-            retiring=frozenset(demand.moving),
+            closed=frozenset(demand.moving) | _unusable(state),
             daemons=state.daemons,
             unavailable=demand.unavailable,
             price_limits=demand.price_limits,
@@ -361,6 +361,12 @@ class NodeProvisioning:
             problem = STATUS_NOT_WRITTEN(cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
         return report
+
+
+def _unusable(state: ClusterState) -> frozenset[str]:
+    """The instances whose Nodes take no pods."""
+    names = {node.name for node in state.unusable}
+    return frozenset(instance for instance, name in state.joined.items() if name in names)
 
 
 def _with_stopped(

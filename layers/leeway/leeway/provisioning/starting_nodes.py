@@ -49,20 +49,22 @@ class StartingNode:
 def starting_nodes(
     nodes: Iterable[ExistingNode],
     joined: Mapping[str, str],
-    promises: Iterable[ExistingNode],
+    promised: Mapping[str, ExistingNode],
     intents: Iterable[LaunchIntent],
     now: datetime,
 ) -> Mapping[str, StartingNode]:
     """Return the nodes that start, by the name of the Node.
 
-    `joined` are the names of the Nodes of instances, and `promises` the nodes that were launched,
-    by the id of the instance. A node starts for 15 minutes at most after its launch.
+    `joined` are the names of the Nodes of instances, and `promised` what was promised of the nodes
+    that were launched, by the id of the instance. A node starts for 15 minutes at most after its
+    launch.
     """
     startup = dict(_startup_taints(intents, now))
-    promised = {joined[one.name]: one for one in promises if one.name in joined.keys() & startup}
+    known = joined.keys() & startup.keys() & promised.keys()
+    promises = {joined[instance]: promised[instance] for instance in known}
     found = {}
     for node in nodes:
-        promise = promised.get(node.name)
+        promise = promises.get(node.name)
         if promise is not None and _starts(node, promise, startup[promise.name]):
             merged = _merged(node, promise, startup[promise.name])
             found[node.name] = StartingNode(promise.name, merged)

@@ -138,13 +138,16 @@ def client(service: str, tries: int = 0, read_timeout: int = READ_TIMEOUT) -> An
 
 
 def prepare(
-    services: Iterable[str], serialised: Iterable[type[Any]], fail_fast: Iterable[str] = ()
+    services: Iterable[str],
+    serialised: Iterable[type[Any]],
+    fail_fast: Iterable[str] = (),
+    listing: Iterable[str] = (),
 ) -> None:
     """Build clients and serialisers while Lambda initialises the function: it gives the function a
     full vCPU for that, at any memory size. Outside Lambda this does nothing.
 
     `serialised` are the types that the function writes as JSON; `fail_fast` are services of which
-    the function uses a client with FAIL_FAST_TRIES.
+    the function uses a client with FAIL_FAST_TRIES, `listing` those with LIST_READ_TIMEOUT.
     """
     if "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
         return
@@ -152,6 +155,8 @@ def prepare(
         client(service)
     for service in fail_fast:
         client(service, tries=FAIL_FAST_TRIES)
+    for service in listing:
+        client(service, read_timeout=LIST_READ_TIMEOUT)
     for kind in serialised:
         adapter_of(kind)
 

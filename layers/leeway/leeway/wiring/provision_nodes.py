@@ -117,6 +117,8 @@ def provision_nodes() -> MessageReceiver:
 
 
 prepare(
-    ["dynamodb", "ec2", "sqs", "lambda", "ssm", "eks"],
+    ["dynamodb", "eks", "iam", "lambda", "sqs", "ssm"],
     [],
+    fail_fast=["dynamodb"],
+    listing=["ec2"],
 )

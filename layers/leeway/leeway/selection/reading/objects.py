@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 type Document = Mapping[str, Any]
@@ -37,6 +38,21 @@ class BadObject(ValueError):
     def below(self, *path: str | int) -> "BadObject":
         """Return the error with its path extended at the front."""
         return BadObject((*path, *self.path), str(self))
+
+
+def creation_time(document: Document) -> datetime:
+    """Return when an object was created, which every stored object says.
+
+    Raises:
+        BadObject: the time is missing or invalid.
+    """
+    text = (document.get("metadata") or {}).get("creationTimestamp")
+    try:
+        time = datetime.fromisoformat(str(text))
+    except ValueError:
+        path = ("metadata", "creationTimestamp")
+        raise BadObject(path, f"expected a time, got {text!r}"[:80]) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def shown(value: Any) -> str:

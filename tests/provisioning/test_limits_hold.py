@@ -1,0 +1,201 @@
+"""Limits of pools hold, and no pod gets two nodes, whatever becomes of instances and runs."""
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from leeway.selection.offers.catalog import Catalog
+
+from tests.provisioning.cluster_life import LIMITS, MOST, Life, LivingCluster
+
+NUMBERS = st.integers(min_value=0, max_value=MOST - 1)
+PAUSES = st.sampled_from([1, 20, 70, 200, 900])
+LONGEST = 3000
+"""Seconds of a history. An instance without a Node counts for an hour after its launch."""
+
+
+class History(RuleBasedStateMachine):
+    """Histories of a cluster whose pool is full from the beginning."""
+
+    catalog: Catalog
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = LivingCluster(self.catalog, {**LIMITS[0], **LIMITS[1]})
+        self.cluster.create_pods(MOST + 1)
+        self.cluster.run_now()
+        self.passed = 0
+
+    def _one(self, number: int) -> Life | None:
+        alive = self.cluster.alive()
+        return alive[number % len(alive)] if alive else None
+
+    @rule(call=st.integers(min_value=1, max_value=45), moment=st.sampled_from(["before", "after"]))
+    def kill_a_run(self, call: int, moment: str) -> None:
+        self._run(call, moment)
+
+    @rule(number=NUMBERS, ready=st.booleans())
+    def join(self, number: int, ready: bool) -> None:
+        if one := self._one(number):
+            self.cluster.register(one)
+            if ready:
+                self.cluster.admit(one)
+                self.cluster.schedule()
+
+    @rule(number=NUMBERS)
+    def retire(self, number: int) -> None:
+        if one := self._one(number):
+            self.cluster.retire_instance(one)
+        self._run()
+
+    @rule(exits=st.booleans())
+    def evict(self, exits: bool) -> None:
+        self.cluster.evict()
+        self._run()
+        if exits:
+            self.cluster.exit_pods()
+
+    @rule(number=NUMBERS, node_stays=st.booleans())
+    def end(self, number: int, node_stays: bool) -> None:
+        if one := self._one(number):
+            self.cluster.end(one, node_stays)
+
+    @rule(number=NUMBERS, held=st.booleans())
+    def delete_node(self, number: int, held: bool) -> None:
+        if one := self._one(number):
+            (self.cluster.delete_node if held else self.cluster.remove_node)(one)
+        self._run()
+
+    @rule(seconds=PAUSES)
+    def wait(self, seconds: int) -> None:
+        if self.passed + seconds <= LONGEST:
+            self.cluster.sleep(seconds)
+            self.passed += seconds
+        self._run()
+
+    def _run(self, killed_at: int = 0, moment: str = "before") -> None:
+        """Run, and check that no more is launched than the limit allows and pods need."""
+        cluster = self.cluster
+        needed = max(0, cluster.needy() - cluster.places())
+        before = len(cluster.lives)
+        cluster.run_now(killed_at, moment)
+        launched = len(cluster.lives) - before
+        assert launched <= needed, f"{launched} nodes for {needed} pods without a place"
+        assert len(cluster.alive()) <= MOST, cluster.alive()
+
+
+def test_a_limit_holds_and_no_pod_gets_two_nodes_in_any_history(catalog: Catalog) -> None:
+    case = type("Case", (History,), {"catalog": catalog})
+    run_state_machine_as_test(
+        case,
+        settings=settings(
+            max_examples=25,
+            stateful_step_count=15,
+            derandomize=True,  # a new history must not fail in somebody else's change
+            phases=[Phase.generate],
+        ),
+    )
+
+
+@pytest.fixture(params=LIMITS, ids=["nodes", "cpu"])
+def full(catalog: Catalog, request: pytest.FixtureRequest) -> LivingCluster:
+    """A cluster whose pool has reached its limit, and in which one more pod waits."""
+    cluster = LivingCluster(catalog, request.param)
+    cluster.create_pods(MOST + 1)
+    cluster.run_now()
+    assert len(cluster.alive()) == MOST
+    return cluster
+
+
+def launched(cluster: LivingCluster) -> int:
+    """Run twice, and return how many instances were launched."""
+    before = len(cluster.lives)
+    cluster.run_now()
+    cluster.run_now()
+    return len(cluster.lives) - before
+
+
+def end(cluster: LivingCluster, one: Life) -> None:
+    """End an instance, so that EC2 shows it."""
+    cluster.sleep(70)
+    cluster.end(one, node_stays=False)
+
+
+@pytest.mark.parametrize("admitted", [False, True])
+def test_a_node_that_retires_as_soon_as_it_has_joined_counts_until_its_instance_has_ended(
+    full: LivingCluster, admitted: bool
+) -> None:
+    one = full.alive()[0]
+    full.register(one)
+    if admitted:
+        full.admit(one)
+    full.retire_instance(one)
+    assert launched(full) == 0
+    end(full, one)
+    assert launched(full) == 1
+
+
+@pytest.mark.parametrize("admitted", [False, True])
+def test_a_node_that_is_being_deleted_counts_until_its_instance_has_ended(
+    full: LivingCluster, admitted: bool
+) -> None:
+    one = full.alive()[0]
+    full.register(one)
+    if admitted:
+        full.admit(one)
+    full.delete_node(one)
+    assert launched(full) == 0
+    end(full, one)
+    assert launched(full) == 1
+
+
+@pytest.mark.parametrize("after", [60, 1200])
+def test_an_instance_without_a_node_counts_until_it_has_ended(
+    full: LivingCluster, after: int
+) -> None:
+    for one in full.alive():
+        full.register(one)
+        full.admit(one)
+    one = full.alive()[0]
+    full.remove_node(one)
+    full.sleep(after)
+    assert launched(full) == 0
+    end(full, one)
+    assert launched(full) == 1
+
+
+def test_a_node_that_admission_never_labelled_counts(full: LivingCluster) -> None:
+    for one in full.alive():
+        full.register(one)
+    full.sleep(1200)
+    assert launched(full) == 0
+
+
+def left_without_an_answer(catalog: Catalog) -> LivingCluster:
+    """A full cluster whose run was killed between the launch and the write of its answer."""
+    for call in range(1, 60):
+        cluster = LivingCluster(catalog, LIMITS[0])
+        cluster.create_pods(MOST)
+        cluster.run_now(call, "after")
+        if cluster.lives:
+            assert not any(one.is_answered for one in cluster.intents.of_cluster("prod"))
+            return cluster
+    raise AssertionError("no run launched")
+
+
+def test_a_retiring_node_of_a_killed_run_takes_no_pods_and_counts(catalog: Catalog) -> None:
+    cluster = left_without_an_answer(catalog)
+    for one in cluster.alive():
+        cluster.register(one)
+    cluster.retire_instance(cluster.alive()[0])
+    report = cluster.run_now()
+    assert report is not None
+    assert {one.cause.code for one in report.without_node} == {"PoolLimitReached"}
+    assert len(cluster.alive()) == MOST
+
+
+def test_a_node_that_cannot_be_read_counts(full: LivingCluster) -> None:
+    one = full.alive()[0]
+    full.register(one)
+    full.unreadable = {one.node}
+    assert launched(full) == 0
