@@ -189,3 +189,18 @@ def test_an_expired_node_goes_in_any_case_and_at_any_price(
     returns = returning.records.retirements["i-old"].returns
     assert returns is not None
     assert (returns.optional, returns.price_limit) == (False, None)
+
+
+@pytest.mark.parametrize("grace", [{}, {"terminationGracePeriod": "5m"}])
+def test_a_drifted_node_stays_if_nothing_replaces_it_even_if_its_drain_is_bounded(
+    catalog: Catalog, grace: dict[str, str]
+) -> None:
+    drifted = {"taints": [{"key": "new", "effect": "PreferNoSchedule"}]}
+    cluster = Cluster(catalog, template={**drifted, **grace})
+    cluster.add("old", *pods(1))
+    returning = Returning(cluster)
+    returning.record_launches()
+    returning.runs(2)
+    returns = returning.records.retirements["i-old"].returns
+    assert returns is not None
+    assert (returns.cause, returns.optional, returns.forced) == ("Drifted", True, bool(grace))

@@ -47,7 +47,7 @@ class PlannedReturn:
             pods=None if outdated else len(self.node.pods),
             forced=forced,
             saving=self.decision.saving / len(self.decision.nodes),
-            optional=not forced and cause is not Cause.EXPIRED,
+            optional=cause is not Cause.EXPIRED,
             price_limit=self._price_limit if cause is Cause.UNDERUTILIZED else None,
         )
 
