@@ -71,5 +71,7 @@ def granted(*names: str) -> set[str]:
 
 def used(sandbox: Sandbox, role: str) -> set[str]:
     """Return the rights that the functions of an IAM role have used in the cluster."""
+    assert sandbox.deployed
+    name = sandbox.deployed.stack.roles[role].name
     calls: dict[str, dict[str, int]] = sandbox.status()["kubernetes"]["calls"]
-    return {right for user, counts in calls.items() if f"/{role}/" in user for right in counts}
+    return {right for user, counts in calls.items() if f"/{name}/" in user for right in counts}
