@@ -152,6 +152,7 @@ _KINDS = {
     "nodes": "NodeList",
     "persistentvolumeclaims": "PersistentVolumeClaimList",
     "persistentvolumes": "PersistentVolumeList",
+    "poddisruptionbudgets": "PodDisruptionBudgetList",
     "pods": "PodList",
     "priorityclasses": "PriorityClassList",
     "runtimeclasses": "RuntimeClassList",
