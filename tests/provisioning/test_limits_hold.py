@@ -1,5 +1,7 @@
 """Limits of pools hold, and no pod gets two nodes, whatever becomes of instances and runs."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -122,28 +124,15 @@ def end(cluster: LivingCluster, one: Life) -> None:
 
 
 @pytest.mark.parametrize("admitted", [False, True])
-def test_a_node_that_retires_as_soon_as_it_has_joined_counts_until_its_instance_has_ended(
-    full: LivingCluster, admitted: bool
+@pytest.mark.parametrize("goes", [LivingCluster.retire_instance, LivingCluster.delete_node])
+def test_a_node_that_goes_as_soon_as_it_has_joined_counts_until_its_instance_has_ended(
+    full: LivingCluster, goes: Callable[[LivingCluster, Life], None], admitted: bool
 ) -> None:
     one = full.alive()[0]
     full.register(one)
     if admitted:
         full.admit(one)
-    full.retire_instance(one)
-    assert launched(full) == 0
-    end(full, one)
-    assert launched(full) == 1
-
-
-@pytest.mark.parametrize("admitted", [False, True])
-def test_a_node_that_is_being_deleted_counts_until_its_instance_has_ended(
-    full: LivingCluster, admitted: bool
-) -> None:
-    one = full.alive()[0]
-    full.register(one)
-    if admitted:
-        full.admit(one)
-    full.delete_node(one)
+    goes(full, one)
     assert launched(full) == 0
     end(full, one)
     assert launched(full) == 1

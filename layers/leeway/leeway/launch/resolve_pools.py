@@ -121,8 +121,8 @@ class PoolResolver:
         return ResolvedPool(settings, self._cluster.details, resources, subnets, images, warnings)
 
     def _read_ahead(self, settings: NodeSettings, variants: Collection[ImageVariant]) -> None:
-        """Read what does not depend on each other side by side: pods wait for it. Errors are those
-        of the first read that fails, in the order in which `resolve` uses them."""
+        """Make the reads that need no other read's answer at the same time: pods wait for them.
+        Errors are those of the first read that fails, in the order in which `resolve` uses them."""
         reads: list[Callable[[], object]] = [
             lambda: self.security_groups(settings),
             lambda: self._profile(settings),
