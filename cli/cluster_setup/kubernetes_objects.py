@@ -3,6 +3,7 @@
 from typing import Any
 
 from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
+from leeway.kubernetes.decoders import without_nulls
 from leeway.ports.kubernetes import ClusterRefused
 from lightkube import ApiError
 
@@ -60,7 +61,7 @@ class KubernetesObjects:
                 method, path, params=params, json=body, headers={"Content-Type": content}
             )
             raise_unless_object(response)
-            answer: dict[str, Any] = response.json()
+            answer: dict[str, Any] = without_nulls(response.json())
             return answer
 
         try:

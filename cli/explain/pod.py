@@ -89,6 +89,7 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
         ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
     """
     from leeway.kubernetes.connection import raise_unless_object
+    from leeway.kubernetes.decoders import without_nulls
     from lightkube import ApiError
 
     namespace, _, pod = (quote(part, safe="") for part in name.partition("/"))
@@ -96,7 +97,7 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
     def read(connection: "Connection") -> "dict[str, Any]":
         response = connection.plain.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
         raise_unless_object(response)
-        document: dict[str, Any] = response.json()
+        document: dict[str, Any] = without_nulls(response.json())
         return document
 
     try:

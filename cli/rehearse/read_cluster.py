@@ -3,14 +3,14 @@
 from functools import partial
 from typing import Any
 
-import msgspec
-from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
-from leeway.kubernetes.decoders import ListMeta
-from leeway.kubernetes.kept_kind import PAGE, PATHS
-from leeway.kubernetes.pages import Parameters, list_pages
+from leeway.kubernetes.connection import Connection, is_unknown_path
+from leeway.kubernetes.decoders import ObjectList, without_nulls
+from leeway.kubernetes.kept_kind import PATHS
+from leeway.kubernetes.pages import list_objects
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.selection.reading.objects import Document
 from lightkube import ApiError
+from msgspec.json import Decoder
 
 from cli.errors import CannotBeDoneError
 from cli.output import write_stderr
@@ -30,9 +30,7 @@ _OTHERS = {
 """Without them the rehearsal knows less: how many replicas a workload has, where volumes are."""
 
 
-class _Page(msgspec.Struct):
-    metadata: ListMeta
-    items: list[dict[str, Any]]
+_PAGES = Decoder(ObjectList[dict[str, Any]])
 
 
 def read_documents(connection: Connection) -> list[Document]:
@@ -65,15 +63,6 @@ def read_documents(connection: Connection) -> list[Document]:
 
 
 def _list(connection: Connection, kind: str, path: str) -> list[Document]:
-    found: list[Document] = []
-    for first, page in list_pages(partial(_read_page, connection, path), {}, PAGE):
-        if first:
-            found.clear()
-        found += ({**item, "kind": kind} for item in page.items)
-    return found
-
-
-def _read_page(connection: Connection, path: str, parameters: Parameters) -> _Page:
-    response = connection.plain.request("GET", path, params=parameters)
-    raise_for_status(response)
-    return msgspec.json.decode(response.content, type=_Page)
+    return [
+        {**without_nulls(item), "kind": kind} for item in list_objects(connection, path, _PAGES)
+    ]

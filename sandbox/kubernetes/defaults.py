@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sandbox.kubernetes import registry
+from sandbox.kubernetes import registry, schema
 from sandbox.kubernetes.objects import Object, copy, labels_of, name_of
 from sandbox.kubernetes.registry import Kind
 from sandbox.kubernetes.store import Store
@@ -87,7 +87,8 @@ _WITH_TEMPLATE = (
 
 
 def fill(kind: Kind, obj: Object) -> None:
-    """Set the defaults of a kind, in place."""
+    """Omit the values that the server omits, and set the defaults of a kind, in place."""
+    schema.omit_zeros(kind, obj)
     _fill_in(obj, copy(_ALWAYS.get(kind, {})))
     if kind is registry.POD:
         _pod_spec(obj["spec"])
@@ -98,6 +99,8 @@ def fill(kind: Kind, obj: Object) -> None:
     elif kind is registry.NODE and "capacity" in obj["status"]:
         obj["status"].setdefault("allocatable", dict(obj["status"]["capacity"]))
         _write_quantities((obj["status"]["capacity"], obj["status"]["allocatable"]))
+    elif kind in (registry.ROLE, registry.CLUSTER_ROLE):
+        obj.setdefault("rules", None)
     elif kind is registry.NAMESPACE:
         own = {"kubernetes.io/metadata.name": name_of(obj)}
         obj["metadata"]["labels"] = {**labels_of(obj), **own}

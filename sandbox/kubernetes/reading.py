@@ -49,11 +49,19 @@ def candidates(store: Store, call: Call, equal: dict[str, str]) -> Iterable[Obje
 
 
 def get(store: Store, call: Call) -> Object:
-    """Return the object of a get, or its table."""
+    """Return the object of a get, or its table or metadata."""
     target = call.target
     obj = store.read(call.kind, target.namespace, target.name)
-    if tables.wants_table(call.accept):
-        return table_of(call, [obj], {"resourceVersion": str(store.revision)})
+    return shown(call, obj, {"resourceVersion": str(store.revision)})
+
+
+def shown(call: Call, obj: Object, version: Object) -> Object:
+    """Return one object in the form that a call asks for."""
+    match tables.form_of(call.accept, of_list=False):
+        case "Table":
+            return table_of(call, [obj], version)
+        case tables.METADATA:
+            return tables.metadata_of(obj)
     return call.kind.typed(obj)
 
 
@@ -69,12 +77,14 @@ def listing(store: Store, call: Call) -> Object:
     All pages show the state at the version of the first page and have that version, so that a watch
     from there misses no change.
     """
-    as_table = tables.wants_table(call.accept)
+    form = tables.form_of(call.accept, of_list=True)
     equal, test = selection(call)
     limit = max(0, call.number("limit"))
-    asked = version_of(store, call)
+    asked = version_of(call)
     if asked == 0:
         limit = 0  # A server that answers from its cache ignores the limit.
+    elif asked is not None and asked > store.revision:
+        raise errors.too_large(asked, store.revision)
     revision = store.revision
     found = iter(candidates(store, call, equal))
     _check_version_match(call)
@@ -94,8 +104,10 @@ def listing(store: Store, call: Call) -> Object:
             metadata["continue"] = _token(revision, key_of(last))
             if test is None:
                 metadata["remainingItemCount"] = left
-    if as_table:
+    if form == "Table":
         return table_of(call, items, metadata)
+    if form == tables.METADATA_LIST:
+        return tables.metadata_list(items, metadata)
     return {
         "kind": f"{call.kind.kind}List",
         "apiVersion": call.kind.api_version,
@@ -125,16 +137,14 @@ def _as_of(store: Store, call: Call, revision: int, after: Key) -> Iterator[Obje
     return (found[key] for key in sorted(found))
 
 
-def version_of(store: Store, call: Call) -> int | None:
-    """Return the version of a list or watch request; 400 if invalid, 504 for a future one."""
+def version_of(call: Call) -> int | None:
+    """Return the version of a list or watch request; 400 if it is invalid."""
     text = call.query.get("resourceVersion", "")
     if not text:
         return None
     if not text.isdigit():
         cause = errors.value_invalid("resourceVersion", f'"{text}"', "invalid resource version")
         raise errors.invalid_options("ListOptions", cause)
-    if int(text) > store.revision:
-        raise errors.too_large(int(text), store.revision)
     return int(text)
 
 

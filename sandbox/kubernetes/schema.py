@@ -1,7 +1,9 @@
-"""Finds unknown fields and values of a wrong type, by lightkube's generated models.
+"""Finds unknown fields, values of a wrong type and values that a server omits, by lightkube's
+generated models.
 
 A server drops unknown fields with a warning, or refuses them with `fieldValidation=Strict`. It
-cannot decode a value of a wrong type.
+cannot decode a value of a wrong type. It omits null, empty lists, maps and texts, and `false` and 0
+in fields that do not tell them from a missing value.
 """
 
 from __future__ import annotations
@@ -21,6 +23,37 @@ from sandbox.kubernetes.registry import Kind
 
 _TEXTS = frozenset(("labels", "annotations", "nodeSelector", "matchLabels", "data"))
 _QUANTITIES = frozenset(("limits", "requests", "capacity", "allocatable", "overhead"))
+_OMITTED_IF_FALSE = frozenset(
+    (
+        "globalDefault",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "paused",
+        "publishNotReadyAddresses",
+        "readOnly",
+        "stdin",
+        "stdinOnce",
+        "tty",
+        "unschedulable",
+    )
+)
+_OMITTED_IF_ZERO = frozenset(
+    (
+        "failureThreshold",
+        "hostPort",
+        "initialDelaySeconds",
+        "minReadySeconds",
+        "nodePort",
+        "periodSeconds",
+        "readyReplicas",
+        "successThreshold",
+        "unavailableReplicas",
+        "updatedReplicas",
+    )
+)
+# A claim without a class is not a claim of the default class; an Event shows both names.
+_SHOWN_IF_EMPTY = frozenset(("reportingComponent", "reportingInstance", "storageClassName"))
 _JSON_NAMES = {bool: "bool", int: "number", float: "number", str: "string", dict: "object"}
 
 
@@ -131,6 +164,37 @@ def _check_map(kind: Kind, where: str, value: Object) -> None:
                     "quantities must match the regular expression "
                     "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
                 ) from error
+
+
+def omit_zeros(kind: Kind, obj: Object) -> None:
+    """Remove the values that a server omits, in place."""
+    _omit_zeros(kind.model, obj)
+
+
+def _omit_zeros(model: type[Any], obj: Object) -> None:
+    known = fields(model)
+    for name, value in list(obj.items()):
+        field = known.get(name)
+        if field is None:
+            continue
+        if not field.required and _is_omitted(field, name, value):
+            del obj[name]
+        elif field.model is not None:
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, dict):
+                    _omit_zeros(field.model, one)
+
+
+def _is_omitted(field: Field, name: str, value: Any) -> bool:
+    if value is None:
+        return not name.endswith(("Time", "Timestamp"))
+    if isinstance(value, bool):
+        return not value and name in _OMITTED_IF_FALSE
+    if isinstance(value, int):
+        return value == 0 and name in _OMITTED_IF_ZERO
+    if isinstance(value, dict):
+        return not value and field.model is None
+    return value in ("", []) and name not in _SHOWN_IF_EMPTY
 
 
 def _undecodable(kind: Kind, where: str, value: Any, expected: str) -> errors.ApiError:

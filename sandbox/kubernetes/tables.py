@@ -26,6 +26,8 @@ from sandbox.kubernetes.objects import (
 from sandbox.kubernetes.registry import Kind
 
 _META = "meta.k8s.io/v1"
+METADATA = "PartialObjectMetadata"
+METADATA_LIST = "PartialObjectMetadataList"
 # Answers are always JSON; a client that accepts one of these accepts JSON too.
 _MEDIA_TYPES = (
     "application/json",
@@ -54,13 +56,16 @@ class _Column:
         return {**shown, "priority": int(self.wide)}
 
 
-def wants_table(accept: str) -> bool:
-    """Say whether the Accept header prefers tables; 406 if it accepts no format of the server."""
+def form_of(accept: str, *, of_list: bool) -> str:
+    """Return the form that the Accept header prefers: `Table`, `PartialObjectMetadata`,
+    `PartialObjectMetadataList`, or empty for whole objects; 406 if the server has none of it."""
     ranges = [one.replace(" ", "").partition(";") for one in accept.split(",") if one.strip()]
     known = [parameters.split(";") for media, _, parameters in ranges if media in _MEDIA_TYPES]
     if ranges and not known:
         raise errors.not_acceptable(_MEDIA_TYPES[:3])
-    return bool(known) and {"g=meta.k8s.io", "as=Table"} <= set(known[0])
+    preferred = set(known[0]) if known and "g=meta.k8s.io" in known[0] else set()
+    forms = ("Table", METADATA_LIST if of_list else METADATA)
+    return next((form for form in forms if f"as={form}" in preferred), "")
 
 
 def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
@@ -86,7 +91,19 @@ def _included(kind: Kind, obj: Object, included: str) -> Object | None:
         return None
     if included == "Object":
         return kind.typed(obj)
-    return {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": obj["metadata"]}
+    return metadata_of(obj)
+
+
+def metadata_of(obj: Object) -> Object:
+    """Return an object with its metadata only."""
+    return {"kind": METADATA, "apiVersion": _META, "metadata": obj["metadata"]}
+
+
+def metadata_list(objects: list[Object], metadata: Object) -> Object:
+    """Return a list of objects with their metadata only. Without objects, its items are null, as
+    the API server writes an empty list of Go that was never made."""
+    items = [metadata_of(one) for one in objects] or None
+    return {"kind": METADATA_LIST, "apiVersion": _META, "metadata": metadata, "items": items}
 
 
 def _age(text: str | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from sandbox.kubernetes import errors, registry, tables
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.objects import Object
-from sandbox.kubernetes.reading import candidates, selection, table_of, version_of
+from sandbox.kubernetes.reading import candidates, selection, shown, version_of
 from sandbox.kubernetes.store import Change, Store, watch_line
 
 _BOOKMARK_SECONDS = 60.0
@@ -29,9 +29,10 @@ class Watch:
         self._namespace = call.target.namespace
         self._pending: collections.deque[bytes] = collections.deque()
         self._arrived = asyncio.Event()
-        self._as_table = tables.wants_table(call.accept)
+        self._as_they_are = not tables.form_of(call.accept, of_list=False)
         self._bookmarks = call.query.get("allowWatchBookmarks") in ("1", "true")
-        self._version = version_of(store, call)
+        # A version that is still to come is accepted: the watch is silent until it has come.
+        self._version = version_of(call)
         usual = round(_SHORTEST_TIMEOUT * random.uniform(1, 2))
         self._timeout = call.number("timeoutSeconds", usual)
 
@@ -60,7 +61,7 @@ class Watch:
                     await asyncio.wait_for(self._arrived.wait(), bookmark - now)
                 if loop.time() >= bookmark:
                     bookmark = min(end, bookmark + _BOOKMARK_SECONDS)
-                    if self._bookmarks:
+                    if self._bookmarks and self._store.revision >= (self._version or 0):
                         self._pending.append(self._bookmark())
 
     def _listen(self) -> Callable[[], None]:
@@ -86,6 +87,8 @@ class Watch:
                     yield line
 
     def _changed(self, change: Change) -> None:
+        if change.revision <= (self._version or 0):
+            return
         line = self._line(change)
         if line is not None:
             self._pending.append(line)
@@ -108,13 +111,13 @@ class Watch:
                 event_type = "ADDED"
         if not selects:
             return None
-        return self._shown(event_type, change.object) if self._as_table else change.line(event_type)
+        if self._as_they_are:
+            return change.line(event_type)
+        return self._shown(event_type, change.object)
 
     def _shown(self, event_type: str, obj: Object) -> bytes:
-        if not self._as_table:
-            return watch_line(event_type, self._call.kind.typed(obj))
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        return watch_line(event_type, table_of(self._call, [obj], version))
+        return watch_line(event_type, shown(self._call, obj, version))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: Object = {"resourceVersion": str(self._store.revision)}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway.headroom.pause_pods import LOWEST_PRIORITY, priority_class_object
 
 from cli.cluster_setup.desired import (
     LeewayStack,
@@ -24,6 +25,7 @@ DOCUMENTS = [
     for document in yaml.safe_load_all(path.read_text())
 ]
 OBJECTS = cluster_objects(DOCUMENTS)
+PRIORITY_CLASS = priority_class_object(LOWEST_PRIORITY)
 ENTRIES = read_template(ROOT / "template.yaml", {}).access_entries
 STACK = LeewayStack("leeway", "table", {f"arn:{role}": group for role, group in ENTRIES.items()})
 
@@ -36,7 +38,7 @@ def stored(document: dict[str, Any]) -> dict[str, Any]:
         found["spec"]["matchConstraints"]["matchPolicy"] = "Equivalent"
         for rule in found["spec"]["matchConstraints"]["resourceRules"]:
             rule["scope"] = "*"
-    return found
+    return {key: value for key, value in found.items() if value is not False}
 
 
 def test_the_objects_of_this_version_fit_to_its_template() -> None:
@@ -61,7 +63,9 @@ def test_a_stack_of_another_version_is_named(stack: LeewayStack) -> None:
 
 
 @pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}"
+    "document",
+    [*DOCUMENTS, PRIORITY_CLASS],
+    ids=lambda one: f"{one['kind']}-{one['metadata']['name']}",
 )
 def test_defaults_of_the_api_server_are_no_difference(document: dict[str, Any]) -> None:
     wanted = cluster_object(document)
@@ -70,6 +74,39 @@ def test_defaults_of_the_api_server_are_no_difference(document: dict[str, Any]) 
 
     assert found == wanted
     assert found.ours
+
+
+EMPTY = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "leeway-none", "labels": {"app.kubernetes.io/name": "leeway"}},
+    "rules": [],
+}
+
+
+@pytest.mark.parametrize("rules", [{"rules": None}, {"rules": []}, {}])
+def test_a_role_without_rules_is_as_adopt_wrote_it(rules: dict[str, Any]) -> None:
+    found = {key: value for key, value in EMPTY.items() if key != "rules"} | rules
+
+    assert as_found(cluster_object(EMPTY), found) == cluster_object(EMPTY)
+
+
+def test_the_order_of_rules_and_verbs_is_no_difference() -> None:
+    document = next(one for one in DOCUMENTS if one["kind"] == "ClusterRole")
+    found = stored(document)
+    found["rules"] = found["rules"][::-1]
+    found["rules"][0]["verbs"] = found["rules"][0]["verbs"][::-1]
+
+    assert as_found(cluster_object(document), found) == cluster_object(document)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"globalDefault": True}, {"value": -11}, {"description": None}], ids=str
+)
+def test_another_value_of_a_priority_class_is_a_difference(changed: dict[str, Any]) -> None:
+    wanted = cluster_object(PRIORITY_CLASS)
+
+    assert as_found(wanted, stored(PRIORITY_CLASS) | changed) != wanted
 
 
 def test_an_additional_rule_is_a_difference() -> None:

@@ -14,17 +14,16 @@ from leeway.kubernetes.decoders import KINDS
 FIRST_USE = """
 import os, sys, threading
 import leeway.kubernetes.connection
-from leeway.kubernetes.decoders import PodList
+from leeway.kubernetes.decoders import PODS
 from lightkube.core.decoders import decode_object, decode_status
 from lightkube.resources.core_v1 import Pod
-from msgspec.json import decode
 sys.setswitchinterval(1e-6)
 
 def use(together):
     together.wait()
     decode_status(b'{"code":429,"details":{"causes":[{"reason":"DisruptionBudget"}]}}')
     decode_object(b'{"metadata":{"name":"web"}}', Pod)
-    decode(b'{"kind":"PodList","metadata":{},"items":[{"spec":{"containers":[]}}]}', type=PodList)
+    PODS.decode(b'{"kind":"PodList","metadata":{},"items":[{"spec":{"containers":[]}}]}')
 
 for _ in range(20):
     child = os.fork()

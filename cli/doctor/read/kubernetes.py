@@ -1,16 +1,14 @@
 """Reads from an API server: programs that handle notices, and the rights of Leeway's groups."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import msgspec
 from leeway.kubernetes.connection import Connection, raise_for_status
-from leeway.kubernetes.decoders import ListMeta
-from leeway.kubernetes.lightkube_cluster import PAGE
-from leeway.kubernetes.pages import Parameters, list_pages
+from leeway.kubernetes.decoders import ObjectList, read_json
+from leeway.kubernetes.pages import list_objects
 from leeway.parallel import in_parallel
 from msgspec import Struct, field
+from msgspec.json import Decoder
 
 from cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
 from cli.doctor.facts import MissingRight, WorkloadFacts
@@ -33,12 +31,12 @@ aws-node-termination-handler."""
 
 class _Variable(Struct):
     name: str = ""
-    value: str | None = None
+    value: str = ""
 
 
 class _Container(Struct):
-    image: str | None = None
-    env: list[_Variable] | None = None
+    image: str = ""
+    env: list[_Variable] = field(default_factory=list)
 
 
 class _PodSpec(Struct):
@@ -63,11 +61,6 @@ class _Workload(Struct):
     spec: _Spec = field(default_factory=_Spec)
 
 
-class _Workloads(Struct):
-    items: list[_Workload] = field(default_factory=list)
-    metadata: ListMeta = field(default_factory=ListMeta)
-
-
 class _Verdict(Struct):
     allowed: bool = False
 
@@ -76,31 +69,26 @@ class _Review(Struct):
     status: _Verdict = field(default_factory=_Verdict)
 
 
+_WORKLOADS, _REVIEWS = Decoder(ObjectList[_Workload]), Decoder(_Review)
+
+
 def workloads(connection: Connection) -> tuple[WorkloadFacts, ...]:
     """Find the DaemonSets and Deployments that handle notices, by their images."""
     return tuple(
         handler
         for kind, plural in _KINDS.items()
-        for one in _listed(connection, f"/apis/apps/v1/{plural}")
+        for one in connection.call(
+            partial(list_objects, path=f"/apis/apps/v1/{plural}", pages=_WORKLOADS)
+        )
         if (handler := _handler(kind, one)) is not None
     )
 
 
-def _listed(connection: Connection, path: str) -> Iterator[_Workload]:
-    def read(parameters: Parameters) -> _Workloads:
-        return connection.call(lambda c: _decoded(c.plain.get(path, params=parameters), _Workloads))
-
-    for _, page in list_pages(read, {}, PAGE):
-        yield from page.items
-
-
 def _handler(kind: str, one: _Workload) -> WorkloadFacts | None:
     for container in one.spec.template.spec.containers:
-        image = container.image or ""
-        program = next((named for part, named in _IMAGES.items() if part in image), None)
+        program = next((named for part, named in _IMAGES.items() if part in container.image), None)
         if program is not None:
-            variables = container.env or ()
-            queues = (v.value for v in variables if v.name in _QUEUE_VARIABLES and v.value)
+            queues = (v.value for v in container.env if v.name in _QUEUE_VARIABLES and v.value)
             queue = next(queues, "").rpartition("/")[2]
             return WorkloadFacts(kind, one.metadata.namespace, one.metadata.name, program, queue)
     return None
@@ -128,11 +116,10 @@ def _is_allowed(connection: Connection, right: Right) -> bool:
     }
     spec = {"resourceAttributes": attributes, "user": "leeway-doctor", "groups": [right.group]}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-    return connection.call(
-        lambda c: _decoded(c.plain.post(REVIEWS, json=body), _Review)
-    ).status.allowed
 
+    def ask(connection: Connection) -> bool:
+        response = connection.plain.post(REVIEWS, json=body)
+        raise_for_status(response)
+        return read_json(response.content, _REVIEWS).status.allowed
 
-def _decoded[T](response: Any, kind: type[T]) -> T:
-    raise_for_status(response)
-    return msgspec.json.decode(response.content, type=kind)
+    return connection.call(ask)

@@ -41,6 +41,7 @@ class Exchange:
     status: int
     answer_type: str
     answer: Any
+    accept: str = "application/json"
 
     @property
     def content(self) -> bytes | None:
@@ -62,6 +63,7 @@ def exchanges(name: str) -> list[Exchange]:
             status=one["response"]["status"],
             answer_type=one["response"]["headers"]["Content-Type"],
             answer=one["response"]["body"],
+            accept=one["request"].get("accept", "application/json"),
         )
         for one in json.loads((_FOLDER / f"{name}.json").read_text())
     ]

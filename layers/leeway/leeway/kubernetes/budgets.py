@@ -4,11 +4,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
 from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.decoders import BUDGETS
 from leeway.kubernetes.label_selectors import selects
+from leeway.kubernetes.pages import list_objects
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes_objects import Pod
 
@@ -67,9 +70,10 @@ class Budgets:
 
     def _list(self, namespace: str) -> list[PodDisruptionBudget]:
         listed_at = time.monotonic()
+        path = f"/apis/policy/v1/namespaces/{quote(namespace, safe='')}"
         with within(LIST_SECONDS):
             budgets = self._connection.call(
-                lambda c: list(c.typed.list(PodDisruptionBudget, namespace=namespace))
+                lambda c: list_objects(c, f"{path}/poddisruptionbudgets", BUDGETS)
             )
         self._cache[namespace] = (listed_at, budgets)
         return budgets

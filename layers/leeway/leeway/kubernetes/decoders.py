@@ -7,16 +7,16 @@ msgspec 0.22). A drain decodes its first answers in several threads. Importing a
 one thread, so the import of this module builds all decoders.
 """
 
-from typing import Literal
+from typing import Any
 
-from lightkube.core.decoders import WatchEvent, decode_list
+from lightkube.core.decoders import WatchEvent
 from lightkube.models.meta_v1 import Status
 from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Event, Node, PersistentVolume, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
-from msgspec import Struct, field
-from msgspec.json import Decoder
+from msgspec import Raw, Struct, ValidationError, field
+from msgspec.json import Decoder, decode, encode
 
 
 class ListMeta(Struct):
@@ -26,20 +26,54 @@ class ListMeta(Struct):
     next_page: str = field(name="continue", default="")
 
 
-class PodList(Struct):
-    """A list of pods. An answer without the kind is an error: a proxy may have sent it, and it must
-    not count as a node without pods."""
+class ObjectList[T](Struct):
+    """A list, or a page of one. An answer without kind or metadata is an error: a proxy may have
+    sent it, and it must not count as a list without objects."""
 
-    kind: Literal["PodList"]
+    kind: str
     metadata: ListMeta
-    items: list[Pod]
+    items: list[T] = field(default_factory=list)
 
 
-LIST_KINDS = (Node, PodDisruptionBudget, VolumeAttachment)
-KINDS = (*LIST_KINDS, DaemonSet, Event, PersistentVolume, Pod, PodList, Status, WatchEvent)
+BUDGETS = Decoder(ObjectList[PodDisruptionBudget])
+NODES = Decoder(ObjectList[Node])
+PODS = Decoder(ObjectList[Pod])
+VOLUME_ATTACHMENTS = Decoder(ObjectList[VolumeAttachment])
+
+KINDS = (
+    DaemonSet,
+    Event,
+    Node,
+    PersistentVolume,
+    Pod,
+    PodDisruptionBudget,
+    Status,
+    VolumeAttachment,
+    WatchEvent,
+)
 """The kinds that the adapters decode, as lists or as single objects."""
 
 for kind in KINDS:
     Decoder(kind)
-for kind in LIST_KINDS:
-    decode_list(b'{"items":[]}', kind)
+
+
+def read_json[T](content: bytes | Raw, decoder: Decoder[T]) -> T:
+    """Decode JSON of an API server. A field that is null is a missing field: the API server writes
+    null for a list or map of Go that was never made, and for a time that is not set.
+
+    Raises:
+        MsgspecError: it is no JSON, or does not have the shape of the type.
+    """
+    try:
+        return decoder.decode(content)
+    except ValidationError:
+        if b"null" not in bytes(content):
+            raise
+        return decoder.decode(encode(without_nulls(decode(content))))
+
+
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the fields that are null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(one) for key, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value

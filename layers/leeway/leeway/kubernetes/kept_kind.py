@@ -7,11 +7,11 @@ from typing import Any
 
 from lightkube import ApiError
 from msgspec import MsgspecError, Raw, Struct, field
-from msgspec.json import Decoder, decode
+from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
-from leeway.kubernetes.decoders import ListMeta
-from leeway.kubernetes.pages import list_pages
+from leeway.kubernetes.decoders import ListMeta, ObjectList, read_json, without_nulls
+from leeway.kubernetes.pages import PAGE, list_pages
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects, key_in
 from leeway.selection.reading.object_schemas import SCHEMAS
@@ -40,18 +40,10 @@ not wait any more.
 OPTIONAL = frozenset({"NodeClaim"})
 """Kinds that a cluster may not have. Provisioning works without them."""
 
-PAGE = 500
-
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 # In one thread, on import: see leeway.kubernetes.decoders.
 _DECODERS: Mapping[str, Decoder[Any]] = {kind: Decoder(SCHEMAS[kind]) for kind in sorted(KINDS)}
-
-
-class _Page(Struct):
-    kind: str
-    metadata: ListMeta
-    items: list[Raw]
 
 
 class _Event(Struct):
@@ -69,18 +61,14 @@ class _Named(Struct):
     metadata: _Metadata
 
 
-class _NamedPage(Struct):
-    kind: str
-    metadata: ListMeta
-    items: list[_Named]
-
-
 class _Bookmark(Struct):
     metadata: ListMeta
 
 
-for _type in (_Page, _Event, _NamedPage, _Bookmark):
-    Decoder(_type)
+_PAGES = Decoder(ObjectList[Raw])
+_NAMED_PAGES = Decoder(ObjectList[_Named])
+_EVENTS, _BOOKMARKS, _NAMES = Decoder(_Event), Decoder(_Bookmark), Decoder(_Named)
+_ANY = Decoder(dict[str, Any])
 
 
 class _Missing(ClusterUnavailable):
@@ -102,7 +90,7 @@ class KeptKind:
         self.version: int | None = None
         self.absent = False
         self._kind = kind
-        self._decode = _DECODERS[kind].decode
+        self._decoder = _DECODERS[kind]
         self._objects = objects
         self._unbound: dict[str, str] = {}
 
@@ -152,10 +140,10 @@ class KeptKind:
                 self._remove(key)
         return version
 
-    def _list_page(self, connection: Connection, parameters: dict[str, str]) -> _Page:
+    def _list_page(self, connection: Connection, parameters: dict[str, str]) -> ObjectList[Raw]:
         response = connection.plain.request("GET", self.path, params=parameters)
         raise_for_status(response)
-        page = decode(response.content, type=_Page)
+        page = read_json(response.content, _PAGES)
         if page.kind != f"{self._kind}List":
             raise ValueError(f"expected a {self._kind}List, got {page.kind[:60]}")
         return page
@@ -168,14 +156,14 @@ class KeptKind:
             MsgspecError, ValueError: an event can't be read.
         """
         for line in lines:
-            event = decode(line, type=_Event)
+            event = _EVENTS.decode(line)
             if event.type == "ERROR":
                 raise ClusterUnavailable(f"watch: {bytes(event.object)[:200]!r}")
             if event.type == "BOOKMARK":
-                bookmark = decode(event.object, type=_Bookmark)
+                bookmark = read_json(event.object, _BOOKMARKS)
                 self._advance(bookmark.metadata.resourceVersion)
                 continue
-            named = decode(event.object, type=_Named)
+            named = read_json(event.object, _NAMES)
             if not self._advance(named.metadata.resource_version):
                 continue
             if event.type == "DELETED":
@@ -194,7 +182,7 @@ class KeptKind:
 
     def _put(self, raw: Raw) -> str:
         try:
-            document = self._decode(raw)
+            document = read_json(raw, self._decoder)
         except MsgspecError as error:
             document = _loosely(raw)
             self._objects.put_unreadable(self._kind, document, str(error))
@@ -246,12 +234,12 @@ class UnboundPods:
                 self.versions[key] = item.metadata.resource_version
             self.version = _number(page.metadata.resourceVersion) or 0
 
-    def _read_page(self, connection: Connection, parameters: dict[str, str]) -> _NamedPage:
+    def _read_page(self, connection: Connection, parameters: dict[str, str]) -> ObjectList[_Named]:
         response = connection.plain.request(
             "GET", PATHS["Pod"], params=parameters, headers={"Accept": _METADATA_ONLY}
         )
         raise_for_status(response)
-        return decode(response.content, type=_NamedPage)
+        return read_json(response.content, _NAMED_PAGES)
 
 
 def _identity(named: _Named) -> Document:
@@ -271,8 +259,8 @@ def _loosely(raw: Raw) -> Document:
     Raises:
         MsgspecError: it is no object with a name.
     """
-    named = decode(raw, type=_Named)
-    document: dict[str, Any] = decode(raw)
+    named = read_json(raw, _NAMES)
+    document: dict[str, Any] = without_nulls(_ANY.decode(raw))
     status = document.get("status")
     spec = document.get("spec")
     metadata = {k: v for k, v in document["metadata"].items() if isinstance(v, str)}

@@ -26,6 +26,7 @@ from leeway.drain.decide_pod import DAEMONSET
 from leeway.execution.retrying import retry_conflicts
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import Connection, raise_unless_object
+from leeway.kubernetes.decoders import NODES, VOLUME_ATTACHMENTS, without_nulls
 from leeway.kubernetes.names import is_segment, is_subdomain
 from leeway.kubernetes.node_marks import (
     EXCLUDED_LABEL,
@@ -35,6 +36,7 @@ from leeway.kubernetes.node_marks import (
     released,
     set_up,
 )
+from leeway.kubernetes.pages import PAGE, list_objects
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import to_node, to_pod
 from leeway.kubernetes.transport import within
@@ -43,7 +45,6 @@ from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Res
 from leeway.ports.table import RecordChanged
 from leeway.printable import printable
 
-PAGE = 500
 NODE_CACHE_SECONDS = 1.0
 """How long a node that was read may be the base of a patch without another read."""
 
@@ -157,7 +158,7 @@ class LightkubeCluster:
         return self._get_node(name)
 
     def _nodes(self) -> Iterator[Node]:
-        listed = self._connection.call(lambda c: list(c.typed.list(NodeObject, chunk_size=PAGE)))
+        listed = self._connection.call(lambda c: list_objects(c, "/api/v1/nodes", NODES))
         return (to_node(node) for node in listed)
 
     def cordon(self, node: str, marks: Marks | None, dry_run: bool = False, uid: str = "") -> None:
@@ -319,9 +320,8 @@ class LightkubeCluster:
             return frozenset(one.spec.nodeName for one in self._attachments())
 
     def _attachments(self) -> list[VolumeAttachment]:
-        return self._connection.call(
-            lambda c: list(c.typed.list(VolumeAttachment, chunk_size=PAGE))
-        )
+        path = "/apis/storage.k8s.io/v1/volumeattachments"
+        return self._connection.call(lambda c: list_objects(c, path, VOLUME_ATTACHMENTS))
 
     def _claim_of(self, volume: str) -> str:
         """Read the claim that a volume is bound to; it never changes, so it is cached."""
@@ -480,7 +480,7 @@ def _node_table(connection: Connection, params: dict[str, str | int]) -> dict[st
     headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     response = connection.plain.request("GET", "/api/v1/nodes", params=params, headers=headers)
     raise_unless_object(response)
-    table: dict[str, Any] = response.json()
+    table: dict[str, Any] = {"rows": [], "metadata": {}, **without_nulls(response.json())}
     if table.get("kind") != "Table":
         raise ValueError(f"expected a table of nodes, got a {table.get('kind')}")
     return table

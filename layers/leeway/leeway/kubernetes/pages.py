@@ -1,27 +1,42 @@
 """Lists in pages."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from lightkube import ApiError
+from msgspec.json import Decoder
 
-from leeway.kubernetes.decoders import ListMeta
+from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.decoders import ObjectList, read_json
+
+PAGE = 500
+"""Objects per page."""
 
 type Parameters = dict[str, str]
 
 
-class Page(Protocol):
-    """A page of a list."""
+def list_objects[T](
+    connection: Connection, path: str, pages: Decoder[ObjectList[T]], limit: int = PAGE
+) -> list[T]:
+    """List all objects of a path.
 
-    @property
-    def metadata(self) -> ListMeta:
-        """The version of the list, and the token of the next page."""
-        ...
+    Raises:
+        ApiError, ValueError, MsgspecError: as `list_pages`, and for an answer that is no list.
+    """
+
+    def read(parameters: Parameters) -> ObjectList[T]:
+        response = connection.plain.request("GET", path, params=parameters)
+        raise_for_status(response)
+        return read_json(response.content, pages)
+
+    found: list[T] = []
+    for first, page in list_pages(read, {}, limit):
+        found = page.items if first else found + page.items
+    return found
 
 
-def list_pages[P: Page](
-    read: Callable[[Parameters], P], selection: Parameters, limit: int
-) -> Iterator[tuple[bool, P]]:
+def list_pages[T](
+    read: Callable[[Parameters], ObjectList[T]], selection: Parameters, limit: int
+) -> Iterator[tuple[bool, ObjectList[T]]]:
     """List with at most `limit` objects per page (0: in one page); yield (first, page).
 
     If the continue token has expired, list all objects again in one page, which is a first page

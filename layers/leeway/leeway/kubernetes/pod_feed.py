@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
-import msgspec
 from lightkube import ApiError
 from lightkube.core.decoders import decode_object
 from lightkube.resources.core_v1 import Pod as PodObject
 
 from leeway.clock import Clock, ClockOffset
+from leeway.kubernetes import decoders
 from leeway.kubernetes.connection import Connection, raise_for_status
-from leeway.kubernetes.decoders import PodList
+from leeway.kubernetes.decoders import ObjectList, read_json
 from leeway.kubernetes.pages import list_pages
 from leeway.kubernetes.transport import within
 from leeway.kubernetes.watch_request import events_in
@@ -219,12 +219,15 @@ class WatchedPods:
             version = page.metadata.resourceVersion
         return pods, version
 
-    def _list_page(self, connection: Connection, page: dict[str, str]) -> PodList:
+    def _list_page(self, connection: Connection, page: dict[str, str]) -> ObjectList[PodObject]:
         sent = self._clock.now()
         response = connection.plain.request("GET", PODS, params=page)
         raise_for_status(response)
         self._offset.observe(response.headers.get("Date", ""), sent, self._clock.now())
-        return msgspec.json.decode(response.content, type=PodList)
+        listed = read_json(response.content, decoders.PODS)
+        if listed.kind != "PodList":
+            raise ValueError(f"expected a PodList, got {listed.kind[:60]}")
+        return listed
 
     def _stop_watching(self) -> None:
         if self._watch is not None:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.decoders import read_json
 from leeway.kubernetes.watch_request import WatchRequest, events_in
 from leeway.pod_watch.pods import UnscheduledPod
 from leeway.pod_watch.ports import PodChange
@@ -31,24 +32,24 @@ class _Metadata(Struct):
     uid: str = ""
     version: str = field(name="resourceVersion", default="")
     deletion: str | None = field(name="deletionTimestamp", default=None)
-    owners: list[_Owner] | None = field(name="ownerReferences", default=None)
+    owners: list[_Owner] = field(name="ownerReferences", default_factory=list)
 
 
 class _Spec(Struct):
-    node: str | None = field(name="nodeName", default=None)
-    gates: list[object] | None = field(name="schedulingGates", default=None)
+    node: str = field(name="nodeName", default="")
+    gates: list[object] = field(name="schedulingGates", default_factory=list)
 
 
 class _Condition(Struct):
     type: str = ""
     status: str = ""
-    reason: str | None = None
+    reason: str = ""
 
 
 class _Status(Struct):
-    phase: str | None = None
-    nominated: str | None = field(name="nominatedNodeName", default=None)
-    conditions: list[_Condition] | None = None
+    phase: str = ""
+    nominated: str = field(name="nominatedNodeName", default="")
+    conditions: list[_Condition] = field(default_factory=list)
 
 
 class _Pod(Struct):
@@ -98,7 +99,7 @@ class HttpPodWatch:
 
 
 def _change(event: WatchEvent) -> PodChange:
-    found = _DECODER.decode(bytes(event.object))
+    found = read_json(event.object, _DECODER)
     if event.type == "BOOKMARK":
         return PodChange(found.metadata.version)
     return PodChange(found.metadata.version, _pod(found), gone=event.type == "DELETED")
@@ -107,17 +108,17 @@ def _change(event: WatchEvent) -> PodChange:
 def _pod(found: _Pod) -> UnscheduledPod:
     metadata, spec, status = found.metadata, found.spec, found.status
     refused = [
-        one.reason or ""
-        for one in status.conditions or ()
+        one.reason
+        for one in status.conditions
         if one.type == "PodScheduled" and one.status == "False"
     ]
     return UnscheduledPod(
         uid=metadata.uid,
-        phase=status.phase or "",
-        node=spec.node or "",
-        nominated=status.nominated or "",
+        phase=status.phase,
+        node=spec.node,
+        nominated=status.nominated,
         gated=bool(spec.gates),
         terminating=metadata.deletion is not None,
-        of_daemon_set=any(owner.kind == "DaemonSet" for owner in metadata.owners or ()),
+        of_daemon_set=any(owner.kind == "DaemonSet" for owner in metadata.owners),
         unscheduled_because=refused[0] if refused else "",
     )

@@ -11,6 +11,7 @@ from lightkube import ApiError
 from lightkube.core.decoders import WatchEvent, decode_watch_event
 
 from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.decoders import read_json
 from leeway.kubernetes.transport import TOTAL
 from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
 
@@ -117,10 +118,13 @@ class _Status(msgspec.Struct):
     code: int = 0
 
 
+_STATUSES = msgspec.json.Decoder(_Status)
+
+
 def _error(status: bytes) -> ClusterUnavailable:
     message = f"watch: {status[:200]!r}"
     with contextlib.suppress(msgspec.MsgspecError):
-        if msgspec.json.decode(status, type=_Status).code == 410:
+        if read_json(status, _STATUSES).code == 410:
             return WatchExpired(message)
     return ClusterUnavailable(message)
 

@@ -12,6 +12,7 @@ from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
 from leeway.headroom.proportion import ClusterSize
 from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
+from leeway.kubernetes.decoders import without_nulls
 from leeway.kubernetes.names import is_api_version, is_segment
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.printable import printable
@@ -190,7 +191,7 @@ class HttpWorkloads:
             if may_be_missing and is_missing:
                 return None
             raise_unless_object(response)
-            answer: dict[str, Any] = response.json()
+            answer: dict[str, Any] = without_nulls(response.json())
             return answer
 
         try:

@@ -1,0 +1,63 @@
+"""The answers of a real API server that are stricter or odder than one expects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
+from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
+
+_STRICT = exchanges("strict-reading")
+_READS = [one for one in _STRICT if one.method == "GET" and "watch=1" not in one.path]
+_APPLIES = [one for one in _STRICT if one.method == "PATCH"]
+
+
+@pytest.fixture(scope="module")
+def cluster(live: Live) -> Live:
+    """Return the cluster of the recording: three nodes, and nothing else."""
+    live.add_nodes(1, 2, 3)
+    return live
+
+
+def send(cluster: Live, exchange: Exchange) -> Any:
+    headers = {"Accept": exchange.accept}
+    if exchange.content_type:
+        headers["Content-Type"] = exchange.content_type
+    path, content = exchange.path, exchange.content
+    return cluster.api.request(exchange.method, path, content=content, headers=headers)
+
+
+@pytest.mark.parametrize("exchange", [*_APPLIES, *_READS], ids=lambda one: one.label)
+def test_a_request_is_answered_as_recorded(cluster: Live, exchange: Exchange) -> None:
+    response = send(cluster, exchange)
+    assert response.status_code in {exchange.status, 200}
+    assert response.headers["Content-Type"] == exchange.answer_type
+    assert differences(exchange.answer, response.json()) == []
+
+
+def test_a_watch_from_a_version_that_is_still_to_come_is_silent(cluster: Live) -> None:
+    params = {"watch": "1", "resourceVersion": "99999999", "allowWatchBookmarks": "true"}
+    cluster.create(PODS, bare_pod("unseen"))
+
+    with cluster.api.stream("GET", "/api/v1/pods", params={**params, "timeoutSeconds": "1"}) as it:
+        assert it.status_code == 200
+        lines = list(it.iter_lines())
+
+    assert lines == []
+
+
+def test_a_watch_of_metadata_sends_metadata(cluster: Live) -> None:
+    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+    params = {"watch": "1", "timeoutSeconds": "1"}
+
+    with cluster.api.stream(
+        "GET", "/api/v1/nodes", params=params, headers={"Accept": accept}
+    ) as response:
+        [first, *_] = [json.loads(line) for line in response.iter_lines()]
+
+    assert first["type"] == "ADDED"
+    assert first["object"].keys() == {"kind", "apiVersion", "metadata"}
+    assert first["object"]["kind"] == "PartialObjectMetadata"
