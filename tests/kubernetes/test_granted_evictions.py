@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from leeway.drain.answers import Meaning, read_answer
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster
-from leeway.kubernetes.lightkube_cluster import EVICTION_SECONDS
+from leeway.ports.kubernetes import EVICTION_SECONDS
 from leeway.ports.kubernetes_objects import Pod
 
 from tests.kubernetes.faulty_server import FaultyServer, Request, json_answer, running_faulty_server
