@@ -12,7 +12,6 @@ client that disconnects cancels the deletion, but not the write of the budget: t
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from sandbox.kubernetes import errors, registry
@@ -55,12 +54,12 @@ class Evictions:
         self._store = cluster.store
         self._disruption = disruption
         self._granting: dict[asyncio.Task[None], str] = {}
-        self._posts: Counter[str] = Counter()
+        self._posts: list[str] = []
 
     def is_under_way(self, uid: str) -> bool:
         """Whether an eviction of this pod is under way, or was left by its client while the server
         still writes the budget."""
-        return self._posts[uid] > 0 or uid in self._granting.values()
+        return uid in self._posts or uid in self._granting.values()
 
     async def evict(self, namespace: str, name: str, eviction: Object, hold: float) -> Object:
         """Evict a pod; return the `Status` of a granted eviction. `hold` are the seconds between
@@ -73,11 +72,11 @@ class Evictions:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = eviction.get("deleteOptions") or {}
         pod = self._store.read(registry.POD, namespace, name)
-        self._posts[uid_of(pod)] += 1
+        self._posts.append(uid_of(pod))
         try:
             return await self._evict(pod, options, hold)
         finally:
-            self._posts[uid_of(pod)] -= 1
+            self._posts.remove(uid_of(pod))
 
     async def _evict(self, pod: Object, options: Object, hold: float) -> Object:
         namespace, name = namespace_of(pod), name_of(pod)
@@ -127,22 +126,9 @@ class Evictions:
 
     async def _delete(self, namespace: str, name: str, options: Object) -> Object:
         pod = self._store.read(registry.POD, namespace, name)
-        _check_preconditions(pod, options)
+        check_preconditions(registry.POD, pod, options)
         delete(self._cluster, registry.POD, pod, options, via="eviction")
         return _GRANTED
-
-
-def _check_preconditions(pod: Object, options: Object) -> None:
-    uid = (options.get("preconditions") or {}).get("uid")
-    if uid is not None and uid != uid_of(pod):
-        message = (
-            f'Operation cannot be fulfilled on Pod "{name_of(pod)}": the UID in the precondition '
-            f"({uid}) does not match the UID in record ({uid_of(pod)}). The object might have "
-            "been deleted and then recreated"
-        )
-        details = {"name": name_of(pod), "kind": "Pod"}
-        raise errors.ApiError(409, "Conflict", message, details)
-    check_preconditions(registry.POD, pod, options)
 
 
 def _is_free(pod: Object) -> bool:
