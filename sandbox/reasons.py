@@ -309,6 +309,11 @@ CLUSTER_HAS_LEEWAY = ReasonCode(
     "The cluster has a {what} that this sandbox did not create.",
     "Take Leeway's access rules out of the cluster first, or use another test cluster.",
 )
+CLUSTER_NAMESPACE_TERMINATES = ReasonCode(
+    "ClusterNamespaceTerminates",
+    "The namespace {namespace} of an earlier sandbox still terminates after {seconds:.0f} s.",
+    "Find out with `kubectl describe namespace {namespace}` what keeps it, and repeat the command.",
+)
 FAULTS_NOT_OF_REAL_CLUSTER = ReasonCode(
     "FaultsNotOfRealCluster",
     "The sandbox injects no faults into a real cluster.",

@@ -92,6 +92,7 @@ class Sandbox:
         Raises:
             RefusedError: the host is every interface of this machine.
             SandboxError: a process did not start, or nodes or pods did not become ready in time.
+            ReasonError: a namespace of an earlier sandbox in the real cluster does not end.
         """
         try:
             check_address(host)
@@ -103,6 +104,8 @@ class Sandbox:
         with ExitStack() as stack:
             stack.enter_context(state_lock(state_dir))
             stack.callback(stop_all, children)
+            if real is not None:
+                real.wait_for_namespaces(lambda what: report_progress(what, 0, None))
             report_progress("starting its processes", 0, None)
             startup = Startup(
                 state_dir, scenario, host, advertise, dict(options or {}), children, real

@@ -62,6 +62,12 @@ def _arguments() -> argparse.Namespace:
         default=120.0,
         help="seconds after which a budget's disruptedPods drops a pod that was not deleted",
     )
+    parser.add_argument(
+        "--budget-write",
+        type=float,
+        default=0.005,
+        help="seconds in which an eviction reads and writes its budget",
+    )
     return parser.parse_args()
 
 

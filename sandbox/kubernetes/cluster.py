@@ -32,6 +32,7 @@ class Settings:
     node_removal: float = 3.0
     pod_quarantine: float = 40.0
     grant_expiry: float = 120.0
+    budget_write: float = 0.005
     volume_attach: float = 1.0
     volume_detach: float = 1.0
     volume_force_detach: float = 360.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 from sandbox.kubernetes import errors, registry
@@ -38,13 +39,23 @@ def check_preconditions(kind: Kind, obj: Object, options: Object) -> None:
     wanted = options.get("preconditions") or {}
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     metadata = obj["metadata"]
+    failed = ""
     if uid is not None and uid != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        raise errors.conflict(kind, name_of(obj), why + str(metadata["uid"]))
-    if version is not None and version != metadata["resourceVersion"]:
-        why = f"Precondition failed: ResourceVersion in precondition: {version}, "
-        why += f"ResourceVersion in object meta: {metadata['resourceVersion']}"
-        raise errors.conflict(kind, name_of(obj), why)
+        failed = _mismatch("UID", uid, metadata["uid"], "deleted and then recreated")
+    elif version is not None and version != metadata["resourceVersion"]:
+        current = metadata["resourceVersion"]
+        failed = _mismatch("ResourceVersion", version, current, "modified")
+    if failed:
+        # As the server does, this error names the kind instead of the resource.
+        named = dataclasses.replace(kind, plural=kind.kind)
+        raise errors.conflict(named, name_of(obj), failed)
+
+
+def _mismatch(what: str, wanted: str, found: str, perhaps: str) -> str:
+    return (
+        f"the {what} in the precondition ({wanted}) does not match the {what} in record "
+        f"({found}). The object might have been {perhaps}"
+    )
 
 
 def delete(

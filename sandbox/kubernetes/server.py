@@ -15,7 +15,6 @@ from sandbox.kubernetes import (
     deletion,
     discovery,
     errors,
-    eviction,
     reading,
     registry,
     reviews,
@@ -28,6 +27,7 @@ from sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
 from sandbox.kubernetes.clock import CLOCK
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.controllers.disruption import Disruption
+from sandbox.kubernetes.eviction import Evictions
 from sandbox.kubernetes.faults import Fault, Faults
 from sandbox.kubernetes.impersonation import acting_user
 from sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
@@ -52,7 +52,7 @@ class ApiServer:
         faults: Faults,
     ) -> None:
         self._cluster = cluster
-        self._disruption = disruption
+        self._evictions = Evictions(cluster, disruption)
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._faults = faults
@@ -148,8 +148,8 @@ class ApiServer:
                 self._authorizer.check_creation(creating)
             if call.verb == "watch":
                 return await self._watch(request, call)
-            if hold and call.resource == _EVICTION:
-                response = await self._evict_slowly(call, hold)
+            if call.resource == _EVICTION:
+                response = await self._evict(call, hold)
             else:
                 response = self._carry_out(call)
         except errors.ApiError as error:
@@ -211,36 +211,32 @@ class ApiServer:
 
     def _special(self, call: Call) -> Callable[[Call], web.Response] | None:
         return {
-            "eviction": self._evict,
             "binding": self._bind,
             "scale": lambda call: _json(subresources.scale(self._cluster, call)),
         }.get(call.target.subresource)
 
-    def _evict(self, call: Call) -> web.Response:
-        return self._complete_eviction(call, self._grant_eviction(call))
-
-    async def _evict_slowly(self, call: Call, hold: float) -> web.Response:
-        """Wait between the two steps; aiohttp cancels the wait if the client disconnects."""
-        body = self._grant_eviction(call)
-        try:
-            await asyncio.sleep(hold)
-        except asyncio.CancelledError:
-            self._note_eviction(call, _CLIENT_LEFT, answered=False)
-            raise
-        return self._complete_eviction(call, body)
-
-    def _grant_eviction(self, call: Call) -> Object:
+    async def _evict(self, call: Call, hold: float) -> web.Response:
+        """Evict a pod; aiohttp cancels this if the client disconnects."""
         writing.admit_namespace(self._cluster, call)
         body = subresources.eviction_of(call)
         if call.dry_run:
             body["deleteOptions"] = {**(body.get("deleteOptions") or {}), "dryRun": ["All"]}
         target = call.target
-        eviction.grant(self._cluster, self._disruption, target.namespace, target.name, body)
-        return body
-
-    def _complete_eviction(self, call: Call, body: Object) -> web.Response:
-        target = call.target
-        return _json(eviction.complete(self._cluster, target.namespace, target.name, body), 201)
+        pod = self._cluster.store.get(registry.POD, target.namespace, target.name)
+        if pod is not None and not call.dry_run and self._evictions.is_under_way(uid_of(pod)):
+            self._cluster.journal.add(
+                "eviction-repeated",
+                pod=f"{target.namespace}/{target.name}",
+                uid=uid_of(pod),
+                node=pod["spec"].get("nodeName"),
+                user=call.user.name,
+            )
+        try:
+            granted = await self._evictions.evict(target.namespace, target.name, body, hold)
+        except asyncio.CancelledError:
+            self._note_eviction(call, _CLIENT_LEFT, answered=False)
+            raise
+        return _json(granted, 201)
 
     def _bind(self, call: Call) -> web.Response:
         target = call.target

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from sandbox.kubernetes import apply, defaults, errors, ownership, registry, schema, validation
+from sandbox.kubernetes import (
+    apply,
+    defaults,
+    errors,
+    ownership,
+    pod_security,
+    registry,
+    schema,
+    validation,
+)
 from sandbox.kubernetes.calls import Call
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.objects import Object, copy, is_terminating, uid_of
@@ -272,10 +281,13 @@ def admit_namespace(cluster: Cluster, call: Call) -> None:
 
 
 def _admit(cluster: Cluster, kind: registry.Kind, obj: Object) -> None:
-    name = (obj.get("spec") or {}).get("priorityClassName")
-    if kind is not registry.POD or not name:
+    if kind is not registry.POD:
         return
-    if cluster.store.get(registry.PRIORITY_CLASS, "", name) is None:
+    why = pod_security.refusal(cluster.store, obj["metadata"].get("namespace", ""), obj["spec"])
+    if why is not None:
+        raise errors.forbidden(kind, obj["metadata"]["name"], why)
+    name = obj["spec"].get("priorityClassName")
+    if name and cluster.store.get(registry.PRIORITY_CLASS, "", name) is None:
         why = f"no PriorityClass with name {name} was found"
         raise errors.forbidden(kind, obj["metadata"]["name"], why)
 

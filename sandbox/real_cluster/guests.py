@@ -14,10 +14,10 @@ import httpx2 as httpx
 import yaml
 
 from sandbox.real_cluster.observer import CORDONED, NODES
+from sandbox.real_cluster.target import LABEL
 from sandbox.real_cluster.upstream import MERGE_PATCH, Object, RefusedRequestError, Upstream
 from sandbox.reasons import ACCESS_RULES_UNREADABLE, CLUSTER_HAS_LEEWAY, ReasonError
 
-LABEL = "sandbox.leeway.sh/created"
 MARKS = "leeway.sh/"
 _PLURALS = {
     "ClusterRole": "clusterroles",

@@ -6,6 +6,8 @@ machine, as those of kind, k3d and minikube are, or the user names the cluster.
 
 import re
 import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,15 +19,19 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError, LoadResourceError
 from lightkube.models.core_v1 import Node as NodeModel
-from lightkube.resources.core_v1 import Node
+from lightkube.resources.core_v1 import Namespace, Node
 
 from sandbox.reasons import (
+    CLUSTER_NAMESPACE_TERMINATES,
     CLUSTER_NOT_LOCAL,
     CLUSTER_UNREACHABLE,
     CLUSTER_WITHOUT_NODES,
     KUBECONFIG_UNREADABLE,
     ReasonError,
 )
+
+LABEL = "sandbox.leeway.sh/created"
+"""The label of every object that a sandbox creates in the cluster."""
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _EKS_NAME = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}")
@@ -51,6 +57,25 @@ class RealCluster:
     def name(self) -> str:
         """The name of the cluster in the sandbox's EKS."""
         return self.context if _EKS_NAME.fullmatch(self.context) else _USUAL_NAME
+
+    def wait_for_namespaces(self, report: Callable[[str], None], seconds: float = 120.0) -> None:
+        """Wait until the namespaces of an earlier sandbox are gone: nothing can be created in a
+        namespace that terminates, and it cannot be created again.
+
+        Raises:
+            ReasonError: one still terminates after these seconds.
+        """
+        until, reported = time.monotonic() + seconds, False
+        with Client(read_config(self.kubeconfig, self.context), trust_env=False) as kube:
+            while leaving := _terminating(kube):
+                if time.monotonic() > until:
+                    raise ReasonError(
+                        CLUSTER_NAMESPACE_TERMINATES, namespace=leaving[0], seconds=seconds
+                    )
+                if not reported:
+                    report(f"waiting for the end of namespace {leaving[0]} of an earlier sandbox")
+                reported = True
+                time.sleep(0.5)
 
 
 def read_config(kubeconfig: Path, context: str | None) -> SingleConfig:
@@ -102,6 +127,11 @@ def find_cluster(
     if not names:
         raise ReasonError(CLUSTER_WITHOUT_NODES, context=config.context_name)
     return RealCluster(kubeconfig, config.context_name, names, join, leave)
+
+
+def _terminating(kube: Client) -> list[str]:
+    found = (one.metadata for one in kube.list(Namespace, labels={LABEL: "true"}))
+    return [str(one.name) for one in found if one and one.deletionTimestamp]
 
 
 def _is_worker(node: NodeModel) -> bool:

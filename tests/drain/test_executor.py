@@ -17,10 +17,15 @@ from leeway.drain.reasons import (
     NODE_NAME_REUSED,
     PODS_NOT_LISTED,
 )
-from leeway.drain.requests import MOST_CONCURRENT
+from leeway.drain.requests import MOST_CONCURRENT, MOST_CONCURRENT_OF_WORKLOAD
 from leeway.policy.rules import OnBlocked
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
-from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.ports.kubernetes import (
+    EVICTION_SECONDS,
+    EVICTION_SETTLES_SECONDS,
+    ClusterRefused,
+    ClusterUnavailable,
+)
+from leeway.ports.kubernetes_objects import Controller, Pod, Response
 
 from tests.drain.fake_node import GRANTED, drain, node_with, pod
 
@@ -216,6 +221,79 @@ def test_an_eviction_that_hangs_at_the_end_of_a_pass_is_recorded_as_unanswered()
     cluster.others_done.set()
     (progress,) = result.pods.values()
     assert (progress.stage, progress.reason) == (Stage.PENDING, EVICTION_UNANSWERED())
+    assert progress.next_try_at is not None
+    over = now + timedelta(seconds=EVICTION_SECONDS + EVICTION_SETTLES_SECONDS)
+    assert progress.next_try_at >= over, "the next pass does not repeat it while it may go on"
+
+
+def test_an_eviction_that_waits_for_others_at_the_end_of_a_pass_was_not_tried() -> None:
+    cluster = node_with(*(pod(f"hangs-{number}") for number in range(5)))
+    cluster.hangs = frozenset(f"hangs-{number}" for number in range(5))
+    now = SystemClock().now()
+    result = DrainExecutor(cluster, SystemClock()).run(
+        "node-1", Drain(), Terms(), now + timedelta(seconds=0.2)
+    )
+    cluster.others_done.set()
+    tried = [p for p in result.pods.values() if p.attempts]
+    assert len(tried) == MOST_CONCURRENT_OF_WORKLOAD
+    assert all(p.next_try_at is None for p in result.pods.values() if p not in tried)
+
+
+def test_evictions_of_a_workload_are_limited_and_do_not_delay_other_workloads() -> None:
+    of_web = [pod(f"web-{number}") for number in range(12)]
+    others = [
+        replace(pod(f"other-{number}"), controller=Controller("ReplicaSet", f"other-{number}"))
+        for number in range(12)
+    ]
+    cluster = node_with(*of_web, *others)
+    at_once, most = 0, 0
+    of_others = threading.Event()
+    lock = threading.Lock()
+    plain = cluster.evict
+
+    def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        nonlocal at_once, most
+        is_web = pod.name.startswith("web")
+        with lock:
+            at_once += is_web
+            most = max(most, at_once)
+        # Those of the workload wait until all others are evicted.
+        assert not is_web or of_others.wait(20)
+        answer = plain(pod, grace)
+        with lock:
+            at_once -= is_web
+            if sum(name.startswith("other") for name in cluster.evicted) == len(others):
+                of_others.set()
+        return answer
+
+    cluster.evict = evict  # type: ignore[method-assign]
+    assert drain(cluster).drained
+    assert most == MOST_CONCURRENT_OF_WORKLOAD
+
+
+def test_the_eviction_of_a_pod_that_has_gone_meanwhile_is_not_made() -> None:
+    cluster = node_with(*(pod(f"web-{number}") for number in range(6)))
+    hanging = frozenset(f"web-{number}" for number in range(MOST_CONCURRENT_OF_WORKLOAD))
+    cluster.hangs = hanging
+    posted: list[str] = []
+    plain = cluster.evict
+
+    def evict(pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
+        posted.append(pod.name)
+        # Another client deletes all others before their turn.
+        cluster.there = {u: p for u, p in cluster.there.items() if p.name in hanging}
+        return plain(pod, grace)
+
+    def watch(so_far: Drain) -> None:
+        if cluster.listed > 3:
+            cluster.others_done.set()
+
+    cluster.evict = evict  # type: ignore[method-assign]
+    now = SystemClock().now()
+    terms = Terms(now + timedelta(seconds=30), OnBlocked.DELETE)
+    executor = DrainExecutor(cluster, SystemClock(), watch)
+    assert executor.run("node-1", Drain(), terms, now + timedelta(minutes=1)).drained
+    assert set(posted) == hanging
 
 
 def identity(seconds_ago: float) -> NodeIdentity:

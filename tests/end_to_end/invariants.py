@@ -230,10 +230,17 @@ def lost_pods(seen: Observations, expected: Expected) -> Iterator[str]:
             yield f"{_pod(entry)} was ended without a grace period"
         elif entry["how"] == "grace-period-expired" and entry["uid"] in shortened:
             yield f"{_pod(entry)}, {shortened[entry['uid']]}, was killed"
+    yield from _wrong_evictions(seen, expected)
+
+
+def _wrong_evictions(seen: Observations, expected: Expected) -> Iterator[str]:
     evictions = [entry for entry in seen.of("eviction") if entry["user"] != "admin"]
     for entry in evictions:
         if entry["node"] and seen.instance_of.get(entry["node"]) not in expected.retired:
             yield f"{_pod(entry)} was evicted, but its node stays"
+    for entry in seen.of("eviction-repeated"):
+        if entry["user"] != "admin":
+            yield f"{_pod(entry)} was evicted again while its first eviction was under way"
     accepted = Counter(e["uid"] for e in evictions if e["status"] == 201 and e["answered"])
     for entry in {e["uid"]: e for e in evictions if accepted[e["uid"]] > 1}.values():
         yield f"{_pod(entry)} was evicted {accepted[entry['uid']]} times"

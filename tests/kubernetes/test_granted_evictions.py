@@ -1,10 +1,13 @@
 """Evictions that the API server holds, and pods that a budget counts as disrupted."""
 
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,16 @@ import httpx2
 import pytest
 from leeway.drain.answers import Meaning, read_answer
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster
-from leeway.kubernetes.lightkube_cluster import EVICTION_SECONDS
+from leeway.ports.kubernetes import EVICTION_SECONDS, EVICTION_SETTLES_SECONDS
 from leeway.ports.kubernetes_objects import Pod
 
-from tests.kubernetes.faulty_server import FaultyServer, Request, json_answer, running_faulty_server
+from tests.kubernetes.faulty_server import (
+    FaultyServer,
+    Request,
+    json_answer,
+    running_faulty_server,
+    text_answer,
+)
 from tests.sandbox.kubernetes.live import PODS, Live, budget, running_cluster
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -168,3 +177,68 @@ def test_an_eviction_has_a_longer_timeout_than_other_requests(
 def test_an_eviction_times_out_no_earlier_than_a_real_api_server_answers() -> None:
     steps, pause, jitter = 20, 0.5, 0.1  # Kubernetes' EvictionsRetry
     assert max(15, steps * pause * (1 + jitter)) <= EVICTION_SECONDS
+
+
+WEB = Pod("shop", "web-0", "u", "Running", 1, None)
+POSTED = "/api/v1/namespaces/shop/pods/web-0/eviction"
+SUCCESS = json_answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
+
+
+def test_a_pod_is_not_evicted_again_while_its_eviction_is_under_way(server: FaultyServer) -> None:
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def slowly(request: Request) -> None:
+        arrived.set()
+        go_on.wait(10)
+        SUCCESS(request)
+
+    server.by_default(slowly)
+    with closing(kubeconfig_cluster(server.kubeconfig)) as cluster:
+        first = threading.Thread(target=cluster.evict, args=(WEB, None))
+        first.start()
+        assert arrived.wait(10)
+        again = cluster.evict(WEB, None)
+        go_on.set()
+        first.join()
+        assert again.status == 0
+        assert again.retry_after is not None
+        assert again.retry_after >= EVICTION_SECONDS
+        assert server.count("POST", POSTED) == 1
+        # Once the first is answered, another one is made.
+        assert cluster.evict(WEB, None).status == 200
+        assert server.count("POST", POSTED) == 2
+
+
+@pytest.mark.parametrize("how", ["lost", 502, 504])
+def test_an_eviction_without_an_answer_is_not_repeated_while_the_api_server_may_handle_it(
+    server: FaultyServer, how: str | int
+) -> None:
+    def lose(request: Request) -> None:
+        request.connection.shutdown(socket.SHUT_RDWR)
+
+    gateway = text_answer(how, "no answer", "text/plain") if isinstance(how, int) else lose
+    server.by_default(gateway)
+    with closing(kubeconfig_cluster(server.kubeconfig)) as cluster:
+        lost = read_answer(cluster.evict(WEB, None))
+        assert (lost.meaning, lost.retry_after) == (Meaning.TRANSIENT, EVICTION_SETTLES_SECONDS)
+        server.by_default(SUCCESS)
+        again = cluster.evict(WEB, None)
+        assert again.status == 0
+        assert server.count("POST", POSTED) == 1
+        other = replace(WEB, uid="u-2")
+        assert cluster.evict(other, None).status == 200
+
+
+def test_an_eviction_that_never_reached_the_api_server_is_repeated_soon(
+    server: FaultyServer,
+) -> None:
+    with closing(kubeconfig_cluster(server.kubeconfig)) as cluster:
+        server.close()
+        for _ in range(2):
+            refused = read_answer(cluster.evict(WEB, None))
+            assert (refused.meaning, refused.retry_after) == (Meaning.TRANSIENT, None)
+
+
+def test_an_api_server_has_ended_an_abandoned_eviction_when_it_is_repeated() -> None:
+    steps, pause, jitter = 20, 0.5, 0.1  # Kubernetes' EvictionsRetry
+    assert steps * pause * (1 + jitter) <= EVICTION_SETTLES_SECONDS

@@ -1,6 +1,7 @@
 """Events about pods that get no node, in a living cluster."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.provisioning.ports import PodEvent
 
+from tests.kubernetes.faulty_server import json_answer, running_faulty_server
 from tests.sandbox.kubernetes.live import Live
 
 
@@ -39,6 +41,31 @@ def test_an_event_is_written_once_and_says_which_pod(live: Live, events: HttpPod
 
 def test_an_event_in_a_namespace_that_has_gone_is_no_error(events: HttpPodEvents) -> None:
     events.write(PodEvent("x.0011", "gone", "x", "uid", "NoNodePool", "no"))
+
+
+def test_an_event_in_a_namespace_that_terminates_is_no_error(
+    live: Live, events: HttpPodEvents
+) -> None:
+    leaving = "/api/v1/namespaces/leaving"
+    live.create("/api/v1/namespaces", {"metadata": {"name": "leaving"}})
+    kept = {"metadata": {"name": "kept", "finalizers": ["example.com/never"]}}
+    live.create(f"{leaving}/configmaps", kept)
+    live.api.delete(leaving)
+    refused = live.api.post(f"{leaving}/configmaps", json={"metadata": {"name": "late"}})
+    assert refused.json()["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    events.write(PodEvent("x.0011", "leaving", "x", "uid", "NoNodePool", "no"))
+
+
+def test_an_event_that_no_role_allows_is_an_error(tmp_path: Path) -> None:
+    forbidden = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no role"}
+    with running_faulty_server(tmp_path) as server:
+        server.by_default(json_answer(forbidden, 403))
+        event = PodEvent("x.0011", "shop", "x", "uid", "NoNodePool", "no")
+        with (
+            closing(kubeconfig_connection(server.kubeconfig)) as connection,
+            pytest.raises(ClusterRefused, match="no role"),
+        ):
+            HttpPodEvents(connection).write(event)
 
 
 def test_a_namespace_that_is_no_name_is_refused(events: HttpPodEvents) -> None:

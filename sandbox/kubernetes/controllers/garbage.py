@@ -22,6 +22,8 @@ from sandbox.kubernetes.store import Change
 # Admission must know that a namespace is terminating before its objects are deleted.
 _NAMESPACE_RESTS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
+# The collector looks up an owner that it does not know before it deletes the dependents.
+_LOOKUP_SECONDS = 1.0
 
 
 class Garbage:
@@ -47,6 +49,8 @@ class Garbage:
 
     def _changed(self, change: Change) -> None:
         obj, namespace = change.object, namespace_of(change.object)
+        if change.type == "ADDED" and obj["metadata"].get("ownerReferences"):
+            self._cluster.later(_LOOKUP_SECONDS, self._collect_orphan, change.kind, obj)
         if change.type == "DELETED":
             self._owners.add(uid_of(obj))
             home = self._store.get(registry.NAMESPACE, "", namespace) if namespace else None
@@ -60,6 +64,24 @@ class Garbage:
         for kind, dependent in self._store.dependents(uid):
             if not is_terminating(dependent):
                 delete(self._cluster, kind, dependent)
+
+    def _collect_orphan(self, kind: Kind, added: Object) -> None:
+        """Delete an object whose owners do not exist. An owner of an unknown kind may exist."""
+        obj = self._store.current(kind, added)
+        if obj is None or is_terminating(obj):
+            return
+        references = obj["metadata"].get("ownerReferences") or ()
+        if references and not any(self._may_exist(one, namespace_of(obj)) for one in references):
+            delete(self._cluster, kind, obj)
+
+    def _may_exist(self, reference: Object, namespace: str) -> bool:
+        wanted = (reference["apiVersion"], reference["kind"])
+        for kind in KINDS.values():
+            if (kind.api_version, kind.kind) == wanted:
+                home = namespace if kind.namespaced else ""
+                owner = self._store.get(kind, home, reference["name"])
+                return owner is not None and uid_of(owner) == reference["uid"]
+        return True
 
     def _empty_namespace(self, name: str) -> None:
         namespace = self._store.get(registry.NAMESPACE, "", name)

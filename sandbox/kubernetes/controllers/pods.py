@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.kubernetes import defaults, errors, registry
+from sandbox.kubernetes import defaults, errors, pod_security, registry
 from sandbox.kubernetes.cluster import Cluster
 from sandbox.kubernetes.objects import (
     Object,
@@ -26,7 +26,7 @@ def spawn(
 ) -> Object | None:
     """Create a pod from the template of its owner; `labels` and `spec` override the template.
 
-    None if the namespace is terminating or the name exists.
+    None if the namespace is terminating, PodSecurity refuses the pod, or the name exists.
     """
     namespace = namespace_of(owner)
     home = cluster.store.get(registry.NAMESPACE, "", namespace)
@@ -47,6 +47,8 @@ def spawn(
         metadata["generateName"] = f"{name_of(owner)}-"
         metadata["name"] = metadata["generateName"] + suffix(cluster)
     pod_spec = {**template["spec"], **(spec or {}), "enableServiceLinks": True}
+    if pod_security.refusal(cluster.store, namespace, pod_spec) is not None:
+        return None
     pod_spec["tolerations"] = list(pod_spec.get("tolerations") or ())
     pod = {"metadata": metadata, "spec": pod_spec}
     defaults.admit(registry.POD, pod, cluster.store)

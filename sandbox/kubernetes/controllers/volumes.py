@@ -16,6 +16,7 @@ from sandbox.kubernetes.controllers.instances import Instances
 from sandbox.kubernetes.controllers.scheduling_info import claims_of
 from sandbox.kubernetes.objects import (
     Object,
+    condition,
     has_taint,
     is_finished,
     is_terminating,
@@ -81,7 +82,10 @@ class Volumes:
         claim = store.get(registry.PERSISTENT_VOLUME_CLAIM, namespace_of(pod), claim_name)
         if claim is None:
             return False
-        volume = claim["spec"].get("volumeName") or self._provision(claim, node)
+        volume = claim["spec"].get("volumeName")
+        if not volume and self._waits_for_scheduler(pod, claim):
+            return False
+        volume = volume or self._provision(claim, node)
         attachments = list(self._attachments(volume))
         for one in attachments:
             if one["spec"]["nodeName"] == node and not is_terminating(one):
@@ -104,6 +108,14 @@ class Volumes:
         takes = self._cluster.jitter(self._cluster.settings.volume_attach)
         self._cluster.later(takes, self._set_attached, made)
         return False
+
+    def _waits_for_scheduler(self, pod: Object, claim: Object) -> bool:
+        """Whether no volume is provisioned, because the scheduler has not chosen the node of the
+        claim: the pod was created with the name of its node."""
+        name = claim["spec"].get("storageClassName", "")
+        found = self._cluster.store.get(registry.STORAGE_CLASS, "", name)
+        waits = found is not None and found["volumeBindingMode"] == "WaitForFirstConsumer"
+        return waits and condition(pod, "PodScheduled") is None
 
     def _provision(self, claim: Object, node: str) -> str:
         store = self._cluster.store

@@ -21,7 +21,7 @@ from sandbox.kubernetes.cluster import Cluster, Settings
 from sandbox.kubernetes.controllers.bootstrap import Controllers, bootstrap
 from sandbox.kubernetes.deletion import delete
 from sandbox.kubernetes.events import Events
-from sandbox.kubernetes.eviction import complete, grant
+from sandbox.kubernetes.eviction import Evictions
 from sandbox.kubernetes.store import Store
 from sandbox.kubernetes.writing import create
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, bare_pod, budget, deployment
@@ -81,8 +81,7 @@ async def live_once(cluster: Cluster, controllers: Controllers, number: int) -> 
     await until(lambda: disruptions_allowed(store, covering))
     victim = running()[0]["metadata"]["name"]
     eviction = {"metadata": {"name": victim}}
-    grant(cluster, controllers.disruption, "default", victim, eviction)
-    complete(cluster, "default", victim, eviction)
+    await Evictions(cluster, controllers.disruption).evict("default", victim, eviction, hold=0)
     await until(lambda: len(running()) == 2 and store.get(registry.POD, "default", victim) is None)
     delete(cluster, registry.DEPLOYMENT, owner)
     delete(cluster, registry.BUDGET, covering)

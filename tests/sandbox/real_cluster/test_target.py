@@ -53,6 +53,33 @@ def test_a_cluster_that_is_elsewhere_is_refused_unless_it_is_named(tmp_path: Pat
         assert refused.value.code == "ClusterNotLocal"
 
 
+def test_a_sandbox_waits_for_the_namespaces_of_an_earlier_one(live: Live) -> None:
+    cluster = RealCluster(live.kubeconfig(), "sandbox", ())
+    path = "/api/v1/namespaces/leeway-headroom"
+    labels = {"sandbox.leeway.sh/created": "true"}
+    live.create("/api/v1/namespaces", {"metadata": {"name": "leeway-headroom", "labels": labels}})
+    reported: list[str] = []
+    cluster.wait_for_namespaces(reported.append)
+    assert reported == []
+    live.api.delete(path)
+    assert live.api.get(path).status_code == 200
+    cluster.wait_for_namespaces(reported.append)
+    assert live.api.get(path).status_code == 404
+    (line,) = reported
+    assert "leeway-headroom" in line
+
+
+def test_a_namespace_of_an_earlier_sandbox_that_does_not_end_is_an_error(live: Live) -> None:
+    cluster = RealCluster(live.kubeconfig(), "sandbox", ())
+    labels = {"sandbox.leeway.sh/created": "true"}
+    live.create("/api/v1/namespaces", {"metadata": {"name": "stuck", "labels": labels}})
+    kept = {"metadata": {"name": "kept", "finalizers": ["example.com/never"]}}
+    live.create("/api/v1/namespaces/stuck/configmaps", kept)
+    live.api.delete("/api/v1/namespaces/stuck")
+    with pytest.raises(ReasonError, match="The namespace stuck of an earlier sandbox still terminates"):
+        cluster.wait_for_namespaces(lambda _: None, seconds=1)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -35,7 +35,7 @@ class Meaning(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A classified answer. `budgets` are the names of the PodDisruptionBudgets that block the
-    eviction; `retry_after` is in seconds."""
+    eviction; `retry_after` are the seconds after which the request may be repeated."""
 
     meaning: Meaning
     reason: Reason
@@ -81,7 +81,7 @@ def read_answer(response: Response) -> Answer:
             return Answer(Meaning.NOT_EVICTABLE, SEVERAL_BUDGETS(budgets="names not read yet"))
         case 0:
             reason = EVICTION_FAILED(answer=message or "the connection was lost")
-            return Answer(Meaning.TRANSIENT, reason)
+            return Answer(Meaning.TRANSIENT, reason, response.retry_after)
         case status:
             reason = EVICTION_FAILED(answer=f"{status}: {message}"[:_LONGEST_MESSAGE])
-            return Answer(Meaning.TRANSIENT, reason)
+            return Answer(Meaning.TRANSIENT, reason, response.retry_after)

@@ -24,7 +24,14 @@ from leeway.drain.reasons import (
 )
 from leeway.drain.record_answers import record_answer, record_budgets
 from leeway.drain.requests import HANGS_AFTER, Requests
-from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, PodFeed
+from leeway.ports.kubernetes import (
+    EVICTION_SECONDS,
+    EVICTION_SETTLES_SECONDS,
+    Cluster,
+    ClusterRefused,
+    ClusterUnavailable,
+    PodFeed,
+)
 from leeway.ports.kubernetes_objects import Pod, Response
 from leeway.reasons import Reason
 
@@ -209,9 +216,10 @@ class _DrainPass:
             self._identity = replace(identity, seen_at=now)
         if not drain.listed:
             drain = replace(drain, listed_late=self._why_listed_late(now))
+        self._requests.drop_evictions(self.pods)
         awaited = [
             request.pod.uid
-            for request in self._requests.unanswered()
+            for request, _ in self._requests.unanswered()
             if request.method is not RemovalMethod.SHORTEN
         ]
         drain = observe(drain, self.pods, self.terms, now, awaited)
@@ -335,10 +343,15 @@ class _DrainPass:
         return bool(self._requests.evictions())
 
     def suspend(self, drain: Drain) -> Drain:
-        """Record the last answers, and which requests have none."""
+        """Record the last answers, and which requests have none. An eviction without an answer is
+        repeated only when it is over: two at a time would use two disruptions of the budget."""
         drain = self.request(drain, (), ANSWERS_TIMEOUT)
-        unanswered = Answer(Meaning.TRANSIENT, EVICTION_UNANSWERED())
-        for request in self._requests.unanswered():
+        for request, seconds in self._requests.unanswered():
+            evicts = request.method is RemovalMethod.EVICT
+            left = math.ceil(EVICTION_SECONDS + EVICTION_SETTLES_SECONDS - seconds)
+            unanswered = Answer(
+                Meaning.TRANSIENT, EVICTION_UNANSWERED(), max(left, 0) if evicts else None
+            )
             drain = record_answer(drain, request, unanswered, self.terms, self._clock.now())
         return drain
 

@@ -51,10 +51,9 @@ def record_answer(
             )
         case Meaning.DENIED if terms.deadline is None:
             changed = replace(tried, stage=Stage.FAILED, reason=answer.reason)
-        case Meaning.THROTTLED if answer.retry_after is not None:
-            wait = timedelta(seconds=answer.retry_after)
-            changed = replace(tried, reason=answer.reason, next_try_at=now + wait)
         case _:
+            if answer.retry_after is not None:
+                delay = timedelta(seconds=answer.retry_after)
             changed = replace(tried, reason=answer.reason, next_try_at=now + delay)
     return drain.with_pod(changed)
 

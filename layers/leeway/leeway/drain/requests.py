@@ -2,20 +2,24 @@
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from leeway.drain.plan import PodRequest
 from leeway.drain.progress import RemovalMethod
-from leeway.ports.kubernetes_objects import Response
+from leeway.ports.kubernetes_objects import Pod, Response
 
 MOST_CONCURRENT = 16
 """Concurrent requests for one node: enough for 110 pods in a second or two, and few enough that a
 hundred nodes at once do not fill the API server's priority level."""
 
+MOST_CONCURRENT_OF_WORKLOAD = 3
+"""Concurrent evictions of the pods of one workload, which usually share a budget. An API server
+writes the budget's status in each eviction, and pauses half a second after a conflicting write."""
+
 HANGS_AFTER = 1.0
-"""Seconds. A request that is not answered after them does not count against MOST_CONCURRENT."""
+"""Seconds. A request that is not answered after them does not count as concurrent any longer."""
 
 MOST_THREADS = 320
 """The most threads that hang at once: MOST_CONCURRENT new ones each second, each for twenty seconds
@@ -28,6 +32,10 @@ class _OpenRequest:
     began: float = 0.0
     answer: Response | BaseException | None = None
 
+    @property
+    def evicts(self) -> bool:
+        return self.request.method is RemovalMethod.EVICT
+
 
 class Requests:
     """Makes requests in threads; calls `wake` each time one is answered."""
@@ -36,7 +44,7 @@ class Requests:
         self._make = make
         self._wake = wake
         self._lock = threading.Lock()
-        self._queued: deque[_OpenRequest] = deque()
+        self._queued: list[_OpenRequest] = []
         self._running: set[_OpenRequest] = set()
         self._known: list[_OpenRequest] = []
         self._open = 0
@@ -49,6 +57,18 @@ class Requests:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._queued.clear()
+
+    def drop_evictions(self, pods: Sequence[Pod]) -> None:
+        """Drop the evictions that wait for other requests and whose pods have gone or terminate.
+        An eviction with an old UID uses a disruption of the budget before it is refused."""
+        staying = {pod.uid for pod in pods if pod.deletion is None}
+        with self._lock:
+            for one in [one for one in self._queued if one.evicts]:
+                if one.request.pod.uid in staying:
+                    continue
+                self._queued.remove(one)
+                self._known.remove(one)
+                self._close()
 
     def start(self, requests: tuple[PodRequest, ...]) -> None:
         """Start these requests, except those that are in progress already."""
@@ -84,9 +104,7 @@ class Requests:
         return frozenset(
             one.request.pod.uid
             for one in self._known
-            if one.request.method is RemovalMethod.EVICT
-            and one.answer is None
-            and 0 < one.began <= latest
+            if one.evicts and one.answer is None and 0 < one.began <= latest
         )
 
     @property
@@ -94,21 +112,35 @@ class Requests:
         """Whether requests wait until others are answered."""
         return bool(self._queued)
 
-    def unanswered(self) -> list[PodRequest]:
-        """Return the requests whose answers have not arrived."""
-        return [one.request for one in self._known]
+    def unanswered(self) -> list[tuple[PodRequest, float]]:
+        """Return the requests that were made and whose answers have not arrived, with the seconds
+        since they were made."""
+        now = time.monotonic()
+        return [(one.request, now - one.began) for one in self._known if one.began]
 
     def _start_more(self) -> None:
         with self._lock:
             hanging_since = time.monotonic() - HANGS_AFTER
-            busy = sum(one.began > hanging_since for one in self._running)
-            while self._queued and busy < MOST_CONCURRENT and len(self._running) < MOST_THREADS:
-                opened = self._queued.popleft()
+            busy = Counter(
+                one.request.pod.workload for one in self._running if one.began > hanging_since
+            )
+            for opened in [*self._queued]:
+                if busy.total() >= MOST_CONCURRENT or len(self._running) >= MOST_THREADS:
+                    return
+                workload = opened.request.pod.workload
+                if opened.evicts and busy[workload] >= MOST_CONCURRENT_OF_WORKLOAD:
+                    continue
+                self._queued.remove(opened)
                 opened.began = time.monotonic()
                 self._running.add(opened)
-                busy += 1
+                busy[workload] += 1
                 # Daemon threads, so that the process can exit while requests hang.
                 threading.Thread(target=self._run, args=(opened,), daemon=True).start()
+
+    def _close(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self._all_answered.set()
 
     def _run(self, opened: _OpenRequest) -> None:
         try:
@@ -117,9 +149,7 @@ class Requests:
             opened.answer = error
         with self._lock:
             self._running.discard(opened)
-            self._open -= 1
-            if not self._open:
-                self._all_answered.set()
+            self._close()
         try:
             self._start_more()
         except RuntimeError:

@@ -6,6 +6,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 
 import httpx2
@@ -26,6 +27,9 @@ TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds. A server that accepts no connection in three seconds counts as unavailable."""
 
 _JSON = httpx2.Headers({"Accept": "application/json", "Content-Type": "application/json"})
+
+NO_LAST_WORD = frozenset({0, HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT})
+"""The statuses after which the API server may still handle the request; 0 is a lost connection."""
 
 LONGEST_RETRY_AFTER = 60
 """Seconds. A longer Retry-After is cut to this: the deadline of a drain leaves no more time."""
@@ -140,17 +144,23 @@ class Connection:
         except (ConfigError, OSError) as error:
             raise ClusterRefused(f"the kubeconfig gives no credentials: {error}"[:300]) from error
 
-    def answer(self, request: Callable[["Connection"], object]) -> Response:
-        """Make one request and return the answer with any status; status 0 means no answer."""
+    def answer(
+        self, request: Callable[["Connection"], object], settles: int | None = None
+    ) -> Response:
+        """Make one request and return the answer with any status; status 0 means no answer. If the
+        API server may still handle the request, `settles` is returned as the `retry_after`."""
         try:
             self.call(request)
         except (ApiError, ClusterUnavailable, ClusterRefused) as error:
             cause = error if isinstance(error, ApiError) else error.__cause__
             if isinstance(cause, ApiError) and _is_status(cause):
-                return read_error(cause)
-            if isinstance(cause, httpx2.HTTPStatusError):
-                return _read_plain(cause.response)
-            return Response(0, str(error))
+                response = read_error(cause)
+            elif isinstance(cause, httpx2.HTTPStatusError):
+                response = _read_plain(cause.response)
+            else:
+                response = Response(0, str(error))
+            may_go_on = response.status in NO_LAST_WORD and _was_sent(cause)
+            return replace(response, retry_after=settles) if may_go_on else response
         return Response(200)
 
 
@@ -161,6 +171,15 @@ _SSL_SOURCE = re.compile(r" ?\(_ssl\.c:\d+\)|_ssl\.c:\d+: ")
 def _describe(error: Exception) -> str:
     name, message = type(error).__name__, _SSL_SOURCE.sub("", str(error))
     return message if message.startswith(name) else f"{name}: {message}"
+
+
+def _was_sent(cause: BaseException | None) -> bool:
+    """Whether the API server may have got a request that failed: a connection was open, and no
+    proxy refused the request itself."""
+    if isinstance(cause, ApiError | httpx2.HTTPStatusError):
+        return cause.response.status_code in NO_LAST_WORD
+    unsent = httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout
+    return isinstance(cause, httpx2.TransportError) and not isinstance(cause, unsent)
 
 
 def _translate(error: ApiError) -> Exception:

@@ -1,6 +1,7 @@
 """The Cluster Protocol, by lightkube."""
 
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from leeway.clock import Clock, ClockOffset
 from leeway.drain.decide_pod import DAEMONSET
 from leeway.execution.retrying import retry_conflicts
 from leeway.kubernetes.budgets import Budgets
-from leeway.kubernetes.connection import Connection, raise_unless_object
+from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
 from leeway.kubernetes.decoders import NODES, VOLUME_ATTACHMENTS, without_nulls
 from leeway.kubernetes.names import is_segment, is_subdomain
 from leeway.kubernetes.node_marks import (
@@ -40,7 +41,14 @@ from leeway.kubernetes.pages import PAGE, list_objects
 from leeway.kubernetes.pod_feed import WatchedPods
 from leeway.kubernetes.translate import to_node, to_pod
 from leeway.kubernetes.transport import within
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
+from leeway.ports.kubernetes import (
+    EVICTION_SECONDS,
+    EVICTION_SETTLES_SECONDS,
+    ClusterRefused,
+    ClusterUnavailable,
+    Marks,
+    NodeEvent,
+)
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
 from leeway.ports.table import RecordChanged
 from leeway.printable import printable
@@ -52,12 +60,6 @@ SMALL_REQUEST_SECONDS = 3.0
 VOLUME_LIST_SECONDS = 10.0
 """Timeouts of requests that a drain waits for, for all pages together. Most answers are small; the
 list of volumes is long in a large cluster."""
-
-EVICTION_SECONDS = 20.0
-"""Timeout of an eviction. An API server may hold one for more than ten seconds while other requests
-write the same budget. A client that disconnects may have used the budget's disruption for nothing:
-the pod stays, and the budget allows the disruption again only after two minutes. Source:
-Kubernetes, EvictionsRetry."""
 
 DAEMONSET_CACHE_SECONDS = 60.0
 """How long a DaemonSet that was found counts as existing. A drain lists a node's pods often."""
@@ -90,6 +92,8 @@ class LightkubeCluster:
         self._found_daemonsets: dict[tuple[str, str], float] = {}
         self._lookup_failed: tuple[float, str] = (-math.inf, "")
         self._claims: dict[str, str] = {}
+        self._evicting: dict[str, float] = {}
+        self._evicting_lock = threading.Lock()
         self._budgets = Budgets(connection, lambda: clock.now() + self._offset.ahead)
 
     @property
@@ -397,7 +401,27 @@ class LightkubeCluster:
         return True
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
-        """Post a policy/v1 Eviction with the pod's UID as a precondition."""
+        """Post a policy/v1 Eviction with the pod's UID as a precondition. Two posts for one pod
+        would count two disruptions, so none is made while an earlier one may be under way: until
+        its answer, or for some time after its connection was lost."""
+        if dry_run:
+            return self._post_eviction(pod, grace, dry_run)
+        now = time.monotonic()
+        with self._evicting_lock:
+            self._evicting = {uid: until for uid, until in self._evicting.items() if until > now}
+            if until := self._evicting.get(pod.uid):
+                return Response(
+                    0, "an earlier eviction may be under way", retry_after=math.ceil(until - now)
+                )
+            longest = EVICTION_SECONDS + EVICTION_SETTLES_SECONDS
+            self._evicting[pod.uid] = now + longest
+        response = self._post_eviction(pod, grace, dry_run)
+        settles = response.retry_after if response.status in NO_LAST_WORD else None
+        with self._evicting_lock:
+            self._evicting[pod.uid] = time.monotonic() + (settles or 0.0)
+        return response
+
+    def _post_eviction(self, pod: Pod, grace: int | None, dry_run: bool) -> Response:
         path = f"{_path_of(pod)}/eviction"
         eviction = {
             "apiVersion": "policy/v1",
@@ -406,7 +430,8 @@ class LightkubeCluster:
             "deleteOptions": _delete_options(pod.uid, grace, dry_run),
         }
         return self._connection.answer(
-            lambda c: raise_unless_object(c.post(path, eviction, EVICTION_SECONDS))
+            lambda c: raise_unless_object(c.post(path, eviction, EVICTION_SECONDS)),
+            settles=math.ceil(EVICTION_SETTLES_SECONDS),
         )
 
     def delete(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:

@@ -5,9 +5,14 @@ from typing import Any
 
 from lightkube import ApiError
 
-from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
+from leeway.kubernetes.connection import (
+    FIELD_MANAGER,
+    Connection,
+    raise_unless_object,
+    read_error,
+)
 from leeway.kubernetes.names import is_segment
-from leeway.ports.kubernetes import ClusterRefused
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.printable import printable
 from leeway.provisioning.ports import PodEvent
 
@@ -22,7 +27,8 @@ class HttpPodEvents:
         self._connection = connection
 
     def write(self, event: PodEvent) -> None:
-        """Create a core/v1 Event of type Warning in the namespace of the pod.
+        """Create a core/v1 Event of type Warning in the namespace of the pod. An Event that exists,
+        and a namespace that has gone or terminates with the pod, are no errors.
 
         Raises:
             ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
@@ -53,10 +59,13 @@ class HttpPodEvents:
         }
         try:
             self._connection.call(lambda connection: _create(connection, event.namespace, body))
-        except ApiError as error:
-            # The Event exists, or the namespace has gone with the pod, or terminates (403).
-            if error.response.status_code not in (404, 409):
-                raise ClusterRefused(str(error)) from error
+        except ApiError:
+            return  # the Event exists (409), or the namespace has gone (404)
+        except ClusterForbidden as error:
+            cause = error.__cause__
+            reasons = read_error(cause).causes if isinstance(cause, ApiError) else ()
+            if not any(reason == "NamespaceTerminating" for reason, _ in reasons):
+                raise
 
 
 def _create(connection: Connection, namespace: str, body: dict[str, Any]) -> None:

@@ -31,6 +31,17 @@ class ClusterForbidden(ClusterRefused):
     """The API server answered 403: no role that is bound to Leeway grants the right."""
 
 
+EVICTION_SECONDS = 20.0
+"""Timeout of an eviction. An API server may hold one for more than ten seconds while other requests
+write the same budget. A client that disconnects may have used the budget's disruption for nothing:
+the pod stays, and the budget allows the disruption again only after two minutes. Source:
+Kubernetes, EvictionsRetry."""
+
+EVICTION_SETTLES_SECONDS = 11.0
+"""How long an API server may still write the budget after the client of an eviction disconnected:
+at most twenty times, with pauses of up to 0.55 seconds. Source: Kubernetes, EvictionsRetry."""
+
+
 @dataclass(frozen=True, slots=True)
 class Marks:
     """The taint and annotations that a retirement puts on its node, besides the cordon.
@@ -177,7 +188,9 @@ class Cluster(Protocol):
         """Create an Eviction for exactly this pod, by its UID.
 
         `grace` is in seconds, None for the grace period of the pod. The response is returned with
-        any status; a lost connection is status 0. Raises nothing.
+        any status; a lost connection is status 0. While the API server may still handle an earlier
+        eviction of the pod, none is created: the response is status 0, and `retry_after` says when
+        the earlier one is over. Raises nothing.
         """
         ...
 

@@ -135,7 +135,8 @@ class Response:
     """A response of the API server.
 
     `status` is the HTTP status, 0 if the connection was lost before a response. `causes` are the
-    (reason, message) pairs of `details.causes`; `retry_after` is in seconds.
+    (reason, message) pairs of `details.causes`; `retry_after` are the seconds after which the
+    request may be repeated.
     """
 
     status: int
