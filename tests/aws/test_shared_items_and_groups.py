@@ -25,6 +25,7 @@ from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox, hook
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
 
 
 def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
@@ -105,10 +106,13 @@ def test_an_offering_that_another_function_marked_is_not_written_again(
 def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox) -> None:
     first, *_ = aws.group("surging", 2, MaxSize=3, LifecycleHookSpecificationList=[hook("drain")])
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
-    since = datetime.now(UTC)
+    # EC2 reports launch times in whole seconds: the next launch is in a later one.
+    created = datetime.now(UTC).replace(microsecond=0)
+    since: datetime = aws.wait(lambda: (now := datetime.now(UTC)) > created + SECOND and now)
     answers = [groups.launch("surging", "us-east-1b", 1, "i-a-1-us-east-1b") for _ in range(2)]
     assert answers[0] == answers[1], "one token is one successor"
     [came] = answers[0].instances
+    aws.wait(lambda: aws.states("surging")[came.instance] == "InService")
     assert (came.instance_type, came.zone) == ("m5.large", "us-east-1b")
     facts = groups.facts(first)
     assert facts is not None

@@ -27,7 +27,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 def front(env: Conformance) -> Iterator[httpx.Client]:
     """A client of the endpoint that the functions reach, without a token."""
     context = ssl.create_default_context(cafile=env.sandbox.endpoints.ca)
-    with httpx.Client(base_url=env.sandbox.kubernetes_url, verify=context, timeout=10) as client:
+    with httpx.Client(base_url=env.sandbox.kubernetes_url, verify=context, timeout=60) as client:
         yield client
 
 

@@ -111,7 +111,7 @@ class WakesInMemory:
             raise CloudUnavailable("SendMessage: ThrottlingException")
         self.wakes.append((cluster, why))
         if cluster == self.slow:
-            self.answers.wait(10)
+            self.answers.wait(60)
 
     def count(self, cluster: str) -> int:
         """Count the wakes of a cluster."""

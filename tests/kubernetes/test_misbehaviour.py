@@ -42,7 +42,7 @@ PODS = "/api/v1/pods"
 WEB = Pod("shop", "web", "uid-web", "Running", 1, None)
 EVICTION = "/api/v1/namespaces/shop/pods/web/eviction"
 POD_OF_OTHER_NODE = pod("stray", node="node-2")
-HANGS = 30
+HANGS = 60
 """Seconds after which a test fails instead of hanging."""
 
 

@@ -105,7 +105,7 @@ class World:
             yield run
         finally:
             self.modes.of.update(dict.fromkeys(self.modes.of, WatchMode.NOT_AT_ALL))
-            run.join(15)
+            run.join(60)
             assert run.report or run.failed, "the run did not end"
 
     def reported(self, cluster: str) -> int:
@@ -133,7 +133,7 @@ def waits(uid: str) -> UnscheduledPod:
     return UnscheduledPod(uid, unscheduled_because=UNSCHEDULABLE)
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the condition did not hold in time"

@@ -178,7 +178,7 @@ def _available(kube: Client, name: str) -> int:
     return (status.availableReplicas if status else 0) or 0
 
 
-def _until(condition: Any, within: float = 30) -> None:
+def _until(condition: Any, within: float = 90) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end

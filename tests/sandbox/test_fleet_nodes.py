@@ -81,7 +81,7 @@ def _launch(sandbox: Sandbox) -> str:
     return str(answer["Instances"][0]["InstanceIds"][0])
 
 
-def _wait(condition: Any, within: float = 30) -> Any:
+def _wait(condition: Any, within: float = 90) -> Any:
     end = time.monotonic() + within
     while time.monotonic() < end:
         if value := condition():

@@ -168,7 +168,7 @@ def test_up_prints_the_endpoints_and_down_stops_it(
         parts = json.loads(capsys.readouterr().out)["parts"]
         assert parts["aws"]["throttle"]
         assert main.run(["sandbox", "down", *folder]) == 0
-        assert up.wait(5) == 0
+        assert up.wait(60) == 0
     assert not is_running(tmp_path)
     assert main.run(["sandbox", "status", *folder]) == 1
 

@@ -27,12 +27,16 @@ QUICK = [
 ]
 
 
+PATIENCE = 60.0
+"""Seconds after which a test fails instead of waiting on; a busy machine may need many of them."""
+
+
 class Sandbox:
     """The process under test; tests use it only over HTTP."""
 
     def __init__(self, url: str):
         self.url = url
-        self._http = httpx.Client(base_url=url, headers=control_token.HEADERS, timeout=10)
+        self._http = httpx.Client(base_url=url, headers=control_token.HEADERS, timeout=PATIENCE)
         self._clients: dict[str, Any] = {}
 
     def client(self, service: str) -> Any:
@@ -99,7 +103,7 @@ class Sandbox:
         return list(self.states(name))
 
     @staticmethod
-    def wait(condition: Callable[[], Any], within: float = 15) -> Any:
+    def wait(condition: Callable[[], Any], within: float = PATIENCE) -> Any:
         """Return the first true value of the condition; fail after `within` seconds."""
         end = time.monotonic() + within
         while time.monotonic() < end:
@@ -129,7 +133,7 @@ def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
             yield process, json.loads(process.stdout.readline())["url"]
         finally:
             process.terminate()
-        assert process.wait(timeout=2) == 0
+        assert process.wait(timeout=PATIENCE) == 0
 
 
 def hook(name: str, transition: str = "TERMINATING", **options: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import ssl
 import subprocess
@@ -17,8 +18,9 @@ import httpx
 from tests.sandbox import control_token
 
 PODS = "/api/v1/namespaces/default/pods"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 
 
 class Live:
@@ -31,7 +33,7 @@ class Live:
         self.folder = folder
         self.api = self.client(self.token)
         self.control = httpx.Client(
-            base_url=ready["control"], headers=control_token.HEADERS, timeout=10
+            base_url=ready["control"], headers=control_token.HEADERS, timeout=60
         )
 
     def client(self, token: str) -> httpx.Client:
@@ -40,7 +42,7 @@ class Live:
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             verify=ssl.create_default_context(cafile=self.ca),
-            timeout=10,
+            timeout=60,
         )
 
     def kubeconfig(self) -> Path:
@@ -140,6 +142,22 @@ class Live:
         if options:
             body["deleteOptions"] = options
         return self.api.post(f"{PODS}/{pod}/eviction", json=body)
+
+    def abandon_eviction(self, pod: str, budget: str) -> None:
+        """Request an eviction, and disconnect when its budget counts the pod as disrupted."""
+        host = self.url.removeprefix("https://")
+        context = ssl.create_default_context(cafile=self.ca)
+        impatient = http.client.HTTPSConnection(host, context=context, timeout=60)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        with contextlib.closing(impatient):
+            impatient.request("POST", f"{PODS}/{pod}/eviction", json.dumps(body), headers)
+            self.until(lambda: pod in self.budget_status(budget).get("disruptedPods", {}))
+
+    def budget_status(self, name: str) -> dict[str, Any]:
+        """Return the status of a PodDisruptionBudget."""
+        status: dict[str, Any] = self.api.get(f"{BUDGETS}/{name}").json()["status"]
+        return status
 
     def journal(self, kind: str = "") -> list[dict[str, Any]]:
         """Return the journal entries of one kind or of all kinds."""

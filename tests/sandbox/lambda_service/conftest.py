@@ -124,7 +124,7 @@ def _hashable(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if not isinstance(value, dict | list)}
 
 
-def eventually[Found](look: Callable[[], Found | None], seconds: float = 20) -> Found:
+def eventually[Found](look: Callable[[], Found | None], seconds: float = 60) -> Found:
     """Return the first true value of ``look``."""
     end = time.monotonic() + seconds
     while not (found := look()):

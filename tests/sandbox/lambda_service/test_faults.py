@@ -72,7 +72,7 @@ def test_an_invalid_fault_is_refused(service: Any) -> None:
 
 def test_a_wrong_clock_applies_at_once_to_running_workers(service: Any) -> None:
     def is_wrong_by(seconds: float) -> bool:
-        return abs(float(service.invoke("clock")) - time.time() - seconds) < 5
+        return abs(float(service.invoke("clock")) - time.time() - seconds) < 20
 
     assert is_wrong_by(0)
     for seconds in (60, -60):

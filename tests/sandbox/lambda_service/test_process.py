@@ -52,7 +52,7 @@ def test_it_stops_with_its_workers_on_sigterm() -> None:
         _, worker = _with_worker(output.readline())
         process.terminate()
 
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert output.read() == ""
     eventually(lambda: not _alive(worker))
 

@@ -90,6 +90,7 @@ class Connection:
         if impersonation is not None and impersonation.user:
             shared = ImpersonationTransport(shared, impersonation)
         self.server = config.cluster.server
+        self._transport = shared
         self.typed = Client(
             config, timeout=TIMEOUT, field_manager=FIELD_MANAGER, trust_env=False, transport=shared
         )
@@ -104,9 +105,9 @@ class Connection:
         self._base = str(self.plain.base_url).rstrip("/")
 
     def close(self) -> None:
-        """Close both clients."""
-        self.typed.close()
-        self.plain.close()
+        """Close the connections; requests that are in progress end as unavailable, in any thread,
+        as do later ones."""
+        self._transport.close()
 
     def post(self, path: str, body: object, seconds: float) -> httpx2.Response:
         """Post JSON with a timeout in seconds. It builds the request without the client's merging

@@ -47,8 +47,8 @@ class _Ended:
     error: Exception | None
 
 
-# Errors of the server or the connection that may end a watch; OSError: `stop` closed its socket.
-_WATCH_ERRORS = (ApiError, ClusterUnavailable, ClusterRefused, OSError)
+# Errors of the server or the connection that may end a watch.
+_WATCH_ERRORS = (ApiError, ClusterUnavailable, ClusterRefused)
 
 type _Message = _Changed | _Ended | None
 """None ends a wait without a change."""

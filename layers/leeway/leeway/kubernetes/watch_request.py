@@ -1,8 +1,6 @@
 """One watch request, which another thread can end."""
 
 import contextlib
-import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import httpx2
@@ -12,7 +10,7 @@ from lightkube.core.decoders import WatchEvent, decode_watch_event
 
 from leeway.kubernetes.connection import Connection, raise_for_status
 from leeway.kubernetes.decoders import read_json
-from leeway.kubernetes.transport import TOTAL
+from leeway.kubernetes.transport import STOP, TOTAL, Stop
 from leeway.ports.kubernetes import ClusterUnavailable, WatchExpired
 
 WATCH_SECONDS = 50.0
@@ -42,15 +40,8 @@ class WatchRequest:
         self._path = path
         self._parameters = {"watch": "true", "timeoutSeconds": str(round(seconds)), **parameters}
         self._timeout = seconds + EXTRA_SECONDS
-        self._socket: socket.socket | None = None
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        """End the watch, from another thread. A pending read returns immediately."""
-        self._stopped.set()
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+        self.stop = Stop()
+        """Ends the watch, from another thread."""
 
     def read(
         self, receive: Callable[[list[bytes]], None], began: Callable[[], None] = lambda: None
@@ -60,7 +51,7 @@ class WatchRequest:
 
         Raises:
             WatchExpired: the API server answers 410.
-            ClusterUnavailable: no connection.
+            ClusterUnavailable: no connection, or the watch was stopped.
             ClusterRefused, ApiError: as `Connection.call` does.
             Exception: an error of `receive`.
         """
@@ -87,14 +78,11 @@ class WatchRequest:
             self._path,
             params=self._parameters,
             timeout=httpx2.Timeout(10.0, connect=3.0, read=self._timeout),
-            extensions={TOTAL: self._timeout},
+            extensions={TOTAL: self._timeout, STOP: self.stop},
         ) as response:
             if response.is_error:
                 response.read()
             raise_for_status(response)
-            self._socket = response.extensions["network_stream"].get_extra_info("socket")
-            if self._stopped.is_set():
-                return
             began()
             for lines in _lines(response):
                 receive(lines)

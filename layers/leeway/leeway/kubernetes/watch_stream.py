@@ -16,8 +16,7 @@ class WatchStream:
 
     - `started` when the API server has accepted the watch,
     - `receive` with the lines of one or more events,
-    - `ended` once, with the error, or None if the server ended the watch or `stop` was called
-      before it began.
+    - `ended` once, with the error, or None if the server ended the watch.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class WatchStream:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch. A pending read returns immediately."""
+        """End the watch; its thread ends soon after."""
         self._request.stop()
 
     def join(self, seconds: float) -> None:

@@ -81,8 +81,8 @@ class Follower:
             self._watch.stop()
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread has ended. A thread whose API server accepts a connection and does
-        not answer ends at the timeout of its request instead, and sends no more messages."""
+        """Wait until the thread has ended. A thread that still connects ends at its timeout
+        instead, and sends no more messages."""
         self._thread.join(max(seconds, 0.0))
 
     def _run(self) -> None:
