@@ -84,14 +84,17 @@ def manifests(cluster: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def sandbox_with_pools(folder: Path) -> Iterator[Sandbox]:
-    """Run a sandbox without nodes, with pools and a catalog; its schedules run on command."""
-    options = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", "0"]}
+def sandbox_with_pools(
+    folder: Path, documents: Sequence[dict[str, Any]], speed: int = 0
+) -> Iterator[Sandbox]:
+    """Run a sandbox without nodes, with these manifests and a catalog. Its schedules run on command,
+    or at a speed: 1 is real time."""
+    options = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", str(speed)]}
     with Sandbox.start(Scenario(CLUSTER, ()), state_dir=folder, options=options) as sandbox:
         client, table = _client(sandbox, "dynamodb"), sandbox.environment()["LEEWAY_TABLE"]
         DynamoSurveys(lambda: client, table).write(REGION, compressed(sandbox_survey()))
         writing = DynamoManifestWriting(lambda: client, table)
-        written = read_manifests(yaml.safe_dump_all(manifests(CLUSTER)), "bench").written
+        written = read_manifests(yaml.safe_dump_all(documents), "bench").written
         for one in written:
             resource, now = one.kind.resource, datetime.now(UTC)
             stored = StoredManifest(resource, "", one.name, one.body, 1, "bench", now)
@@ -181,7 +184,10 @@ def main() -> None:
     columns = ("nodes", "first, nothing pending", f"warm, {PENDING} pending", "launched")
     for column in (*columns, "again, nodes on the way", "peak"):
         runs.add_column(column, justify="right")
-    with TemporaryDirectory() as folder, sandbox_with_pools(Path(folder)) as sandbox:
+    with (
+        TemporaryDirectory() as folder,
+        sandbox_with_pools(Path(folder), manifests(CLUSTER)) as sandbox,
+    ):
         console.print(_delay_table(delays(sandbox, SAMPLES)))
         for nodes in provision_read.SIZES:
             _forget_launches(sandbox)

@@ -7,7 +7,11 @@ from itertools import count
 
 import pytest
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
+from leeway.aws.provision_queue import (
+    WAKES_APART,
+    SqsMessageVisibility,
+    SqsProvisionNodes,
+)
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
@@ -174,3 +178,31 @@ def test_a_queue_that_does_not_exist_refuses(aws: Sandbox) -> None:
     url = queue(aws).replace("queue-", "missing-")
     with pytest.raises(CloudRefused):
         SqsMessageVisibility(partial(aws.client, "sqs"), url).hide(["receipt"], 5)
+
+
+def test_messages_for_later_are_in_groups_of_their_own_and_one_for_each_three_seconds(
+    aws: Sandbox,
+) -> None:
+    url = queue(aws)
+    sender = SqsProvisionNodes(partial(aws.client, "sqs"), url)
+    minute = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+    for tenths in range(600):
+        sender.wake("prod", "nodes may be given back", minute + timedelta(seconds=tenths / 10))
+    sender.wake("other", "nodes may be given back", minute)
+    sender.wake("prod", "pods are pending")
+    sent: dict[str, list[int]] = {}
+    while (
+        received := aws.client("sqs")
+        .receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
+        )
+        .get("Messages")
+    ):
+        for one in received:
+            body = json.loads(one["Body"])
+            sent.setdefault(body["cluster"], []).append(body.get("at", 0))
+            alone = one["Attributes"]["MessageGroupId"] != body["cluster"]
+            assert alone is ("at" in body), "a hidden message holds back its whole group"
+    first = int(minute.timestamp())
+    assert sorted(sent["prod"]) == [0, *range(first, first + 61, WAKES_APART)]
+    assert sent["other"] == [first]

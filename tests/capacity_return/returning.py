@@ -18,7 +18,7 @@ from leeway.reconciliation.ports import OpenRecords
 from leeway.retirement.record import Retirement
 
 from tests.capacity_return.clusters import Cluster
-from tests.fakes.capacity_requests import CapacityRequestsInMemory
+from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
@@ -75,6 +75,7 @@ class Returning:
         self.requests = CapacityRequestsInMemory()
         self.quiet = QuietRecordsInMemory()
         self.starts = Starts()
+        self.queue = ProvisionQueueInMemory()
         self.aws = World()
         self.policy = ClusterPolicy()
         self.time = NOW
@@ -92,6 +93,7 @@ class Returning:
             self.requests,
             self.quiet,
             self.starts,
+            self.queue,
             self.aws.deps.sources,
             clock,
         )

@@ -245,3 +245,32 @@ def test_a_node_whose_price_is_not_worth_the_moves_is_not_said_to_have_nothing_c
     found = decide_returns(snapshot(young, roomy))
     assert not found.returns
     assert {one.code for one in found.kept.values()} == {reasons.MOVE_NOT_WORTH.name}
+
+
+def test_the_decision_says_when_the_next_empty_node_is_due() -> None:
+    rules = ReturnRules(after=30 * MINUTE, budgets=())
+    soon, late = own_node("soon", quiet=29 * MINUTE), own_node("late", quiet=2 * MINUTE)
+    full = own_node("full", spec(3000), quiet=29.5 * MINUTE)
+    starts = replace(own_node("starts", quiet=29.5 * MINUTE), ready=False)
+    found = decide_returns(snapshot(soon, late, full, starts, rules=rules))
+    assert found.due_at == NOW + MINUTE
+    waiting = (Pod("default/coming", spec(3000)),)
+    expected = decide_returns(snapshot(soon, waiting=waiting, rules=rules))
+    assert expected.due_at is None, "a run for the pod follows"
+
+
+def test_what_only_a_budget_forbids_is_decided_and_waits() -> None:
+    rules = ReturnRules(after=MINUTE, budgets=(Budget("1"),))
+    found = decide_returns(snapshot(own_node("one"), own_node("two"), rules=rules))
+    assert [one.nodes for one in found.returns] == [("one",)]
+    assert [one.nodes for one in found.waiting] == [("two",)]
+    assert found.kept["two"].code == reasons.DISRUPTION_BUDGET_USED.name
+
+
+def test_a_node_that_is_gone_uses_no_budget() -> None:
+    rules = ReturnRules(after=MINUTE, budgets=(Budget("1"),))
+    goes = replace(own_node("goes"), going=True)
+    left = own_node("left")
+    assert not decide_returns(snapshot(goes, left, rules=rules)).returns
+    found = decide_returns(snapshot(replace(goes, gone=True), left, rules=rules))
+    assert [one.nodes for one in found.returns] == [("left",)]

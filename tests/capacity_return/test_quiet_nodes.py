@@ -120,3 +120,11 @@ def test_a_cold_function_makes_no_node_quiet_for_longer(
             quiet = QuietNodes(records)
         node = replace(NODE, pods=(pod(f"{pods}"),) if pods else ())
         assert began <= since(quiet, node, minute) <= NOW + minute * MINUTE
+
+
+def test_a_node_is_quiet_since_its_last_pod_ended_not_since_a_run_found_that() -> None:
+    quiet = QuietNodes(QuietRecordsInMemory())
+    since(quiet, replace(NODE, pods=(pod("a"),)), 0)
+    ended = NOW + timedelta(seconds=7)
+    assert since(quiet, replace(NODE, changed_at=ended), 1) == ended
+    assert since(quiet, replace(NODE, changed_at=ended), 2) == ended

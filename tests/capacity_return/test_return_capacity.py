@@ -1,18 +1,26 @@
 """Runs that give capacity back: a node goes once, confirmed, and only if it is Leeway's."""
 
-from datetime import timedelta
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
+from leeway.aws.provision_queue import WAKES_APART
+from leeway.capacity_return.held_returns import HELD_FOR
 from leeway.execution.attempt import Phase
 from leeway.launch.fleets import Offers
 from leeway.notices import NoticeKind
 from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.policy.worth import Worth
+from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.ports import CapacityReturned
+from leeway.retirement.replacement_intent import ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pools import Taint
 
 from tests.capacity_return.clusters import Cluster
-from tests.capacity_return.returning import Returning
+from tests.capacity_return.returning import RUN_EVERY, Returning
 from tests.launch.conftest import catalog
 from tests.launch.launching import NOW
 from tests.launch.pools import pods
@@ -204,3 +212,115 @@ def test_a_drifted_node_stays_if_nothing_replaces_it_even_if_its_drain_is_bounde
     returns = returning.records.retirements["i-old"].returns
     assert returns is not None
     assert (returns.cause, returns.optional, returns.forced) == ("Drifted", True, bool(grace))
+
+
+AFTER_A_MINUTE = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "1m"}
+RETIRES_FOR = timedelta(seconds=4)
+
+
+class Life:
+    """A cluster in time: the runs of each minute, those that runs request, and retirements, which
+    take some seconds. The Node of an instance stays after it."""
+
+    def __init__(self, catalog: Catalog, nodes: int, budget: str) -> None:
+        self.cluster = Cluster(
+            catalog, disruption={**AFTER_A_MINUTE, "budgets": [{"nodes": budget}]}
+        )
+        for number in range(nodes):
+            self.cluster.add(f"n{number}", *pods(1, name=f"web{number}"))
+        self.returning = Returning(self.cluster)
+        self.returning.record_launches()
+        self.returning.policy = ClusterPolicy(churn=ChurnCap(percent=100, at_least=nodes))
+        self.ends: dict[str, datetime] = {}
+        self.gone: dict[str, datetime] = {}
+        self.woken: list[datetime] = []
+        self._minute = NOW
+
+    def empty(self, name: str, at: datetime) -> None:
+        """Have the pods of a node end at a time, which the next read finds."""
+        given, known = self.cluster.nodes[name]
+        self.cluster.nodes[name] = given, replace(known, pods=(), changed_at=at)
+
+    def live(self, until: datetime) -> None:
+        """Let time pass."""
+        while (at := min(self._next())) <= until:
+            self.returning.time = at - RUN_EVERY
+            later = self.returning.queue.later
+            if at in later:
+                later.remove(at)
+                self.woken.append(at)
+            for name in [name for name, end in self.ends.items() if end <= at]:
+                self._end(name)
+            if at == self._minute:
+                self._minute += RUN_EVERY
+            self.returning.run()
+            for instance in self.returning.started():
+                self.ends.setdefault(instance, at + RETIRES_FOR)
+
+    def _next(self) -> Iterator[datetime]:
+        yield self._minute
+        yield from self.returning.queue.later
+        yield from (at for name, at in self.ends.items() if name not in self.gone)
+
+    def _end(self, instance: str) -> None:
+        if instance in self.gone:
+            return
+        self.gone[instance] = self.ends[instance]
+        records = self.returning.records
+        record = records.retirements[instance]
+        intent = ReplacementIntent(
+            method="nothing",
+            reason=record.reason,
+            requested_at=NOW,
+            to_terminate=True,
+            settled=True,
+        )
+        ended = {"phase": Phase.FINISHED, "replacement_intent": intent, "node_is_empty": True}
+        records.write(record.model_copy(update={**ended, "version": record.version + 1}))
+        name = instance.removeprefix("i-")
+        given, known = self.cluster.nodes[name]
+        taint = Taint(RETIRING, "", "NoSchedule")
+        self.cluster.nodes[name] = replace(given, taints=(taint,)), known
+
+
+@pytest.mark.parametrize("second", range(0, 60, 7))
+def test_an_empty_node_goes_half_a_minute_after_it_is_due_and_the_next_one_right_after_it(
+    catalog: Catalog, second: int
+) -> None:
+    life = Life(catalog, nodes=4, budget="1")
+    ended = NOW + timedelta(seconds=second)
+    life.live(NOW)
+    for name in life.cluster.nodes:
+        life.empty(name, ended)
+    life.live(NOW + timedelta(minutes=5))
+    first, *others = sorted(life.gone.values())
+    assert len(others) == 3
+    due = ended + timedelta(minutes=1)
+    assert due + HELD_FOR <= first - RETIRES_FOR, "confirmed, and not before it is due"
+    assert first <= due + timedelta(seconds=30)
+    apart = [later - before for before, later in pairwise([first, *others])]
+    assert max(apart) <= RETIRES_FOR + timedelta(seconds=1), "as soon as the one before it is gone"
+    assert len(life.woken) <= 3
+
+
+def test_runs_request_each_other_for_nodes_that_are_due_and_never_in_a_loop(
+    catalog: Catalog,
+) -> None:
+    """Thirty nodes whose pods end one after the other, of which a budget keeps all but one."""
+    life = Life(catalog, nodes=30, budget="0")
+    life.live(NOW)
+    for number, name in enumerate(life.cluster.nodes):
+        life.empty(name, NOW + timedelta(seconds=number / 2))
+    life.live(NOW + timedelta(minutes=10))
+    assert not life.gone
+    most = timedelta(minutes=1).total_seconds() / WAKES_APART
+    minute = timedelta(minutes=1)
+    assert all(sum(at <= one < at + minute for one in life.woken) <= most for at in life.woken)
+    assert len(life.woken) <= 6, "15 seconds of nodes that are due, and nothing after that"
+
+
+def test_a_table_or_queue_that_fails_delays_a_return_and_is_reported(empty: Returning) -> None:
+    empty.queue.down = True
+    found = [empty.run() for _ in range(3)]
+    assert [one.code for run in found for one in run.failures] == ["CapacityReturnFailed"] * 2
+    assert empty.started() == ["i-spare"], "the next minute's run finds it"

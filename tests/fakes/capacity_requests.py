@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
+from leeway.aws.provision_queue import WAKES_APART
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.table import RecordChanged
@@ -41,15 +43,21 @@ class CapacityRequestsInMemory:
 
 @dataclass
 class ProvisionQueueInMemory:
-    """The ProvisionNodes Protocol. `wakes` are the calls; `down` says that SQS is not available;
-    `on_wake` is called with the cluster of each call."""
+    """The ProvisionNodes Protocol. `wakes` are the calls for now, `later` the times of the others,
+    each once; `down` says that SQS is not available; `on_wake` is called with the cluster of each
+    call for now."""
 
     wakes: list[tuple[str, str]] = field(default_factory=list)
+    later: list[datetime] = field(default_factory=list)
     down: bool = False
     on_wake: Callable[[str], None] = lambda _: None
 
-    def wake(self, cluster: str, why: str) -> None:
+    def wake(self, cluster: str, why: str, at: datetime | None = None) -> None:
         if self.down:
             raise CloudUnavailable("ServiceUnavailable: sqs")
+        if at is not None:
+            slot = datetime.fromtimestamp(-(-at.timestamp() // WAKES_APART) * WAKES_APART, UTC)
+            self.later += [slot] if slot not in self.later else []
+            return
         self.wakes.append((cluster, why))
         self.on_wake(cluster)

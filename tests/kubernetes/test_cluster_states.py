@@ -1,10 +1,13 @@
 """States of clusters: a read after the first one applies what changed, whatever the API server
 does."""
 
+import json
 import random
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leeway.kubernetes import cluster_states
@@ -356,3 +359,55 @@ def come_and_go(live: Live) -> None:
         live.create(PODS, bare_pod(f"runs-{number}"))
         live.create(PODS, bare_pod(f"goes-{number}", **nowhere))
         live.api.request("DELETE", f"{PODS}/goes-{number}").raise_for_status()
+
+
+RAN, STILL_RUNS = {"state": {"terminated": {"finishedAt": "AT"}}}, {"state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "deleted", "found"),
+    [
+        ([RAN], 60, 20),
+        ([RAN, STILL_RUNS], 30, 30),
+        ([], 30, 30),
+        (None, 30, 30),
+        ([{"state": None}, {}], 30, 30),
+        ([{"state": {"terminated": {"finishedAt": None}}}], 30, 30),
+        ([{"state": {"terminated": {"finishedAt": "soon"}}}], 30, 60),
+        ([], None, 60),
+        ([], -600, 0),
+        ([], 600, 60),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("finished", [False, True], ids=["deleted", "finished"])
+def test_a_pod_left_its_node_when_its_containers_ended(
+    canned: CannedCluster,
+    states: KubernetesClusterStates,
+    clock: FakeClock,
+    statuses: list[Any] | None,
+    deleted: int | None,
+    found: int,
+    finished: bool,
+) -> None:
+    """In seconds after the first read; the second one is a minute later."""
+    began = clock.now()
+    canned.put("Node", node("n-1"))
+    document = pod("job", "n-1")
+    canned.put("Pod", document)
+    states.read(CLUSTER)
+    at = (began + timedelta(seconds=20)).isoformat()
+    status = {"containerStatuses": json.loads(json.dumps(statuses).replace("AT", at))}
+    if finished:
+        status["phase"] = "Succeeded"
+    if deleted is not None:
+        deletion = (began + timedelta(seconds=deleted)).isoformat()
+        document["metadata"]["deletionTimestamp"] = deletion
+    canned.put("Pod", {**document, "status": {**document.get("status", {}), **status}})
+    if not finished:
+        canned.delete("Pod", "shop/job")
+    clock.sleep(60)
+    details = states.read(CLUSTER).details["n-1"]
+    assert details.pods == ()
+    assert details.changed_at is not None
+    assert (details.changed_at - began).total_seconds() == pytest.approx(found, abs=0.5)

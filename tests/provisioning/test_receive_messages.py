@@ -13,6 +13,7 @@ from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 from pydantic import ValidationError
 
+from tests.fakes.capacity_requests import ProvisionQueueInMemory
 from tests.fakes.provisioning import VisibilityInMemory
 from tests.provisioning.buying import Buying, big_pods, event
 
@@ -40,10 +41,12 @@ class Receiving:
         self.buying = Buying(catalog)
         self.buying.wait_for_nodes(*big_pods(1))
         self.visibility = VisibilityInMemory()
+        self.queue = ProvisionQueueInMemory()
         self.reports = Reports()
         self.receiver = MessageReceiver(
             NodeProvisioning(self.buying.dependencies()),
             self.visibility,
+            self.queue,
             clusters,
             self.reports,
             self.buying,
@@ -130,3 +133,38 @@ def test_without_time_for_a_run_the_messages_are_delivered_again(receiving: Rece
 def test_an_event_of_another_source_is_an_error(receiving: Receiving) -> None:
     with pytest.raises(ValidationError):
         receiving.receiver.receive({"detail-type": "x"}, timedelta(seconds=60).total_seconds())
+
+
+def later(receiving: Receiving, seconds: float) -> dict[str, Any]:
+    at = receiving.buying.now() + timedelta(seconds=seconds)
+    return {"cluster": "prod", "why": "nodes may be given back", "at": int(at.timestamp())}
+
+
+def test_a_message_for_later_is_hidden_until_its_time_and_then_sent_on(
+    receiving: Receiving,
+) -> None:
+    message = later(receiving, 50)
+    assert receiving.receive(message) == ("m0",)
+    assert receiving.visibility.hidden == {"r0": 50}
+    assert not receiving.reports.runs, "the run itself is in the group of the cluster"
+    receiving.buying.time += timedelta(seconds=50)
+    assert receiving.receive(message) == ()
+    assert receiving.queue.wakes == [("prod", "nodes may be given back")]
+    assert not receiving.reports.runs
+
+
+def test_a_message_for_later_keeps_no_other_message_waiting(receiving: Receiving) -> None:
+    assert receiving.receive(PROD, later(receiving, 50)) == ("m1",)
+    assert len(receiving.reports.runs) == 1
+
+
+def test_a_message_that_cannot_be_sent_on_is_delivered_again(receiving: Receiving) -> None:
+    receiving.queue.down = True
+    assert receiving.receive(later(receiving, -1)) == ("m0",)
+    assert receiving.visibility.hidden == {"r0": RETRY_AFTER.total_seconds()}
+
+
+def test_a_time_that_makes_no_sense_hides_a_message_for_two_minutes(receiving: Receiving) -> None:
+    """SQS gives it to the dead-letter queue when it was received ten times."""
+    assert receiving.receive(later(receiving, 10**9)) == ("m0",)
+    assert receiving.visibility.hidden == {"r0": 120}

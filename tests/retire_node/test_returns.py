@@ -57,7 +57,9 @@ def test_an_empty_node_is_terminated() -> None:
     fakes = returned(EMPTY, DAEMON, FINISHED)
     outcome = retire(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
-    assert not fakes.queue.wakes
+    assert not fakes.capacity.stored, "it needs no successor"
+    assert fakes.record.is_terminated
+    assert fakes.queue.wakes == [("prod", "the return of node-1 has ended")]
 
 
 def test_a_pod_that_came_between_the_decision_and_the_cordon_keeps_the_node() -> None:

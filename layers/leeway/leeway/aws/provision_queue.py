@@ -1,16 +1,22 @@
 """The queue of provision_nodes, by boto3: its sender, and its receiver.
 
 It is a FIFO queue with one message group for each cluster, so that SQS delivers the messages of a
-cluster to one run at a time.
+cluster to one run at a time. A message for later has a group of its own: the receiver hides it
+until its time, which would hold back the whole group, and then sends a message to the cluster's.
 """
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from itertools import batched
 from typing import Any
 from uuid import uuid4
 
 from leeway.aws.errors import aws_errors
+
+WAKES_APART = 3
+"""Seconds between two times at which messages for later are due, so that they wake a cluster at
+most 20 times a minute. SQS drops a message for a time for which it has one."""
 
 
 class SqsProvisionNodes:
@@ -20,15 +26,21 @@ class SqsProvisionNodes:
         self._client = client
         self._url = url
 
-    def wake(self, cluster: str, why: str) -> None:
-        """Send a message. Each has an id of its own: SQS drops a message whose id it got within
-        five minutes, and what it announces may be newer than the last run."""
+    def wake(self, cluster: str, why: str, at: datetime | None = None) -> None:
+        """Send a message. Each one for now has an id of its own: SQS drops a message whose id it
+        got within five minutes, and what it announces may be newer than the last run."""
+        body: dict[str, Any] = {"cluster": cluster, "why": why}
+        group, unique = cluster, uuid4().hex
+        if at is not None:
+            body["at"] = -int(-at.timestamp() // WAKES_APART) * WAKES_APART
+            # The name of a cluster has no colon.
+            group = unique = f"{cluster}:{body['at']}"
         with aws_errors():
             self._client().send_message(
                 QueueUrl=self._url,
-                MessageBody=json.dumps({"cluster": cluster, "why": why}),
-                MessageGroupId=cluster,
-                MessageDeduplicationId=uuid4().hex,
+                MessageBody=json.dumps(body),
+                MessageGroupId=group,
+                MessageDeduplicationId=unique,
             )
 
 

@@ -1,6 +1,7 @@
 """The Protocols of capacity requests. Every method may raise CloudUnavailable or CloudRefused."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from leeway.capacity_requests.request import CapacityRequest
@@ -29,7 +30,8 @@ class CapacityRequests(Protocol):
 class ProvisionNodes(Protocol):
     """The queue of the function provision_nodes."""
 
-    def wake(self, cluster: str, why: str) -> None:
-        """Request a run for a cluster, asynchronously. `why` is for the log of the run: the run
-        itself reads what is to do. One run may serve several calls."""
+    def wake(self, cluster: str, why: str, at: datetime | None = None) -> None:
+        """Request a run for a cluster, asynchronously, at this time (aware) or up to three seconds
+        later, or now. `why` is for the log of the run: the run itself reads what is to do. One run
+        may serve several calls."""
         ...

@@ -23,13 +23,16 @@ class Allowances:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Allowances":
-        """Count the nodes of each pool; a node that goes or is not Ready is disrupted.
+        """Count the nodes of each pool without those that are gone; a node that goes or is not
+        Ready is disrupted.
 
         Source: Karpenter documentation, "Disruption budgets".
         """
         totals: dict[str, int] = {}
         disrupted: dict[str, int] = {}
         for one in snapshot.own:
+            if one.gone:
+                continue
             totals[one.pool] = totals.get(one.pool, 0) + 1
             if one.going or not one.ready:
                 disrupted[one.pool] = disrupted.get(one.pool, 0) + 1

@@ -51,6 +51,7 @@ def snapshot_of(
     own: Mapping[str, InstanceFacts],
     quiet: Mapping[str, datetime],
     retiring: Collection[str] = (),
+    gone: Collection[str] = (),
     unavailable: Collection[Unavailable] = (),
     most: int | None = None,
     worth: Worth = USUAL,
@@ -60,13 +61,14 @@ def snapshot_of(
 
     `own` are Leeway's instances, by id; `quiet` is since when each node is quiet, by its name; a
     node that is not in it counts as quiet from now on. `retiring` are instances with an open
-    retirement besides those that the cluster shows, `unavailable` offerings without capacity,
-    `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
-    pods is worth. `launches` is what each pool would launch with now, by its name.
+    retirement besides those that the cluster shows, `gone` those that were given back empty,
+    `unavailable` offerings without capacity, `most` how many nodes the disruption budget of the
+    cluster allows now, `worth` what a move of pods is worth. `launches` is what each pool would
+    launch with now, by its name.
     """
     pools = pools_of(read.manifests)
     by_name = {one.name: one for one in pools}
-    making = _Nodes(read, own, quiet, frozenset(retiring), by_name, launches or {})
+    making = _Nodes(read, own, quiet, frozenset(retiring), gone, by_name, launches or {})
     nodes = {node.name: node for node in read.demand.nodes}
     own_nodes = tuple(making.own_nodes(nodes))
     names = {one.name for one in own_nodes}
@@ -88,6 +90,11 @@ def snapshot_of(
     )
 
 
+def is_marked(node: ExistingNode) -> bool:
+    """Whether a retirement has cordoned a node."""
+    return any(taint.key == RETIRING for taint in node.taints)
+
+
 def _awaited(read: ClusterRead) -> Iterator[str]:
     """The instances that were launched in the last hour for workloads whose pods still wait."""
     waiting = {workload_of(one.pod.name) for one in read.state.waiting}
@@ -105,12 +112,14 @@ class _Nodes:
         own: Mapping[str, InstanceFacts],
         quiet: Mapping[str, datetime],
         retiring: frozenset[str],
+        gone: Collection[str],
         pools: Mapping[str, NodePool],
         launches: Mapping[str, CurrentLaunch],
     ) -> None:
         self._read = read
         self._own = own
         self._quiet = quiet
+        self._gone = gone
         self._pools = pools
         self._launches = launches
         self._retiring = retiring | {one.instance for one in read.requests}
@@ -137,7 +146,6 @@ class _Nodes:
         price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
         # Without this, nodes that their pods can't use would go and be launched again for ever.
         awaited = not details.pods and facts.instance in self._awaited
-        marked = any(taint.key == RETIRING for taint in node.taints)
         return OwnNode(
             node=node,
             instance=facts.instance,
@@ -151,7 +159,8 @@ class _Nodes:
             pods=tuple(map(self._movable, details.pods)),
             ready=details.ready and node.name in self._initialized,
             protected=details.protected,
-            going=marked or facts.instance in self._retiring,
+            going=is_marked(node) or facts.instance in self._retiring,
+            gone=facts.instance in self._gone,
             busy=details.busy or awaited,
             drift=self._drift(node, facts, details),
         )

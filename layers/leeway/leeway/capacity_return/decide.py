@@ -1,11 +1,18 @@
 """Decides which nodes of a cluster are given back now. Pure: it reads a snapshot only."""
 
+from datetime import datetime
+
 from leeway.capacity_return import reasons
 from leeway.capacity_return.budgets import Allowances
 from leeway.capacity_return.consolidation import Consolidation
 from leeway.capacity_return.decision import NodeReturn, ReturnDecision
 from leeway.capacity_return.moving import Moving
-from leeway.capacity_return.protection import may_be_forced, why_not_consolidated, why_protected
+from leeway.capacity_return.protection import (
+    against_consolidation,
+    may_be_forced,
+    why_not_consolidated,
+    why_protected,
+)
 from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
 from leeway.reasons import Reason
@@ -37,7 +44,8 @@ def decide_returns(snapshot: Snapshot) -> ReturnDecision:
                 one.name, reasons.NODE_NOT_EXAMINED(node=one.name, pods=len(one.pods))
             )
     kept = {name: why for name, why in run.kept.items() if name not in returned}
-    return ReturnDecision(tuple(run.returns), kept)
+    due_at = min(run.due, default=None)
+    return ReturnDecision(tuple(run.returns), tuple(run.waiting), due_at, kept)
 
 
 class _Run:
@@ -51,6 +59,8 @@ class _Run:
         self.free: list[OwnNode] = []
         self.forced: list[OwnNode] = []
         self.returns: list[NodeReturn] = []
+        self.waiting: list[NodeReturn] = []
+        self.due: list[datetime] = []
         self.kept: dict[str, Reason] = {}
 
     def replace_outdated(self) -> None:
@@ -70,8 +80,12 @@ class _Run:
         for one in self._left():
             if one.pods:
                 continue
-            if why := why_not_consolidated(one, self._snapshot) or self._why_expected(one):
+            blocker = next(against_consolidation(one, self._snapshot), None)
+            expected = self._why_expected(one)
+            if why := blocker.reason if blocker else expected:
                 self.kept[one.name] = why
+                if blocker and blocker.until and not expected:
+                    self.due.append(blocker.until)
                 continue
             reason = reasons.NODE_EMPTY(
                 node=one.name, since=one.quiet_since, saving=one.price or 0.0
@@ -110,7 +124,9 @@ class _Run:
         saving: float = 0.0,
         replaced: bool = False,
     ) -> None:
+        decided = NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced)
         if refused := self._allowances.take(one.pool, cause):
             self.kept[one.name] = refused
-            return
-        self.returns.append(NodeReturn((one.name,), cause, reason, saving, len(one.pods), replaced))
+            self.waiting.append(decided)
+        else:
+            self.returns.append(decided)

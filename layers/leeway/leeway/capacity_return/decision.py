@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from leeway.capacity_return.rules import Cause
 from leeway.reasons import Reason
@@ -26,7 +27,13 @@ class NodeReturn:
 
 @dataclass(frozen=True, slots=True)
 class ReturnDecision:
-    """What is given back now; `kept` has the reason for each other node of Leeway's own."""
+    """What is given back now; `kept` has the reason for each other node of Leeway's own.
+
+    `waiting` would be given back now if a budget allowed it. `due_at` is when the next empty node
+    has been quiet for long enough, None if there is none.
+    """
 
     returns: tuple[NodeReturn, ...] = ()
+    waiting: tuple[NodeReturn, ...] = ()
+    due_at: datetime | None = None
     kept: Mapping[str, Reason] = field(default_factory=dict)

@@ -1,9 +1,8 @@
 """Decisions that wait until a later run confirms them. A warm function remembers them."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from leeway.capacity_return.decision import NodeReturn
+from leeway.capacity_return.decision import NodeReturn, ReturnDecision
 from leeway.capacity_return.rules import Cause
 
 HELD_FOR = timedelta(seconds=15)
@@ -24,16 +23,24 @@ class HeldReturns:
         self._decided: dict[str, datetime] = {}
 
     def confirmed(
-        self, cluster: str, decided: Iterable[NodeReturn], now: datetime
-    ) -> tuple[NodeReturn, ...]:
-        """Return those that an earlier run has decided in the same way, and remember the others.
+        self, cluster: str, decision: ReturnDecision, now: datetime
+    ) -> tuple[tuple[NodeReturn, ...], datetime | None]:
+        """Return those that an earlier run has decided in the same way, and when the next of the
+        others can be confirmed; remember them all.
 
-        What the last run decided and this one does not is forgotten.
+        What the last run decided and this one does not is forgotten. What only a budget forbids is
+        remembered, too, so that it goes as soon as the budget allows it.
         """
         recent = now - self._decided.get(cluster, now) < FORGOTTEN_AFTER
         before = self._held.get(cluster, {}) if recent else {}
-        by_key = {(frozenset(one.nodes), one.cause): one for one in decided}
-        self._held[cluster] = {key: before.get(key, now) for key in by_key}
+        everything = (*decision.returns, *decision.waiting)
+        self._held[cluster] = {key: before.get(key, now) for key in map(_key, everything)}
         self._decided[cluster] = now
-        since = self._held[cluster]
-        return tuple(one for key, one in by_key.items() if now - since[key] >= HELD_FOR)
+        due = {_key(one): self._held[cluster][_key(one)] + HELD_FOR for one in decision.returns}
+        later = (at for at in due.values() if at > now)
+        confirmed = (one for one in decision.returns if due[_key(one)] <= now)
+        return tuple(confirmed), min(later, default=None)
+
+
+def _key(one: NodeReturn) -> _Key:
+    return frozenset(one.nodes), one.cause

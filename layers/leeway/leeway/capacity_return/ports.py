@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from leeway.admission.record import Admission
-from leeway.capacity_requests.ports import CapacityRequests
+from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
 from leeway.capacity_return.quiet_nodes import QuietRecords
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
@@ -47,5 +47,6 @@ class Dependencies:
     requests: CapacityRequests
     quiet: QuietRecords
     retire_node: RetireNode
+    provision_nodes: ProvisionNodes
     sources: NodeSources
     clock: Clock

@@ -92,9 +92,11 @@ def key_of(name: str, node: NodeDetails) -> bytes:
 
 
 def _seen(before: datetime | None, node: NodeDetails, read_at: datetime) -> datetime:
-    if before is None or node.busy:
+    if node.busy:
         return read_at
-    return max(before, node.changed_at) if node.changed_at is not None else before
+    if node.changed_at is None:
+        return before or read_at
+    return max(before, node.changed_at) if before is not None else node.changed_at
 
 
 def _since(since: datetime, node: NodeDetails, read_at: datetime) -> datetime:

@@ -4,13 +4,13 @@ It runs in the cluster's queue group, so no launch runs beside it, and it decide
 has just read: no decision is older than a launch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.capacity_return import reasons
 from leeway.capacity_return.begin_return import BeginReturn, PlannedReturn
-from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
+from leeway.capacity_return.cluster_snapshot import is_marked, own_instances, snapshot_of
 from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.decide import decide_returns
 from leeway.capacity_return.decision import NodeReturn
@@ -18,7 +18,9 @@ from leeway.capacity_return.held_returns import HeldReturns
 from leeway.capacity_return.launch_drift import CurrentLaunch
 from leeway.capacity_return.ports import Dependencies
 from leeway.capacity_return.quiet_nodes import QuietNodes
+from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import Snapshot
+from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.table import RecordChanged
@@ -26,6 +28,10 @@ from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.retirement.record import Retirement
+
+WAKES_AHEAD = timedelta(seconds=75)
+"""How far ahead a run requests a further one. The run of the next minute finds what is due later,
+and a message that waits for two minutes raises an alarm."""
 
 
 class ReturnCapacity:
@@ -55,17 +61,31 @@ class ReturnCapacity:
             now = self._deps.clock.now()
             launches = self._launches.read(read.cluster, read.manifests, read.catalog, own, now)
             snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool)
-            decided = decide_returns(snapshot).returns
-            confirmed = self._held.confirmed(read.cluster, decided, now)
+            decision = decide_returns(snapshot)
+            confirmed, confirm_at = self._held.confirmed(read.cluster, decision, now)
             if policy.dry_run:
                 returned = self._rehearse(read.cluster, confirmed)
             else:
                 returned = self._begin_all(read.cluster, snapshot, confirmed, own, now)
+                failures = self._wake(read.cluster, (decision.due_at, confirm_at), now)
+                returned = replace(returned, failures=failures)
             return replace(returned, problems=(*launches.problems, *returned.problems))
         except Exception as error:  # noqa: BLE001 (the launches of the run are done)
-            described = clause(str(error) or type(error).__name__)
-            failed = reasons.CAPACITY_RETURN_FAILED(cluster=read.cluster, error=described)
-            return CapacityReturned(failures=(failed,))
+            return CapacityReturned(failures=(_failed(read.cluster, error),))
+
+    def _wake(
+        self, cluster: str, due: Iterable[datetime | None], now: datetime
+    ) -> tuple[Reason, ...]:
+        """Request a run for the first of these times, if that is before the next minute's run; it
+        requests the next one. Return what failed."""
+        at = min((one for one in due if one is not None), default=None)
+        if at is None or at - now > WAKES_AHEAD:
+            return ()
+        try:
+            self._deps.provision_nodes.wake(cluster, "nodes may be given back", max(at, now))
+        except API_ERRORS as error:
+            return (_failed(cluster, error),)
+        return ()
 
     def _snapshot(
         self,
@@ -80,17 +100,32 @@ class ReturnCapacity:
         open_ones = [one for one in found if isinstance(one, Retirement)]
         for one in open_ones:
             self._begin.start_again(one, now)
+        retiring = {one.instance for one in open_ones}
         ready = sum(one.ready for one in read.state.details.values())
         return snapshot_of(
             read,
             own,
             quiet,
-            retiring={one.instance for one in open_ones},
+            retiring=retiring,
+            gone=set(self._gone(read, own, retiring)),
             unavailable=self._deps.offerings.now(read.catalog.region, now),
             most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
             worth=policy.worth,
             launches=launches,
         )
+
+    def _gone(
+        self, read: ClusterRead, own: Mapping[str, InstanceFacts], retiring: set[str]
+    ) -> Iterator[str]:
+        """The instances that were given back empty and that EC2 ends: their Nodes may stay for a
+        minute, and must not keep the next node from going."""
+        marked = {one.name for one in read.state.nodes if is_marked(one)}
+        for instance, name in read.state.joined.items():
+            if name in marked and instance in own.keys() - retiring:
+                record = self._deps.records.retirement(instance)
+                terms = record.returns if record is not None else None
+                if record and terms and terms.cause == Cause.EMPTY and record.is_terminated:
+                    yield instance
 
     def _rehearse(self, cluster: str, confirmed: Iterable[NodeReturn]) -> CapacityReturned:
         """Report each decision once, as long as it stays the same."""
@@ -146,6 +181,11 @@ class ReturnCapacity:
             return self._begin.begin(planned, facts, now)
         except RecordChanged:  # something else happens to the node
             return False
+
+
+def _failed(cluster: str, error: Exception) -> Reason:
+    described = clause(str(error) or type(error).__name__)
+    return reasons.CAPACITY_RETURN_FAILED(cluster=cluster, error=described)
 
 
 def _told(code: ReasonCode, cluster: str, decision: NodeReturn) -> Reason:

@@ -37,7 +37,8 @@ class OwnNode:
     - `protected`: an annotation of the node forbids to disrupt it.
     - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
       and was launched for pods that still wait.
-    - `going`: it is being retired, or its instance is interrupted.
+    - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
+      and EC2 ends its instance; only its Node is left.
     - `drift`: why it differs from what would be launched now; empty if it does not.
     """
 
@@ -54,6 +55,7 @@ class OwnNode:
     ready: bool = True
     protected: bool = False
     going: bool = False
+    gone: bool = False
     busy: bool = False
     drift: tuple[Reason, ...] = ()
 

@@ -17,6 +17,10 @@ longer than its pods need it."""
 NO_PAUSE_BEFORE_DEADLINE = timedelta(seconds=20)
 """How long before its deadline a drain with terminating pods is polled without a pause."""
 
+PAUSE_AFTER_A_DAY = timedelta(minutes=20)
+"""The pause between two passes of a drain that has run for a day. With five minutes, the longest
+RetirementTimeout would need more operations than the 3,000 that an execution may have."""
+
 
 def pause_while_terminating(
     drain: Drain, now: datetime, deadline: datetime | None, heartbeat: datetime | None
@@ -44,11 +48,14 @@ def pause_before_next_pass(
     now: datetime,
     deadline: datetime | None,
     heartbeat: datetime | None = None,
+    retries: bool = False,
 ) -> timedelta:
     """Return how long a drain that is not over may be suspended, by how long it has run.
 
-    The pause ends two minutes before the deadline, when the latest moments of the pods come, and
-    before the next heartbeat of a lifecycle hook.
+    With `retries` of the cordon or the replacement, a pass has twice as many durable operations, so
+    that the pauses after the first hour are twice as long. The pause ends two minutes before the
+    deadline, when the latest moments of the pods come, and before the next heartbeat of a lifecycle
+    hook.
     """
     elapsed = now - started_at
     if elapsed < timedelta(minutes=10):
@@ -56,7 +63,9 @@ def pause_before_next_pass(
     elif elapsed < timedelta(hours=1):
         pause = timedelta(seconds=60)
     else:
-        pause = timedelta(minutes=5)
+        first_day = elapsed < timedelta(days=1)
+        pause = timedelta(minutes=5) if first_day else PAUSE_AFTER_A_DAY
+        pause *= 1 + retries
     if deadline is not None:
         pause = min(pause, deadline - timedelta(minutes=2) - now)
     if heartbeat is not None:

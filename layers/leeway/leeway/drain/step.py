@@ -80,7 +80,9 @@ class _Limits:
 
     def pause(self, drain: Drain, started: datetime, now: datetime) -> timedelta:
         """Return the pause before the next pass of a drain that began at `started`."""
-        pause = pause_before_next_pass(started, now, self.deadline, self.heartbeat)
+        pause = pause_before_next_pass(
+            started, now, self.deadline, self.heartbeat, retries=not self.settled
+        )
         return pause or self.pause_while_terminating(drain, now)
 
 

@@ -1,6 +1,7 @@
 """All objects of one kind: listed once, then changed by the events of watches."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from http.client import NOT_FOUND
 from typing import Any
@@ -16,7 +17,7 @@ from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUna
 from leeway.provisioning.kept_objects import KINDS, KeptObjects, key_in
 from leeway.selection.reading.object_schemas import SCHEMAS
 from leeway.selection.reading.objects import Document
-from leeway.selection.reading.pod_state import bound_node
+from leeway.selection.reading.pod_state import bound_node, is_finished
 
 PATHS = {
     "Pod": "/api/v1/pods",
@@ -65,10 +66,36 @@ class _Bookmark(Struct):
     metadata: ListMeta
 
 
+class _Termination(Struct):
+    finished_at: datetime | None = field(name="finishedAt", default=None)
+
+
+class _ContainerState(Struct):
+    terminated: _Termination | None = None
+
+
+class _Container(Struct):
+    state: _ContainerState | None = None
+
+
+class _Containers(Struct):
+    statuses: list[_Container] | None = field(name="containerStatuses", default=None)
+
+
+class _Deletion(Struct):
+    timestamp: datetime | None = field(name="deletionTimestamp", default=None)
+
+
+class _EndedPod(Struct):
+    metadata: _Deletion
+    status: _Containers | None = None
+
+
 _PAGES = Decoder(ObjectList[Raw])
 _NAMED_PAGES = Decoder(ObjectList[_Named])
 _EVENTS, _BOOKMARKS, _NAMES = Decoder(_Event), Decoder(_Bookmark), Decoder(_Named)
 _ANY = Decoder(dict[str, Any])
+_ENDED_PODS = Decoder(_EndedPod)
 
 
 class _Missing(ClusterUnavailable):
@@ -167,7 +194,7 @@ class KeptKind:
             if not self._advance(named.metadata.resource_version):
                 continue
             if event.type == "DELETED":
-                self._remove(key_in(self._kind, _identity(named)))
+                self._remove(key_in(self._kind, _identity(named)), event.object)
             else:
                 self._put(event.object)
 
@@ -187,7 +214,8 @@ class KeptKind:
             document = _loosely(raw)
             self._objects.put_unreadable(self._kind, document, str(error))
         else:
-            self._objects.put(self._kind, document)
+            ended_at = _ended_at(raw) if self._is_finished_pod(document) else None
+            self._objects.put(self._kind, document, ended_at)
         key = key_in(self._kind, document)
         if self._kind == "Pod":
             self._unbound.pop(key, None)
@@ -195,9 +223,13 @@ class KeptKind:
                 self._unbound[key] = str(document["metadata"].get("resourceVersion") or "")
         return key
 
-    def _remove(self, key: str) -> None:
+    def _remove(self, key: str, last: Raw | None = None) -> None:
         self._unbound.pop(key, None)
-        self._objects.remove(self._kind, key)
+        ended_at = _ended_at(last) if last is not None and self._kind == "Pod" else None
+        self._objects.remove(self._kind, key, ended_at)
+
+    def _is_finished_pod(self, document: Document) -> bool:
+        return self._kind == "Pod" and is_finished(document)
 
     def is_current(self, unbound: "UnboundPods", quiet: bool) -> bool:
         """Whether all events up to a list of the pods without a node are applied: a newer one is,
@@ -240,6 +272,22 @@ class UnboundPods:
         )
         raise_for_status(response)
         return read_json(response.content, _NAMED_PAGES)
+
+
+def _ended_at(pod: Raw) -> datetime | None:
+    """Return when the last container of a pod ended, or, if that is not known, when the pod was to
+    end; None without both."""
+    try:
+        ended = read_json(pod, _ENDED_PODS)
+    except MsgspecError:
+        return None
+    states = (one.state for one in (ended.status and ended.status.statuses) or ())
+    times = [state and state.terminated and state.terminated.finished_at for state in states]
+    known = [at for at in times if at is not None and at.tzinfo is not None]
+    if known and len(known) == len(times):
+        return max(known)
+    deletion = ended.metadata.timestamp
+    return deletion if deletion is not None and deletion.tzinfo is not None else None
 
 
 def _identity(named: _Named) -> Document:

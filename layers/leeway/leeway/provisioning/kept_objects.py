@@ -4,7 +4,7 @@ No I/O. The meaning of an object is that of `leeway.selection.reading`, which th
 for lists of objects.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,7 +17,13 @@ from leeway.provisioning.cluster_state import (
 )
 from leeway.provisioning.kept_nodes import KeptNode, read_claimed, read_node, reduced_node
 from leeway.provisioning.kept_pods import KeptPod, PodSpecs, read_pod, reduced_pod
-from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, budget_of
+from leeway.provisioning.node_details import (
+    FOREVER,
+    NodeDetails,
+    PodBudget,
+    PodOnNode,
+    budget_of,
+)
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -68,9 +74,9 @@ class KeptObjects:
         self._details: dict[str, NodeDetails] = {}
         self._budgets: tuple[PodBudget, ...] = ()
         self._budgets_changed = False
-        self._moved: set[str] = set()
+        self._moved: dict[str, datetime] = {}
         self._moved_at: dict[str, datetime] = {}
-        self._was_read = False
+        self._read_at: datetime | None = None
 
     def __len__(self) -> int:
         """The number of pods and nodes."""
@@ -87,13 +93,13 @@ class KeptObjects:
         unreadable = (key for of_kind, key in self._unreadable if of_kind == kind)
         return list(dict.fromkeys([*known, *unreadable]))
 
-    def put(self, kind: str, document: Document) -> None:
+    def put(self, kind: str, document: Document, ended_at: datetime | None = None) -> None:
         """Add or replace an object with the fields of its kind's schema. An object that can't be
-        read is kept as unreadable."""
+        read is kept as unreadable. `ended_at` is when a finished pod ended, None if not known."""
         key = key_in(kind, document)
         try:
             if kind == "Pod":
-                self._put_pod(key, read_pod(key, document, self._specs))
+                self._put_pod(key, read_pod(key, document, self._specs), ended_at)
             elif kind == "Node":
                 check(document, kind)
                 self._put_node(key, read_node(document))
@@ -132,12 +138,13 @@ class KeptObjects:
         reason = OBJECTS_NOT_READABLE(kind=kind, problem=clause(problem[:_LONGEST_PROBLEM]))
         self._unreadable[kind, ""] = UnreadableObject(kind, "", reason)
 
-    def remove(self, kind: str, key: str) -> None:
-        """Remove an object; nothing happens if there is none."""
+    def remove(self, kind: str, key: str, ended_at: datetime | None = None) -> None:
+        """Remove an object; nothing happens if there is none. `ended_at` is when a pod ended, None
+        if that is not known."""
         self._unreadable.pop((kind, key), None)
         if kind == "Pod":
             self._take_off_node(key)
-            self._moved |= {node for node, _ in _where(self._pods.pop(key, None))}
+            self._note_moved(_where(self._pods.pop(key, None)), ended_at)
         elif kind == "Node":
             if self._nodes.pop(key, None):
                 self._changed_nodes.add(key)
@@ -173,14 +180,13 @@ class KeptObjects:
             unusable=tuple(one for _, one in sorted(self._unusable.items())),
         )
 
-    def _put_pod(self, key: str, pod: KeptPod) -> None:
+    def _put_pod(self, key: str, pod: KeptPod, ended_at: datetime | None = None) -> None:
         known = self._pods.get(key)
         if known == pod:
             return
-        moves = set(_where(known)) ^ set(_where(pod))
+        self._note_moved(set(_where(known)) ^ set(_where(pod)), ended_at)
         self._take_off_node(key)
         self._pods[key] = pod
-        self._moved |= {node for node, _ in moves}
         if pod.node and not pod.finished:
             self._pods_on.setdefault(pod.node, {})[key] = pod
             self._changed_nodes.add(pod.node)
@@ -227,12 +233,20 @@ class KeptObjects:
             self._budgets = tuple(map(budget_of, self._all_of(BUDGET)))
         self._facts_changed = self._daemons_changed = self._budgets_changed = False
 
+    def _note_moved(self, moves: Iterable[tuple[str, str]], at: datetime | None) -> None:
+        """Note that pods came to nodes or left them, at this time, or just before the next read if
+        it is not known."""
+        for node, _ in moves:
+            self._moved[node] = max(self._moved.get(node, at or FOREVER), at or FOREVER)
+
     def _note_moves(self, read_at: datetime) -> None:
-        """Note when pods came to nodes or left them, from the second read on."""
-        if self._was_read:
-            self._moved_at |= dict.fromkeys(self._moved, read_at)
+        """Note when pods came to nodes or left them, from the second read on: since the last read,
+        whatever the clock of a node says."""
+        if self._read_at is not None:
+            for node, at in self._moved.items():
+                self._moved_at[node] = max(min(at, read_at), self._read_at)
             self._moved_at = {k: v for k, v in self._moved_at.items() if k in self._nodes}
-        self._was_read = True
+        self._read_at = read_at
         self._moved.clear()
 
     def _all_of(self, *kinds: str) -> Iterator[Document]:

@@ -16,12 +16,14 @@ LONGEST_WHY = 200
 
 
 class ProvisionMessage(BaseModel):
-    """A request for a run. `why` is for logs and the status."""
+    """A request for a run, at the time `at` (epoch seconds) if that is later. `why` is for logs and
+    the status."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     cluster: Annotated[str, StringConstraints(pattern=NAME)]
     why: str = ""
+    at: Annotated[int, Field(ge=0)] = 0
 
 
 class SqsRecord(BaseModel):
@@ -54,9 +56,10 @@ class ClusterMessages:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch by cluster, and why some of its messages are dropped."""
+    """A batch by cluster, its messages for later, and why some of its messages are dropped."""
 
     clusters: tuple[ClusterMessages, ...]
+    later: tuple[tuple[SqsRecord, ProvisionMessage], ...]
     dropped: tuple[Reason, ...]
 
 
@@ -68,6 +71,7 @@ def read_batch(event: Any, clusters: Collection[str]) -> Batch:
         ValidationError: the event is not one of SQS.
     """
     found: dict[str, list[tuple[SqsRecord, str]]] = {}
+    later = []
     dropped = []
     for record in SqsEvent.model_validate(event).records:
         try:
@@ -75,7 +79,9 @@ def read_batch(event: Any, clusters: Collection[str]) -> Batch:
         except ValidationError as error:
             dropped.append(MESSAGE_NOT_VALID(problem=_first(error)))
             continue
-        if message.cluster in clusters:
+        if message.cluster in clusters and message.at:
+            later.append((record, message))
+        elif message.cluster in clusters:
             found.setdefault(message.cluster, []).append((record, message.why))
         else:
             dropped.append(MESSAGE_FOR_OTHER_CLUSTER(cluster=message.cluster))
@@ -89,6 +95,7 @@ def read_batch(event: Any, clusters: Collection[str]) -> Batch:
             )
             for cluster, messages in found.items()
         ),
+        tuple(later),
         tuple(dropped),
     )
 

@@ -41,7 +41,8 @@ class NodeDetails:
     - `protected`: an annotation forbids to disrupt it.
     - `pods`: the pods that keep it from being empty.
     - `busy`: a pod terminates on it, or the scheduler preempts others there for a pod.
-    - `changed_at`: when a read found that one of its pods came or went; None if none has.
+    - `changed_at`: when the last of its pods came or went, or when a read found that; None if none
+      has since the first read.
     """
 
     instance: str

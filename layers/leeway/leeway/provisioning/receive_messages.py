@@ -1,16 +1,24 @@
 """Receives a batch of the provisioning queue: one run for each cluster.
 
 A cluster whose run fails keeps its messages, and SQS delivers them again. The messages of other
-clusters are deleted.
+clusters are deleted. A message for later is hidden until its time, and then sent on as one for now:
+SQS has no delay for single messages of a FIFO queue.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from leeway.capacity_requests.ports import ProvisionNodes
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
-from leeway.provisioning.messages import ClusterMessages, read_batch
+from leeway.provisioning.messages import (
+    ClusterMessages,
+    ProvisionMessage,
+    SqsRecord,
+    read_batch,
+)
 from leeway.provisioning.ports import MessageVisibility
 from leeway.provisioning.provision_nodes import FOR_THE_END, NodeProvisioning
 from leeway.provisioning.reasons import NO_TIME_FOR_CLUSTER
@@ -19,6 +27,9 @@ from leeway.reasons import Reason
 
 RETRY_AFTER = timedelta(seconds=15)
 """When SQS delivers the messages of a failed run again."""
+
+LONGEST_DELAY = timedelta(minutes=2)
+"""How long a message for later is hidden at most before it is looked at again."""
 
 SAFETY = timedelta(seconds=2)
 """How long before Lambda ends the invocation a run is over."""
@@ -43,12 +54,14 @@ class MessageReceiver:
         self,
         provisioning: NodeProvisioning,
         visibility: MessageVisibility,
+        queue: ProvisionNodes,
         clusters: Collection[str],
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._provisioning = provisioning
         self._visibility = visibility
+        self._queue = queue
         self._clusters = clusters
         self._telemetry = telemetry
         self._clock = clock
@@ -68,11 +81,30 @@ class MessageReceiver:
         # A run that dies leaves its messages hidden for the visibility timeout of the queue, which
         # is much longer than an invocation. No other run can begin before this invocation ends.
         self._hide(receipts, timedelta(seconds=seconds) + SAFETY)
-        failed: list[str] = []
+        failed = [
+            record.message_id
+            for record, message in batch.later
+            if not self._sent_on(record, message)
+        ]
         for messages in batch.clusters:
             if not self._run(messages, until):
                 failed += messages.ids
         return tuple(failed)
+
+    def _sent_on(self, record: SqsRecord, message: ProvisionMessage) -> bool:
+        """Send a message on whose time has come, or hide it until then; return whether it is done.
+        One that is delivered twice wakes the cluster twice, which is harmless."""
+        left = timedelta(seconds=message.at - self._clock.now().timestamp())
+        if left <= timedelta(0):
+            try:
+                self._queue.wake(message.cluster, message.why)
+            except API_ERRORS:
+                left = RETRY_AFTER
+            else:
+                return True
+        whole = timedelta(seconds=math.ceil(left.total_seconds()))
+        self._hide([record.receipt], min(whole, LONGEST_DELAY))
+        return False
 
     def _run(self, messages: ClusterMessages, until: datetime) -> bool:
         """Run for one cluster; return whether its messages are done."""

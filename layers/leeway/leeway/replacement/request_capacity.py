@@ -101,16 +101,20 @@ class RequestCapacity:
             self._write(record, node)
         except API_ERRORS as error:
             return self._failed(record, CAPACITY_NOT_REQUESTED(error=clause(error)))
+        name = f"node {node}" if node else f"instance {record.instance} without a node"
+        return Requested(True, self.wake(record, f"{name} retires"))
+
+    def wake(self, record: Retirement, why: str) -> Reason | None:
+        """Wake provision_nodes; return what failed."""
         if self._provision_nodes is None:
-            return Requested(True)
+            return None
         try:
-            name = f"node {node}" if node else f"instance {record.instance} without a node"
-            self._provision_nodes.wake(record.facts.cluster, f"{name} retires")
+            self._provision_nodes.wake(record.facts.cluster, why)
         except API_ERRORS as error:
             problem = PROVISION_NODES_NOT_WOKEN(error=clause(error))
             self._telemetry.capacity_problem(record, problem)
-            return Requested(True, problem)
-        return Requested(True)
+            return problem
+        return None
 
     def _failed(self, record: Retirement, problem: Reason) -> Requested:
         self._telemetry.capacity_problem(record, problem)

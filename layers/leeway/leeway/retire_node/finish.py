@@ -149,7 +149,8 @@ class FinishStep:
         refused: tuple[Reason, ...],
         termination: TerminationResult = NOT_TERMINATED,
     ) -> FinishResult:
-        """Build and log the outcome. `refused` is what AWS refused before the hooks' answers."""
+        """Build and log the outcome. `refused` is what AWS refused before the hooks' answers. When
+        a return has ended, the budgets may allow the next one."""
         cordoned, replacement, drain = progress.cordoned, progress.replacement, progress.drain
         intent = closed.replacement_intent
         hooks_refused = (refusal.reason for refusal in answered.refused)
@@ -178,6 +179,10 @@ class FinishStep:
             still_attached=tuple(pod.pod for pod in drain.with_attached_volumes),
         )
         self._telemetry.retired(outcome)
+        if closed.returns is not None:
+            self._capacity.wake(
+                closed, f"the return of {cordoned.node or closed.instance} has ended"
+            )
         return FinishResult(outcome, answered)
 
     def _end_request(

@@ -27,7 +27,9 @@ INVOLUNTARY_BEFORE = timedelta(hours=1)
 then, even if a policy forbids disruption."""
 
 RETRY_FIRST, RETRY_LATER = timedelta(seconds=60), timedelta(minutes=5)
-"""How often a retirement that waits is retried: during its first hour, and after that."""
+RETRY_AFTER_A_DAY = timedelta(minutes=20)
+"""How often a retirement that waits is retried: during its first hour, its first day, and after
+that. A durable execution has at most 3,000 operations."""
 
 
 class BudgetVerdict(StrEnum):
@@ -145,7 +147,11 @@ def decline_after_timeout(
 
 def retry_pause(record: Retirement, now: datetime) -> timedelta:
     """Return how long a retirement waits before it requests to begin again."""
-    pause = RETRY_FIRST if now - record.noticed_at < timedelta(hours=1) else RETRY_LATER
+    waited = now - record.noticed_at
+    if waited < timedelta(hours=1):
+        pause = RETRY_FIRST
+    else:
+        pause = RETRY_LATER if waited < timedelta(days=1) else RETRY_AFTER_A_DAY
     if record.kind is NoticeKind.SCHEDULED_CHANGE and record.deadline is not None:
         until_involuntary = record.deadline - INVOLUNTARY_BEFORE - now
         pause = min(pause, max(until_involuntary, timedelta(seconds=1)))

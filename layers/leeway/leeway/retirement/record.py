@@ -144,6 +144,13 @@ class Retirement(BaseModel):
         return intent is not None and intent.to_terminate and not intent.settled
 
     @property
+    def is_terminated(self) -> bool:
+        """Whether the retirement has ended, and Leeway has had its instance terminated."""
+        intent = self.replacement_intent
+        ended = self.phase is Phase.FINISHED and not self.is_open
+        return ended and intent is not None and intent.to_terminate and not intent.failures
+
+    @property
     def group_terminates(self) -> bool:
         """Whether the retirement has requested the termination of the instance from its group, so
         that a terminate hook holds the instance."""

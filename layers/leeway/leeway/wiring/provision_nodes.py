@@ -1,6 +1,5 @@
 """Builds `provision_nodes`."""
 
-import os
 from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
@@ -9,7 +8,7 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.index import DynamoIndex
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.aws.provision_queue import SqsMessageVisibility
+from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
@@ -61,6 +60,10 @@ def _templates_on(connection: Connection) -> PodTemplates:
     return HttpWorkloads(connection)
 
 
+def _queue() -> SqsProvisionNodes:
+    return SqsProvisionNodes(partial(client, "sqs"), settings().provision_queue)
+
+
 def _return_capacity() -> ReturnCapacity:
     dynamodb, table = partial(client, "dynamodb"), settings().table
     return ReturnCapacity(
@@ -72,6 +75,7 @@ def _return_capacity() -> ReturnCapacity:
             requests=DynamoCapacityRequests(dynamodb, table),
             quiet=DynamoProvisioningRecords(dynamodb, table),
             retire_node=retirements(),
+            provision_nodes=_queue(),
             sources=node_sources(),
             clock=clock(),
         )
@@ -109,7 +113,8 @@ def provision_nodes() -> MessageReceiver:
     """Build the receiver of messages with the use case."""
     return MessageReceiver(
         NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))),
-        SqsMessageVisibility(partial(client, "sqs"), os.environ.get("LEEWAY_PROVISION_QUEUE", "")),
+        SqsMessageVisibility(partial(client, "sqs"), settings().provision_queue),
+        _queue(),
         frozenset(settings().clusters),
         ProvisioningTelemetry(logger(), metrics()),
         clock(),
