@@ -193,3 +193,10 @@ NODES_VANISHED = ReasonCode(
     "the-node-of-an-instance-was-deleted",
 )
 RETURN_STARTED = ReasonCode("ReturnStarted", "Attempt {attempt} of its retirement was started.")
+PRICE_CEILING_REACHED = ReasonCode(
+    "PriceCeilingReached",
+    "Leeway's nodes of cluster {cluster} would cost more than {most:.2f} USD per hour: the node is "
+    "launched when others have gone; spec.launches.usdPerHour of the Cluster manifest changes the "
+    "maximum.",
+    "launchescappedalarm",
+)

@@ -39,8 +39,8 @@ NODE_DELETED = "NodeDeleted"
 class ReturnTerms(BaseModel):
     """Why Leeway gives a node of its own back, as it was decided.
 
-    - `cause`: as in disruption budgets, such as `Empty`, or NODE_DELETED. `pods`: the most pods that the node may
-      have at its cordon, None for any number.
+    - `cause`: as in disruption budgets, such as `Empty`, or NODE_DELETED. `pods`: the most pods
+      that the node may have at its cordon, None for any number.
     - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation nor a
       PodDisruptionBudget keeps the node.
     - `saving`: USD per hour.
