@@ -7,6 +7,7 @@ from cli.doctor.checks.configuration import (
     check_clock,
     check_clusters,
     check_pools,
+    check_spending,
 )
 from cli.doctor.checks.groups import check_groups
 from cli.doctor.checks.hooks import check_hooks
@@ -61,6 +62,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_other_rules,
     check_clusters,
     check_pools,
+    check_spending,
     check_node_roles,
 )
 

@@ -204,7 +204,8 @@ class RoleFacts:
 @dataclass(frozen=True, slots=True)
 class ConfigurationFacts:
     """What users wrote for a cluster. `problems` are those of its manifests; `bindings` are the
-    roles that headroom needs, each with a namespace."""
+    roles that headroom needs, each with a namespace. `unlimited` are the pools without limits;
+    `usd_per_hour` is what all nodes of pools may cost, None if the manifest does not say it."""
 
     paused: bool = False
     dry_run: bool = False
@@ -212,6 +213,8 @@ class ConfigurationFacts:
     problems: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
     bindings: tuple[tuple[str, str], ...] = ()
+    unlimited: tuple[str, ...] = ()
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

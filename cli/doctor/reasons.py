@@ -221,6 +221,11 @@ CLUSTER_IN_DRY_RUN = _code(
     "ClusterInDryRun",
     "Cluster {cluster} is in dry run: Leeway reports decisions and changes nothing.",
 )
+POOL_WITHOUT_LIMITS = _code(
+    "PoolWithoutLimits",
+    "Pool {pool} has no spec.limits, so everybody who may create pods can have nodes launched until "
+    "Leeway's nodes of the cluster cost {most}.",
+)
 MANIFEST_HAS_ERRORS = _code(
     "ManifestHasErrors",
     "{problem}.",

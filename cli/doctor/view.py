@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cli.doctor.facts import Facts, unread_parts
+from cli.doctor.checks.configuration import spending_limit
+from cli.doctor.facts import Facts, known, unread_parts
 from cli.doctor.finding import Finding, Severity
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]
         console.print(Text(f"       {one.reason.message}"), soft_wrap=True)
         if one.command:
             console.print(Text(f"       $ {one.command}", style="cyan"), soft_wrap=True)
+    for cluster in facts.clusters:
+        configuration = known(cluster.configuration)
+        if configuration is not None and configuration.pools:
+            most = spending_limit(configuration.usd_per_hour)
+            text = f"{cluster.name}: Leeway's nodes may cost {most}"
+            console.print(Text(text), soft_wrap=True)
     console.print(Text(_summary(facts, findings)), soft_wrap=True)
 
 

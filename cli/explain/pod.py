@@ -109,10 +109,18 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
 def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
     from leeway.launch.nodes_on_the_way import nodes_on_the_way
+    from leeway.launch.price_ceiling import Prices
+    from leeway.manifests.cluster import Cluster
+    from leeway.manifests.policy import cluster_policy
     from leeway.manifests.pools import pools_of
+    from leeway.policy.rules import ClusterPolicy
     from leeway.provisioning.explain_pod import Situation
+    from leeway.provisioning.launch_cap import price_ceiling
 
     state, pools = read.state, pools_of(read.manifests)
+    policies = [cluster_policy(one) for one in read.manifests if isinstance(one, Cluster)]
+    most = next(iter(policies), ClusterPolicy()).usd_per_hour
+    prices = Prices(read.catalog)
     return Situation(
         waiting=read.demand.pods,
         nodes=read.demand.nodes,
@@ -121,4 +129,6 @@ def _situation(read: "ClusterRead") -> "Situation":
         pools=pools,
         catalog=read.catalog,
         unavailable=read.demand.unavailable,
+        ceiling=price_ceiling(most, read.demand, read.requests, state, read.intents, prices),
+        cluster=read.cluster,
     )

@@ -6,7 +6,7 @@ import typer
 
 from cli.errors import BadInputError
 from cli.manifests.files import FilesOption, read_files
-from cli.output import Format, FormatOption
+from cli.output import Format, FormatOption, write_stderr
 from cli.reasons import INVALID_OPTION
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
@@ -32,6 +32,8 @@ def apply(
         raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
     written = read_files(files).written
 
+    from leeway.manifests.pools import pools_without_limits
+
     from cli.manifests.apply_changes import apply_changes, plan_changes, print_changes
     from cli.manifests.planned_change import check_names
 
@@ -39,5 +41,10 @@ def apply(
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
     planned = plan_changes(found, cluster, written)
+    for one in pools_without_limits(each.meant for each in written):
+        write_stderr(
+            f"warning: pool {one} has no spec.limits: only spec.launches.usdPerHour of the Cluster "
+            "manifest limits what its nodes cost"
+        )
     made = planned if dry_run else apply_changes(found, cluster, planned)
     print_changes(made, cluster, dry_run, output)

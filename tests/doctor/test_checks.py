@@ -238,6 +238,7 @@ ONE_THING: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "a pause": (configured(paused=True), "warns", "ClusterIsPaused"),
     "a dry run": (configured(dry_run=True), "warns", "ClusterInDryRun"),
+    "a pool without limits": (configured(unlimited=("web",)), "warns", "PoolWithoutLimits"),
     "a damaged manifest": (configured(problems=("x",)), "fails", "ManifestHasErrors"),
     "a paused pool": (with_pool(paused=Reason("X", "Three failed.")), "fails", "PoolIsPaused"),
     "a pool without subnets": (

@@ -60,7 +60,9 @@ def printed(facts: Facts) -> str:
 
 
 def test_all_is_well_only_if_everything_was_read() -> None:
-    assert printed(healthy()) == "prod: all is well\n"
+    spending = "100.00 USD per hour, the default of spec.launches.usdPerHour"
+    shown = f"prod: Leeway's nodes may cost {spending}\nprod: all is well\n"
+    assert printed(healthy()) == shown
     unread = Unread("the alarms", DENIED, Severity.WARNS)
     shown = printed(healthy(alarms=unread))
     assert "all is well" not in shown

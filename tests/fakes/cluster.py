@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.ports.kubernetes import ClusterRefused, Marks, NodeEvent
+from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response
 from leeway.reasons import Reason
 
@@ -22,6 +22,7 @@ class FakeCluster:
     - `joins_in`: seconds from the notice until the retiring instance has a node. `starts_in`:
       seconds from the launch until the successor's node is Ready, None if it never is.
     - `blocks`: a budget blocks every eviction. `ends_in`: seconds that an evicted pod takes.
+    - `down_for`: seconds from the notice for which the API server does not answer.
     - `lists`: whether pods may be listed. `cordons_refused`: how many cordons are refused.
     - `searches`: how often all nodes were searched. `listed_at`: when pods were listed.
     """
@@ -34,6 +35,7 @@ class FakeCluster:
     lists: bool = True
     cordons_refused: int = 0
     joins_in: float = 0.0
+    down_for: float = 0.0
     starts_in: float | None = 60
     annotations: dict[str, str] = field(default_factory=dict)
     marked: bool = False
@@ -50,6 +52,8 @@ class FakeCluster:
         return self.node("new") if instance == SUCCESSOR else self._node_of(instance)
 
     def _node_of(self, instance: str) -> Node | None:
+        if self._now < NOTICED + timedelta(seconds=self.down_for):
+            raise ClusterUnavailable("connection refused")
         if instance != FACTS.instance or self._now < NOTICED + timedelta(seconds=self.joins_in):
             return None
         labels = {RETIRING: "rebalance"} if self.marked else {}

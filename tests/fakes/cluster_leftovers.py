@@ -22,7 +22,7 @@ class LeftoversInMemory:
     - `deleted`: the deleted nodes, with the number of volumes that were still attached.
     """
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    by_name: dict[str, Node] = field(default_factory=dict)
     volumes: dict[str, list[Attachment]] = field(default_factory=dict)
     marked: list[str] = field(default_factory=list)
     stuck: bool = False
@@ -32,9 +32,17 @@ class LeftoversInMemory:
     listed: list[str] = field(default_factory=list)
     deleted: list[tuple[str, int]] = field(default_factory=list)
 
+    def names(self) -> frozenset[str]:
+        self._fail_if_down()
+        return frozenset(self.by_name)
+
+    def nodes(self) -> list[Node]:
+        self._fail_if_down()
+        return list(self.by_name.values())
+
     def unready(self) -> list[Node]:
         self._fail_if_down()
-        return [one for one in self.nodes.values() if not one.ready]
+        return [one for one in self.by_name.values() if not one.ready]
 
     def retiring(self) -> list[str]:
         self._fail_if_down()
@@ -42,7 +50,7 @@ class LeftoversInMemory:
 
     def node(self, name: str) -> Node | None:
         self._fail_if_down()
-        return self.nodes.get(name)
+        return self.by_name.get(name)
 
     def nodes_with_volumes(self) -> frozenset[str]:
         self._fail_if_down()
@@ -66,16 +74,16 @@ class LeftoversInMemory:
         if not self._is_unchanged(node):
             return False
         self.deleted.append((node.name, len(self.volumes.get(node.name, []))))
-        del self.nodes[node.name]
+        del self.by_name[node.name]
         return True
 
     def write(self, name: str) -> None:
         """Change the version of a Node object, as a write of another client does."""
-        current = self.nodes[name]
-        self.nodes[name] = replace(current, version=f"{int(current.version or 0) + 1}")
+        current = self.by_name[name]
+        self.by_name[name] = replace(current, version=f"{int(current.version or 0) + 1}")
 
     def _is_unchanged(self, node: Node) -> bool:
-        current = self.nodes.get(node.name)
+        current = self.by_name.get(node.name)
         return current is not None and (current.uid, current.version) == (node.uid, node.version)
 
     def _fail_if_down(self) -> None:

@@ -1,6 +1,6 @@
 """The table's record of one retirement."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leeway.ports.table import RecordChanged
 from leeway.retirement.record import Retirement
@@ -19,3 +19,19 @@ class RecordInMemory:
         if record.version != self.record.version + 1:
             raise RecordChanged(record.instance)
         self.record = record
+
+
+@dataclass
+class RecordsInMemory:
+    """The Records Protocol."""
+
+    stored: dict[str, Retirement] = field(default_factory=dict)
+
+    def retirement(self, instance: str) -> Retirement | None:
+        return self.stored.get(instance)
+
+    def write(self, record: Retirement) -> None:
+        before = self.stored.get(record.instance)
+        if record.version != (before.version if before else 0) + 1:
+            raise RecordChanged(record.instance)
+        self.stored[record.instance] = record

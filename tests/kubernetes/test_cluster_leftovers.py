@@ -37,11 +37,11 @@ def in_memory() -> Case:
     def add_node() -> str:
         name = f"node-{next(NUMBERS)}"
         provider_id = f"aws:///us-east-1a/i-{next(NUMBERS):017x}"
-        fake.nodes[name] = Node(name, f"uid-{name}", provider_id, False, True, {}, version="1")
+        fake.by_name[name] = Node(name, f"uid-{name}", provider_id, False, True, {}, version="1")
         return name
 
     def stop_node(name: str) -> None:
-        fake.nodes[name] = replace(fake.nodes[name], ready=False)
+        fake.by_name[name] = replace(fake.by_name[name], ready=False)
 
     def attach_volume(name: str) -> None:
         fake.volumes[name] = [Attachment("pv-1", "default/data")]
@@ -114,6 +114,13 @@ def test_only_nodes_that_are_not_ready_are_listed(case: Case) -> None:
     listed = {node.name for node in case.port.unready()}
     assert stopped in listed
     assert ready not in listed
+
+
+def test_the_names_of_all_nodes_are_listed(case: Case) -> None:
+    before = case.port.names()
+    ready, stopped = case.add_node(), case.add_node()
+    case.stop_node(stopped)
+    assert case.port.names() - before == {ready, stopped}
 
 
 def test_attached_volumes_are_listed_by_node(case: Case) -> None:

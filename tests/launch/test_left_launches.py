@@ -20,19 +20,24 @@ from leeway.launch.observed import OwnedTemplate
 from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
 from leeway.launch.unused_templates import MOST_DELETED, unused_templates
+from leeway.notices import NoticeKind
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.kubernetes_objects import Taint
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason
 from leeway.reconciliation.ports import OpenRecords
+from leeway.retirement.record import ReturnTerms
 
 from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.claims import ClaimsInMemory
+from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.pool_records import PoolRecordsInMemory
+from tests.fakes.records import RecordsInMemory
 from tests.launch.launching import NOW
 
 MINUTE = timedelta(minutes=1)
@@ -48,6 +53,7 @@ FACTS = InstanceFacts(
     owner=Owner(OwnerKind.LEEWAY, "web"),
 )
 RUNS = ObservedInstance(FACTS, "running", NOW, "", "intent-1")
+JOINED = replace(RUNS, facts=FACTS.model_copy(update={"joined": True, "from_fleet": True}))
 INTENT = LaunchIntent(
     id="intent-1",
     cluster="prod",
@@ -70,7 +76,9 @@ class World:
         self.time = NOW + after
         self.intents = LaunchIntentsInMemory({one.id: one for one in intents})
         self.admissions = AdmissionsInMemory()
-        self.starts = Starts()
+        self.starts, self.ends = Starts(), Starts()
+        self.retirements = RecordsInMemory()
+        self.nodes = LeftoversInMemory()
         self.templates = LaunchTemplatesInMemory()
         self.pools = PoolRecordsInMemory()
         self.broken: set[str] = set()
@@ -79,6 +87,8 @@ class World:
             self,
             self.admissions,
             self.starts,
+            self.retirements,
+            self.ends,
             self.templates,
             self.pools,
             ClaimsInMemory(),
@@ -94,7 +104,8 @@ class World:
     def known(self, instance: str) -> InstanceState:
         if instance in self.broken:
             raise CloudUnavailable("throttled")
-        return InstanceState(None, None, self.admissions.stored.get(instance))
+        retirement = self.retirements.retirement(instance)
+        return InstanceState(retirement, None, self.admissions.stored.get(instance))
 
     def open_records(self, cluster: str) -> OpenRecords:
         raise AssertionError("the records of each instance are read")
@@ -102,6 +113,11 @@ class World:
     def check(self, *instances: ObservedInstance) -> tuple[list[str], list[str]]:
         """The codes of findings and of problems."""
         found = self.left.check_instances("prod", instances or (RUNS,))
+        return [one.reason.code for one in found.findings], [one.code for one in found.problems]
+
+    def check_nodes(self, *instances: ObservedInstance) -> tuple[list[str], list[str]]:
+        """The codes of findings and of problems about instances without a Node."""
+        found = self.left.check_nodes("prod", instances or (JOINED,), self.nodes)
         return [one.reason.code for one in found.findings], [one.code for one in found.problems]
 
     def admission(self, **fields: Any) -> None:
@@ -308,3 +324,127 @@ def test_the_reasons_of_paused_pools_are_read() -> None:
     world.pools.write_pool(PoolRecord(cluster="prod", pool="web", paused=reason))
     world.pools.write_pool(PoolRecord(cluster="prod", pool="api"))
     assert world.left.paused_pools("prod") == [reason]
+
+
+def joined(number: int) -> ObservedInstance:
+    """Another instance of the launch that has joined."""
+    names = {"instance": f"i-{number:017x}", "private_dns_name": f"ip-10-0-1-{number}"}
+    return replace(JOINED, facts=JOINED.facts.model_copy(update=names))
+
+
+def node_of(one: ObservedInstance, name: str = "") -> Node:
+    facts = one.facts
+    name = name or facts.private_dns_name
+    return Node(name, f"uid-{name}", f"aws:///a/{facts.instance}", False, True, {})
+
+
+def admitted(world: World, *others: ObservedInstance, **fields: Any) -> None:
+    """Store the ended admission of the instance, and of others."""
+    ended = {"phase": Phase.FINISHED, "result": AdmissionResult.ADMITTED, "ended_at": NOW}
+    world.admission(**{**ended, "facts": JOINED.facts, **fields})
+    for one in others:
+        copy = stored(world).model_copy(update={"facts": one.facts})
+        world.admissions.stored[one.facts.instance] = copy
+
+
+def test_an_instance_whose_node_was_deleted_is_returned_once() -> None:
+    world = World(timedelta(days=3))
+    admitted(world)
+    assert world.check_nodes() == (["NodeDeleted"], [])
+    record = world.retirements.stored[NAME]
+    assert record.terms == ReturnTerms(cause="NodeDeleted")
+    assert (record.kind, record.noticed_at) == (NoticeKind.CAPACITY_RETURN, world.time)
+    assert world.ends.started == [(NAME, "prod", 1)]
+    world.time += MINUTE
+    assert world.check_nodes() == ([], []), "its retirement runs"
+
+
+def test_a_return_that_ended_is_repeated_after_ten_minutes() -> None:
+    world = World(timedelta(days=3))
+    admitted(world)
+    world.check_nodes()
+    ended = {"phase": Phase.FINISHED, "ended_at": world.time}
+    record = world.retirements.stored[NAME].model_copy(update=ended)
+    world.retirements.stored[NAME] = record
+    assert world.check_nodes() == ([], [])
+    world.time += 10 * MINUTE
+    assert world.check_nodes() == (["NodeDeleted"], [])
+    assert world.ends.started[-1] == (NAME, "prod", 2)
+
+
+@pytest.mark.parametrize("name", ["", FACTS.instance, "chosen-by-a-user"])
+def test_an_instance_with_a_node_of_any_name_stays(name: str) -> None:
+    world = World(timedelta(days=3))
+    admitted(world)
+    node = node_of(JOINED, name)
+    world.nodes.by_name[node.name] = node
+    assert world.check_nodes() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        replace(JOINED, state="shutting-down"),
+        replace(JOINED, state="stopped"),
+        replace(JOINED, group="a-group"),
+        replace(JOINED, facts=FACTS.model_copy(update={"from_fleet": True})),
+        replace(JOINED, facts=FACTS.model_copy(update={"joined": True})),
+        replace(JOINED, facts=JOINED.facts.model_copy(update={"owner": Owner(OwnerKind.NONE, "")})),
+    ],
+)
+def test_only_a_running_instance_of_leeway_that_joined_is_returned(
+    observed: ObservedInstance,
+) -> None:
+    world = World(timedelta(days=3))
+    admitted(world)
+    world.nodes.down = True  # so the Nodes are not even read
+    assert world.check_nodes(observed) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"launch": None},
+        {"launch": Launch(intent="another", pool="web", at=NOW)},
+        {"launch": Launch(intent="intent-1", pool="another", at=NOW)},
+        {"facts": JOINED.facts.model_copy(update={"cluster": "another"})},
+    ],
+)
+def test_tags_alone_return_no_instance(fields: dict[str, Any]) -> None:
+    world = World(timedelta(days=3))
+    assert world.check_nodes() == ([], ["LaunchUnknown"])
+    admitted(world, **fields)
+    assert world.check_nodes() == ([], ["LaunchUnknown"])
+    assert not world.ends.started
+
+
+def test_an_instance_that_is_being_admitted_is_not_returned() -> None:
+    world = World(3 * MINUTE)
+    world.admission(facts=JOINED.facts)
+    assert world.check_nodes() == ([], [])
+
+
+def test_nothing_is_returned_if_the_nodes_cannot_be_read() -> None:
+    world = World(timedelta(days=3))
+    admitted(world)
+    world.nodes.down = True
+    with pytest.raises(ClusterUnavailable):
+        world.check_nodes()
+    assert not world.retirements.stored
+
+
+@pytest.mark.parametrize(("without", "of", "returned"), [(1, 1, 1), (1, 2, 1), (2, 4, 2)])
+def test_some_instances_without_a_node_are_returned(without: int, of: int, returned: int) -> None:
+    world, all_of_them = World(timedelta(days=3)), [joined(n) for n in range(of)]
+    admitted(world, *all_of_them)
+    world.nodes.by_name = {node_of(one).name: node_of(one) for one in all_of_them[without:]}
+    assert world.check_nodes(*all_of_them) == (["NodeDeleted"] * returned, [])
+
+
+@pytest.mark.parametrize(("without", "of"), [(2, 2), (2, 3), (40, 40), (21, 40)])
+def test_an_api_server_that_lost_most_nodes_ends_no_instance(without: int, of: int) -> None:
+    world, all_of_them = World(timedelta(days=3)), [joined(n) for n in range(of)]
+    admitted(world, *all_of_them)
+    world.nodes.by_name = {node_of(one).name: node_of(one) for one in all_of_them[without:]}
+    assert world.check_nodes(*all_of_them) == ([], ["NodesVanished"])
+    assert not world.retirements.stored

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from leeway.launch.price_ceiling import PriceCeiling
 from leeway.provisioning.explain_pod import PodPlan, Situation, explain_pod
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
@@ -29,11 +30,15 @@ def explained(
     joining: Sequence[ExistingNode] = (),
     others: Sequence[PodSpec] = (),
     daemons: Sequence[PodSpec] = (),
+    ceiling: PriceCeiling | None = None,
 ) -> PodPlan:
     """Explain the pod `default/web` beside other pending pods."""
     waiting = [Pod("default/web", pod)]
     waiting += [Pod(f"default/other-{number}", one) for number, one in enumerate(others)]
-    return explain_pod("default/web", Situation(waiting, nodes, joining, daemons, pools, catalog()))
+    situation = Situation(
+        waiting, nodes, joining, daemons, pools, catalog(), ceiling=ceiling, cluster="prod"
+    )
+    return explain_pod("default/web", situation)
 
 
 def test_a_pod_with_room_on_a_node_gets_that_node() -> None:
@@ -50,6 +55,14 @@ def test_a_pod_without_room_gets_a_new_node_with_the_cheapest_choice_first() -> 
     assert found.launch is not None
     assert found.launch.pool == "web"
     assert found.launch.choices[0].price == 0.02
+
+
+def test_a_pod_whose_node_would_exceed_the_price_ceiling_gets_this_reason() -> None:
+    found = explained(spec(cpu=1500), [pool("web")], ceiling=PriceCeiling(0.019))
+    assert found.launch is None
+    assert found.reason is not None
+    assert found.reason.code == "PriceCeilingReached"
+    assert explained(spec(cpu=1500), [pool("web")], ceiling=PriceCeiling(0.02)).launch is not None
 
 
 def test_pods_that_are_placed_first_take_the_room_as_they_do_in_provisioning() -> None:

@@ -193,6 +193,44 @@ def test_at_most_zero_launches_nothing(buying: Buying) -> None:
     assert not buying.fleets.running
 
 
+USD = 5.0
+"""USD per hour: more than a node for one of `big_pods` costs, and less than two."""
+
+
+def test_pods_wait_at_the_price_ceiling(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(usd_per_hour=USD)
+    buying.wait_for_nodes(*big_pods(5))
+    report = buying.run()
+    count = len(report.launched)
+    assert 0 < count < 5
+    assert report.capped, "an alarm rings"
+    assert {one.cause.code for one in report.without_node} == {"PriceCeilingReached"}
+    assert {one.reason for one in buying.events.existing.values()} == {"PriceCeilingReached"}
+    (group,) = buying.records.statuses["prod"].without_node
+    assert (group.reason.code, group.count) == ("PriceCeilingReached", 5 - count)
+    assert not buying.run().launched
+    buying.manifests.policy = ClusterPolicy()
+    assert len(buying.run().launched) == 5 - count
+
+
+def test_a_node_that_retires_is_replaced_at_the_price_ceiling_once(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(usd_per_hour=0.5)
+    buying.wait_for_nodes(*big_pods(3, name="new"))
+    buying.retire(*big_pods(1, name="moving"))
+    assert len(buying.run().launched) == 1
+    for _ in range(3):
+        report = buying.run()
+        assert not report.launched, "other pods may have taken the place"
+        assert {one.cause.code for one in report.without_node} == {"PriceCeilingReached"}
+
+
+def test_only_pods_of_a_retiring_node_get_its_place_at_the_price_ceiling(buying: Buying) -> None:
+    buying.manifests.policy = ClusterPolicy(usd_per_hour=0.5)
+    buying.wait_for_nodes(*big_pods(3, name="new"))
+    buying.retire()
+    assert not buying.run().launched
+
+
 def test_a_paused_cluster_gets_nodes_for_its_pods(buying: Buying) -> None:
     buying.manifests.policy = ClusterPolicy(paused=True)
     buying.wait_for_nodes(*big_pods(1))

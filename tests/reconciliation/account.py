@@ -31,7 +31,7 @@ from leeway.ports.aws import (
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
 from leeway.reconciliation.launches import LaunchCheck
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.ports import ClusterNodes, OpenRecords
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ClusterReport
 from leeway.retirement.reasons import FIRST_NOTICE
@@ -107,6 +107,7 @@ class Account:
     answers: list[tuple[str, str, HookResult]] = field(default_factory=list)
     started: list[tuple[str, str, int]] = field(default_factory=list)
     launch_check: LaunchCheck = field(default_factory=LaunchCheck)
+    node_check: LaunchCheck = field(default_factory=LaunchCheck)
     checked: list[list[str]] = field(default_factory=list)
     unused_templates: list[str] = field(default_factory=list)
     paused: list[Reason] = field(default_factory=list)
@@ -214,6 +215,11 @@ class Account:
     def delete_unused_templates(self, cluster: str) -> list[str]:
         self._fail("templates")
         return self.unused_templates
+
+    def check_nodes(
+        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
+    ) -> LaunchCheck:
+        return self.node_check
 
     def paused_pools(self, cluster: str) -> list[Reason]:
         self._fail("pools")

@@ -94,7 +94,7 @@ def test_attachments_are_listed_only_for_nodes_with_volumes() -> None:
     )
     assert [one.detached for one in run(account).clean_ups if one.detached] == [("shop/data-0",)]
     assert set(cluster.listed) == {ended[3].private_dns_name}
-    assert cluster.nodes == {}
+    assert cluster.by_name == {}
 
 
 def test_attached_volumes_keep_the_node_and_its_item_in_the_index() -> None:
@@ -114,17 +114,17 @@ def test_two_nodes_that_name_one_instance_are_deleted_in_two_runs() -> None:
     doubled = terminated(instances_=[], fresh={})
     cluster = doubled.clusters["prod"]
     cluster.volumes.clear()
-    cluster.nodes["copy"] = replace(node(OURS), name="copy", uid="copy")
+    cluster.by_name["copy"] = replace(node(OURS), name="copy", uid="copy")
     assert run(doubled).clean_ups[0].result is CleanUpResult.CLEANED
     assert OURS.instance in doubled.index
     assert run(doubled).clean_ups[0].result is CleanUpResult.CLEANED
-    assert (cluster.nodes, doubled.index) == ({}, {})
+    assert (cluster.by_name, doubled.index) == ({}, {})
 
 
 def test_a_node_of_another_instance_is_not_deleted() -> None:
     newer = terminated()
     cluster = newer.clusters["prod"]
-    cluster.nodes[OURS.private_dns_name] = node(facts(9), name=OURS.private_dns_name)
+    cluster.by_name[OURS.private_dns_name] = node(facts(9), name=OURS.private_dns_name)
     (report,) = newer.reconciliation().run(SINGLE)
     assert [one.result for one in report.clean_ups] == [CleanUpResult.NOTHING_TO_DO]
     assert cluster.deleted == []
@@ -144,8 +144,8 @@ class ReplacedNode(LeftoversInMemory):
         return found
 
     def _replace_nodes(self) -> None:
-        for name, one in self.nodes.items():
-            self.nodes[name] = replace(one, uid="another", ready=True)
+        for name, one in self.by_name.items():
+            self.by_name[name] = replace(one, uid="another", ready=True)
 
 
 @pytest.mark.parametrize("volumes", [[VOLUME], []])
@@ -158,7 +158,7 @@ def test_another_node_that_gets_the_name_meanwhile_is_neither_tainted_nor_delete
     (report,) = terminated(clusters={"prod": cluster}).reconciliation().run(wanted)
     assert [one.result for one in report.clean_ups] == [CleanUpResult.NOTHING_TO_DO]
     assert (cluster.tainted, cluster.deleted) == ([], [])
-    assert cluster.nodes[name].uid == "another"
+    assert cluster.by_name[name].uid == "another"
 
 
 def reused(**changes: Any) -> Account:
@@ -188,7 +188,7 @@ def test_a_newer_instance_whose_kubelet_does_not_respond_keeps_its_node(
 ) -> None:
     account = reused()
     cluster = account.clusters["prod"]
-    cluster.nodes[OURS.private_dns_name] = node(OURS)
+    cluster.by_name[OURS.private_dns_name] = node(OURS)
     account.instances_[1] = replace(account.instances_[1], state=state)
     (report,) = account.reconciliation().run(wanted)
     assert [one.result for one in report.clean_ups] == [CleanUpResult.KEPT]
@@ -296,7 +296,7 @@ def test_a_throttled_clean_up_is_deferred_without_a_problem_and_done_by_the_next
         "prod",
     )
     assert deferred.reason.code == "CleanUpDeferred"
-    assert storm.clusters["prod"].nodes, "nothing is done on a bad read"
+    assert storm.clusters["prod"].by_name, "nothing is done on a bad read"
     storm.fails.clear()
     storm.clusters["prod"].down = False
     assert [one.result for one in run(storm).clean_ups] == [CleanUpResult.CLEANED]
@@ -318,7 +318,7 @@ def test_ec2_is_not_called_about_an_instance_without_a_node() -> None:
 def named_after_its_instance() -> Account:
     account = terminated()
     cluster = account.clusters["prod"]
-    cluster.nodes = {OURS.instance: node(OURS, name=OURS.instance)}
+    cluster.by_name = {OURS.instance: node(OURS, name=OURS.instance)}
     cluster.volumes = {OURS.instance: [VOLUME]}
     return account
 
@@ -326,13 +326,13 @@ def named_after_its_instance() -> Account:
 def of_another_instance() -> Account:
     account = terminated()
     name = OURS.private_dns_name
-    account.clusters["prod"].nodes[name] = node(facts(9), name=name)
+    account.clusters["prod"].by_name[name] = node(facts(9), name=name)
     return account
 
 
 def reused_by_a_newer_instance() -> Account:
     account = reused()
-    account.clusters["prod"].nodes[OURS.private_dns_name] = node(OURS)
+    account.clusters["prod"].by_name[OURS.private_dns_name] = node(OURS)
     return account
 
 
@@ -369,7 +369,7 @@ def test_a_full_run_has_the_results_of_a_single_clean_up(
     first, second = single.clusters["prod"], full.clusters["prod"]
     assert (first.tainted, first.deleted) == (second.tainted, second.deleted)
     assert first.volumes == second.volumes
-    assert first.nodes.keys() == second.nodes.keys()
+    assert first.by_name.keys() == second.by_name.keys()
 
 
 def test_an_instance_without_an_item_in_the_index_is_cleaned_up_by_both_runs() -> None:

@@ -75,7 +75,7 @@ def test_instances_whose_owners_retire_them_are_ignored() -> None:
 def test_a_cluster_that_is_down_stops_neither_other_clusters_nor_its_own_notices() -> None:
     here, there = facts(1, "blue"), facts(2, "green")
     clusters = {"blue": LeftoversInMemory(down=True), "green": LeftoversInMemory()}
-    clusters["green"].nodes[there.private_dns_name] = node(there)
+    clusters["green"].by_name[there.private_dns_name] = node(there)
     both = Account(
         [observed(here), observed(there, "terminated")],
         interruptions_=[ObservedInterruption(here.instance, InterruptionAction.TERMINATE, NOTICED)],
@@ -144,10 +144,10 @@ def test_a_run_starts_no_clean_up_after_forty_seconds() -> None:
         left = facts(number)
         slow.instances_.append(observed(left, "terminated"))
         slow.index[left.instance] = left
-        cluster.nodes[left.private_dns_name] = node(left)
+        cluster.by_name[left.private_dns_name] = node(left)
     cleaned = len(run(slow).clean_ups)
     assert 4 <= cleaned <= 4 + INSTANCE_CONCURRENCY
-    assert len(cluster.nodes) == 6 * INSTANCE_CONCURRENCY - cleaned
+    assert len(cluster.by_name) == 6 * INSTANCE_CONCURRENCY - cleaned
     slow.instances_.clear()
     cleaned += len(run(slow).clean_ups)
     assert len(slow.index) == 6 * INSTANCE_CONCURRENCY - cleaned, (
@@ -155,7 +155,7 @@ def test_a_run_starts_no_clean_up_after_forty_seconds() -> None:
     )
     while slow.index:
         assert run(slow).clean_ups
-    assert cluster.nodes == {}
+    assert cluster.by_name == {}
 
 
 def test_leeway_does_not_clean_up_after_instances_whose_owners_retire_them() -> None:
@@ -175,7 +175,7 @@ def test_an_unexpected_error_in_a_cluster_stops_no_other_and_is_reported_with_it
         clusters={name: LeftoversInMemory() for name in ("blue", "green")},
         breaks={"policy of blue"},
     )
-    both.clusters["green"].nodes[there.private_dns_name] = node(there)
+    both.clusters["green"].by_name[there.private_dns_name] = node(there)
     blue, green = both.reconciliation().run(ReconcileRequest())
     assert blue.problems[0].code == "ClusterNotReconciled"
     assert "KeyError: 'policy of blue' (account.py:" in blue.problems[0].message

@@ -262,3 +262,59 @@ def test_a_request_of_a_return_has_its_price_limit() -> None:
     retire(fakes)
     (request,) = fakes.capacity.stored.values()
     assert request.price_limit == limit
+
+
+DELETED = ReturnTerms(cause="NodeDeleted")
+NEVER = timedelta(days=300).total_seconds()
+
+
+def without_node(**changes: Any) -> RetirementFakes:
+    """The retirement of an instance whose Node was deleted."""
+    fakes = returned(DELETED, **changes)
+    facts = fakes.record.facts.model_copy(update={"joined": True, "from_fleet": True})
+    fields = {"facts": facts, "replacement": Replacement.NONE}
+    fakes.records.record = fakes.record.model_copy(update=fields)
+    fakes.cluster.joins_in = NEVER
+    return fakes
+
+
+def test_an_instance_without_a_node_ends_after_15_minutes() -> None:
+    fakes = without_node()
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.NO_NODE, True)
+    assert outcome.ended_at - NOTICED >= timedelta(minutes=15)
+    assert outcome.ended_at - NOTICED < timedelta(minutes=17)
+    assert fakes.actions.ended, "the instance ends"
+
+
+def test_a_node_that_comes_back_keeps_its_instance() -> None:
+    fakes = without_node()
+    fakes.cluster.joins_in = timedelta(minutes=8).total_seconds()
+    assert kept(fakes).reason.code == "NodeIsBack"
+    assert fakes.clock.now() - NOTICED < timedelta(minutes=10)
+
+
+def test_instances_without_nodes_wait_for_the_disruption_budget() -> None:
+    fakes = without_node()
+    at = NOTICED + timedelta(minutes=12)
+    begun = {"i-1": at, "i-2": at}
+    ledger = DisruptionLedger(cluster="prod", version=1, begun=begun)
+    fakes.ledgers.ledgers["prod"] = ledger
+    outcome = retire(fakes)
+    assert outcome.terminated
+    assert outcome.ended_at >= at + timedelta(minutes=10)
+
+
+def test_a_paused_cluster_ends_no_instance_without_a_node() -> None:
+    fakes = without_node()
+    fakes.policies.policy = ClusterPolicy(paused=True)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
+
+
+def test_an_api_server_that_does_not_answer_ends_no_instance() -> None:
+    fakes = without_node()
+    fakes.cluster.down_for = timedelta(minutes=40).total_seconds()
+    outcome = retire(fakes)
+    assert outcome.terminated
+    assert outcome.ended_at >= NOTICED + timedelta(minutes=40)

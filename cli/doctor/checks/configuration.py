@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from leeway.policy.rules import USD_PER_HOUR
+
 from cli.doctor import reasons
 from cli.doctor.facts import ClusterFacts, Facts, known
 from cli.doctor.finding import Finding, fails, warns
@@ -33,6 +35,28 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
         for problem in configuration.problems:
             facts_ = {"problem": problem.rstrip(".")}
             yield fails(reasons.MANIFEST_HAS_ERRORS, subject, shown, name, **facts_)
+
+
+def check_spending(facts: Facts) -> Iterator[Finding]:
+    """Check that pools have limits: everybody who may create pods spends by them."""
+    for cluster in facts.clusters:
+        configuration = known(cluster.configuration)
+        for pool in configuration.unlimited if configuration is not None else ():
+            yield warns(
+                reasons.POOL_WITHOUT_LIMITS,
+                f"pool {pool}",
+                shell("leeway", "get", f"nodepool/{pool}", "--cluster", cluster.name),
+                cluster.name,
+                pool=pool,
+                most=spending_limit(configuration.usd_per_hour) if configuration else "",
+            )
+
+
+def spending_limit(usd_per_hour: float | None) -> str:
+    """Say what the nodes of pools may cost together; None is the default."""
+    if usd_per_hour is None:
+        return f"{USD_PER_HOUR:.2f} USD per hour, the default of spec.launches.usdPerHour"
+    return f"{usd_per_hour:.2f} USD per hour (spec.launches.usdPerHour)"
 
 
 def check_pools(facts: Facts) -> Iterator[Finding]:

@@ -15,8 +15,9 @@ from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.capacity_buffer import CapacityBuffer
-from leeway.manifests.cluster import Cluster
+from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.node_pool import NodePool
+from leeway.manifests.pools import pools_without_limits
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.reasons import Reason
@@ -49,8 +50,16 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         problems=tuple(problems),
         pools=tuple(one.metadata.name for one in written if isinstance(one, NodePool)),
         bindings=tuple(_bindings(written)),
+        unlimited=pools_without_limits(written),
+        usd_per_hour=_usd_per_hour(policy),
     )
     return facts, tuple(written)
+
+
+def _usd_per_hour(policy: ClusterSpec | None) -> float | None:
+    if policy is None or "usd_per_hour" not in policy.launches.model_fields_set:
+        return None
+    return policy.launches.usd_per_hour
 
 
 def _bindings(manifests: Sequence[Manifest]) -> Iterator[tuple[str, str]]:

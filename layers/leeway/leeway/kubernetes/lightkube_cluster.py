@@ -273,6 +273,10 @@ class LightkubeCluster:
         """List all nodes, page by page."""
         return list(self._nodes())
 
+    def names(self) -> frozenset[str]:
+        """List the names of all nodes in a table."""
+        return frozenset(name for name, _ in self._rows(""))
+
     def unready(self) -> list[Node]:
         """List all nodes as a table, and read the nodes that are not Ready in it."""
         found = (self.node(name) for name, status in self._rows("") if not _is_ready(status))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from math import inf
 
 from leeway.admission.ports import Admissions
 from leeway.capacity_requests.request import PriceLimit
@@ -26,6 +27,7 @@ from leeway.launch.nodes_on_the_way import (
 from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, LaunchTemplates
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
+from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
 from leeway.launch.price_limits import ceilings, lowest, too_dear
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
@@ -89,8 +91,9 @@ class LaunchOrder:
     `daemons` the pods of DaemonSets. `closed` are instances that take no pods: they retire, or
     their Node is being deleted. They count against the limits of their pools. `unavailable` are
     offerings that this run does not request. `price_limits` are those of what is launched for some
-    of the pods, by pod. `most` is the maximum number of instances that it launches, None for no
-    maximum. It begins no round after `until`, and improves no plan any longer.
+    of the pods, by pod. `most` is the maximum number of instances that it launches, and `ceiling`
+    what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
+    plan any longer.
     """
 
     cluster: str
@@ -104,6 +107,7 @@ class LaunchOrder:
     unavailable: frozenset[Unavailable] = frozenset()
     price_limits: Mapping[str, PriceLimit] = field(default_factory=dict)
     most: int | None = None
+    ceiling: PriceCeiling | None = None
     until: datetime | None = None
 
 
@@ -196,7 +200,9 @@ class LaunchNodes:
         """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
-        run.added += sum(len(one.intent.instances) for one in results)
+        new = [instance for one in results for instance in one.intent.instances]
+        run.added += len(new)
+        run.spent += sum(map(run.prices.of_instance, new))
         run.accept(results)
         for one, result in zip(ready, results, strict=True):
             if any(cause_of(error.code) is Cause.TEMPLATE for error in result.errors):
@@ -259,6 +265,7 @@ class _Run:
     throttled: bool = False
     capped: Reason | None = None
     added: int = 0
+    spent: float = 0.0
     dear: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -269,6 +276,8 @@ class _Run:
             self.unavailable |= self.deps.offerings.now(region, now)
         self.unavailable |= self.order.unavailable
         self._gone = self._ended_instances()
+        self.prices = Prices(self.order.catalog)
+        self._left: float | None = None
 
     def _ended_instances(self) -> frozenset[str]:
         """The launched instances without a Node that do not start or run any more: a Spot
@@ -305,6 +314,8 @@ class _Run:
         overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
         supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
         nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
+        if self._left is None and self.order.ceiling is not None:
+            self._left = self.order.ceiling.left(nodes, self.prices)
         self.dear = frozenset()
         while True:
             pods = [pod for pod in self.order.pods if pod.name not in self.dear]
@@ -359,16 +370,16 @@ class _Run:
         by_name = {one.pool: one for one in self._settings}
         limits = ceilings(plan, self.order.price_limits)
         found = []
-        for group in self._within_cap(groups_of(plan)):
+        for group, most in self._within_ceiling(self._within_cap(groups_of(plan))):
             settings = by_name[group.pool.name]
-            below = lowest(limits, group.nodes)
+            below = min(most, lowest(limits, group.nodes))
             work = partial(self._prepared, group, settings, offers, below)
             prepared = self._unless_blocked(settings, work)
             if prepared is not None:
                 found.append(prepared)
         return tuple(found)
 
-    def _within_cap(self, groups: Sequence[LaunchGroup]) -> Iterator[LaunchGroup]:
+    def _within_cap(self, groups: Iterable[LaunchGroup]) -> Iterator[LaunchGroup]:
         """The groups, with as many nodes as may still be launched."""
         most = self.order.most
         if most is None:
@@ -382,8 +393,31 @@ class _Run:
                 yield replace(group, nodes=group.nodes[:left])
             left = max(0, left - len(group.nodes))
 
+    def _within_ceiling(self, groups: Iterable[LaunchGroup]) -> Iterator[tuple[LaunchGroup, float]]:
+        """The groups with the nodes that the ceiling allows, and what each node costs less than."""
+        ceiling, left = self.order.ceiling, self._left
+        if ceiling is None or left is None:
+            yield from ((group, inf) for group in groups)
+            return
+        given = list(groups)
+        allowed = affordable(
+            (node for group in given for node in group.nodes),
+            max(0.0, left - self.spent),
+            max(0.0, ceiling.replacing - self.spent),
+            ceiling.moving,
+            self.prices,
+        )
+        for group in given:
+            nodes = allowed.keep(group.nodes)
+            if len(nodes) < len(group.nodes):
+                self.capped = reasons.PRICE_CEILING_REACHED(
+                    cluster=self.order.cluster, most=ceiling.most
+                )
+            if nodes:
+                yield replace(group, nodes=nodes), lowest(allowed.below, nodes)
+
     def capped_pods(self, plan: Plan, prepared: Sequence[PreparedLaunch]) -> list[str]:
-        """The planned pods whose nodes the maximum excludes."""
+        """The planned pods whose nodes the maximum or the ceiling excludes."""
         launched = {pod for one in prepared for pod in one.intent.pods}
         return [pod for pod in _planned(plan) if pod not in launched] if self.capped else []
 
@@ -394,7 +428,11 @@ class _Run:
         variants = {variant_of(machine) for machine in machines.values()}
         pool = self._resolver.resolve(settings, variants, self.exhausted)
         now, intent = self.deps.clock.now(), self.deps.new_id()
-        return prepare(group, pool, self.order.catalog, offers, intent, now, below)
+        prepared = prepare(group, pool, self.order.catalog, offers, intent, now, below)
+        moving = self.order.ceiling.moving if self.order.ceiling is not None else {}
+        replaces = sorted({moving[pod] for pod in group.pods if pod in moving})
+        new = prepared.intent.model_copy(update={"replaces": tuple(replaces)})
+        return replace(prepared, intent=new)
 
     def _unless_blocked[T](self, settings: NodeSettings, work: Callable[[], T]) -> T | None:
         try:

@@ -1,6 +1,7 @@
-"""Decides about launched instances whose admission never ran, died, or ended without a node.
+"""Decides about launched instances whose admission never ran, died, or ended without a node, and
+about those whose Node was deleted.
 
-The admission itself decides whether an instance is terminated. Here it is only started again.
+The admission or the retirement decides whether an instance is terminated. Here it is only started.
 """
 
 from collections.abc import Collection
@@ -21,11 +22,18 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch import reasons
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent
 from leeway.reasons import Reason
+from leeway.retirement.disruption_budget import ENDED_WITHOUT_NODE_AFTER
+from leeway.retirement.reasons import NODE_DELETED
+from leeway.retirement.record import Retirement
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 
 ADMITTED_AGAIN_AFTER = timedelta(hours=1)
 """How long after an admission ended without a node it is repeated: a missing permission to
 terminate the instance, for example, may have been granted."""
+
+RETURNED_AGAIN_AFTER = timedelta(minutes=10)
+"""How long after the retirement of an instance without a Node ended it is repeated: the cluster or
+EC2 may not have answered."""
 
 WATCHED_FOR = timedelta(days=29)
 """How long after its launch an instance is checked: admission records are kept for 30 days."""
@@ -78,6 +86,51 @@ def check_left_instance(
         reasons.ADMISSION_NEVER_BEGAN(instance=instance, pool=intent.pool),
         _request(intent, observed, now),
     )
+
+
+def has_joined(observed: ObservedInstance) -> bool:
+    """Whether an instance that runs has joined, by the tags that only EC2 and EKS write, and is
+    Leeway's, by its other tags."""
+    facts = observed.facts
+    own = facts.owner.kind is OwnerKind.LEEWAY and not observed.group
+    return own and facts.joined and facts.from_fleet and observed.state == "running"
+
+
+def have_vanished(without_node: int, joined: int) -> bool:
+    """Whether so many of the joined instances have no Node that the API server may have lost its
+    objects: more than half of them, and more than one."""
+    return without_node > 1 and 2 * without_node > joined
+
+
+def check_deleted_node(
+    observed: ObservedInstance,
+    admission: Admission | None,
+    retirement: Retirement | None,
+    now: datetime,
+) -> Reason | None:
+    """Check an instance that has joined and that the cluster has no Node for; None if there is
+    nothing to do now. NODE_DELETED: it is to be returned. LAUNCH_UNKNOWN: no record says that
+    Leeway launched it, so a person has to look at it."""
+    facts = observed.facts
+    instance, pool = facts.instance, facts.owner.name
+    launch = admission.launch if admission is not None else None
+    if admission is None or launch is None or admission.facts.cluster != facts.cluster:
+        return reasons.LAUNCH_UNKNOWN(instance=instance, pool=pool)
+    if (launch.pool, launch.intent) != (pool, observed.intent):
+        return reasons.LAUNCH_UNKNOWN(instance=instance, pool=pool)
+    if admission.is_open or (retirement is not None and _covers(retirement, now)):
+        return None
+    return NODE_DELETED(
+        instance=instance,
+        pool=pool,
+        cluster=facts.cluster,
+        minutes=ENDED_WITHOUT_NODE_AFTER.total_seconds() / 60,
+    )
+
+
+def _covers(retirement: Retirement, now: datetime) -> bool:
+    ended_at = retirement.ended_at
+    return retirement.is_open or (ended_at is not None and now < ended_at + RETURNED_AGAIN_AFTER)
 
 
 def _of_admission(admission: Admission, now: datetime) -> LeftInstance | None:

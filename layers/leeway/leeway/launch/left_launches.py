@@ -1,7 +1,7 @@
 """Use case of reconcile: continue launches that were left undone, and remove what they leave."""
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.admission.ports import Admissions
@@ -12,22 +12,38 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.launch import reasons
 from leeway.launch.intent import LaunchIntent
-from leeway.launch.left_instances import check_left_instance, may_be_left
+from leeway.launch.left_instances import (
+    check_deleted_node,
+    check_left_instance,
+    has_joined,
+    have_vanished,
+    may_be_left,
+)
 from leeway.launch.ports import LaunchIntents, OwnedLaunchTemplates
 from leeway.launch.unused_templates import unused_templates
+from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.parallel import in_parallel
+from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses.ports import PoolRecords
-from leeway.ports.functions import AdmitNode
+from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.table import Claims
 from leeway.reasons import Reason, clause
 from leeway.reconciliation.launches import LaunchCheck
-from leeway.reconciliation.ports import Records
+from leeway.reconciliation.ports import ClusterNodes, Records
+from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
 from leeway.reconciliation.report import HandledFinding
+from leeway.retirement.attempts import apply_notice
+from leeway.retirement.ports import Records as RetirementRecords
+from leeway.retirement.reasons import NODE_DELETED
+from leeway.retirement.record import ReturnTerms
 
 TEMPLATES_CHECKED_EVERY = timedelta(minutes=59)
 """How long a check of a cluster's launch templates is claimed."""
 
 AT_ONCE = 8
+
+MOST_NAMED = 10
+"""Instances that a sentence about many names."""
 
 
 class LeftLaunches:
@@ -39,6 +55,8 @@ class LeftLaunches:
         records: Records,
         admissions: Admissions,
         admit_node: AdmitNode,
+        retirements: RetirementRecords,
+        retire_node: RetireNode,
         templates: OwnedLaunchTemplates,
         pools: PoolRecords,
         claims: Claims,
@@ -48,6 +66,8 @@ class LeftLaunches:
         self._records = records
         self._admissions = admissions
         self._admit_node = admit_node
+        self._retirements = retirements
+        self._retire_node = retire_node
         self._templates = templates
         self._pools = pools
         self._claims = claims
@@ -97,6 +117,65 @@ class LeftLaunches:
 
         return retry_conflicts(f"the admission of {facts.instance}", begin)
 
+    def check_nodes(
+        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
+    ) -> LaunchCheck:
+        """Start the retirement of joined instances whose Node was deleted. If most of them have no
+        Node, start none."""
+        joined = [one for one in instances if has_joined(one)]
+        without = _without_node(joined, nodes) if joined else []
+        if have_vanished(len(without), len(joined)):
+            some = ", ".join(sorted(one.facts.instance for one in without)[:MOST_NAMED])
+            vanished = reasons.NODES_VANISHED(
+                count=len(without), launched=len(joined), cluster=cluster, instances=some
+            )
+            return LaunchCheck(problems=(vanished,))
+        results = in_parallel(self._check_node, without, AT_ONCE)
+        return LaunchCheck(
+            tuple(one for one in results if isinstance(one, HandledFinding)),
+            tuple(one for one in results if isinstance(one, Reason)),
+        )
+
+    def _check_node(self, observed: ObservedInstance) -> HandledFinding | Reason | None:
+        """Check one instance without a Node; an error is a problem of this instance alone."""
+        instance, now = observed.facts.instance, self._clock.now()
+        try:
+            known = self._records.known(instance)
+            reason = check_deleted_node(observed, known.admission, known.retirement, now)
+            if reason is None or reason.code != NODE_DELETED.name:
+                return reason
+            attempt = self._retire(observed.facts, reason, now)
+        except API_ERRORS as error:
+            found = f"Instance {instance} has no Node."
+            return FINDING_NOT_HANDLED(finding=found, error=clause(error))
+        return HandledFinding(instance, reason, reasons.RETURN_STARTED(attempt=attempt))
+
+    def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
+        """Start the retirement of an instance without a Node; returns its attempt."""
+        ruling = Ruling(Action.RETIRE, None, Replacement.NONE, OnBlocked.WAIT, reason)
+        notice = Notice(
+            id=f"node-deleted-{facts.instance}-{now.isoformat()}",
+            kind=NoticeKind.CAPACITY_RETURN,
+            account="",
+            region="",
+            time=now,
+            instances=(InstanceId(facts.instance),),
+        )
+
+        def begin() -> int:
+            stored = self._retirements.retirement(facts.instance)
+            change = apply_notice(stored, notice, ruling, facts)
+            record = change.record
+            if change.write:
+                terms = ReturnTerms(cause=NODE_DELETED.name)
+                record = record.model_copy(update={"terms": terms})
+                self._retirements.write(record)
+            if change.start:
+                self._retire_node.start(facts.instance, facts.cluster, record.attempt)
+            return record.attempt
+
+        return retry_conflicts(f"the retirement of {facts.instance}", begin)
+
     def delete_unused_templates(self, cluster: str) -> Sequence[str]:
         """Delete launch templates that no launch uses, at most once an hour."""
         now = self._clock.now()
@@ -115,3 +194,18 @@ class LeftLaunches:
         """Read why pools of a cluster are paused."""
         records = self._pools.pools_of(cluster)
         return [one.paused for one in records if one.paused is not None]
+
+
+def _without_node(
+    joined: Sequence[ObservedInstance], nodes: ClusterNodes
+) -> list[ObservedInstance]:
+    """Return the instances that the cluster has no Node for. All Nodes are read only if no Node has
+    a name of an instance: a user may have chosen other names."""
+    names = nodes.names()
+    unnamed = [
+        one for one in joined if not names & {one.facts.private_dns_name, one.facts.instance}
+    ]
+    if not unnamed:
+        return []
+    read = nodes.nodes()
+    return [one for one in unnamed if not any(node.runs_on(one.facts.instance) for node in read)]

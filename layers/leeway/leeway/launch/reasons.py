@@ -185,3 +185,18 @@ LAUNCHES_CAPPED = ReasonCode(
     "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
     "launchescappedalarm",
 )
+NODES_VANISHED = ReasonCode(
+    "NodesVanished",
+    "{count} of {launched} running instances that Leeway launched for cluster {cluster} have no "
+    "Node ({instances}): Leeway ends none of them, because the API server may have lost its "
+    "objects. Check the cluster; restart the kubelets of the instances, or end them.",
+    "the-node-of-an-instance-was-deleted",
+)
+RETURN_STARTED = ReasonCode("ReturnStarted", "Attempt {attempt} of its retirement was started.")
+PRICE_CEILING_REACHED = ReasonCode(
+    "PriceCeilingReached",
+    "Leeway's nodes of cluster {cluster} would cost more than {most:.2f} USD per hour: the node is "
+    "launched when others have gone; spec.launches.usdPerHour of the Cluster manifest changes the "
+    "maximum.",
+    "launchescappedalarm",
+)

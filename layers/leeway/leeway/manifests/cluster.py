@@ -14,6 +14,7 @@ from leeway.policy.rules import (
     MOST_LAUNCHES,
     SAFETY_MARGIN,
     SPOT_WARNING,
+    USD_PER_HOUR,
     OnBlocked,
     Replacement,
     StatusCheck,
@@ -146,6 +147,11 @@ class Launches(Strict):
     at_most: Annotated[int, Field(ge=0, le=10_000)] = MOST_LAUNCHES
     """Number of instances that Leeway launches in ten minutes at most; 0 launches none. At the
     maximum, Leeway waits until the oldest launches are ten minutes old."""
+    usd_per_hour: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = USD_PER_HOUR
+    """USD per hour that the nodes of Leeway's pools in the cluster cost together at most, at the
+    prices of now; 0 launches none. At the maximum, pods wait, with the reason PriceCeilingReached.
+    A node that retires does not count, and a node of at most its price may always replace it.
+    Nodes that run are never ended because of it."""
 
 
 class GiveBack(Strict):

@@ -23,6 +23,7 @@ def cluster_policy(cluster: Cluster) -> ClusterPolicy:
         groups_may_use_pools=spec.groups_may_use_pools,
         watches_pods=spec.provisioning.watch,
         most_launches=spec.launches.at_most,
+        usd_per_hour=spec.launches.usd_per_hour,
         worth=_worth(spec.give_back),
     )
 

@@ -48,6 +48,12 @@ def pools_of(manifests: Iterable[Manifest]) -> tuple[Pool, ...]:
     return tuple(sorted(pools, key=lambda pool: -pool.weight))
 
 
+def pools_without_limits(manifests: Iterable[Manifest]) -> tuple[str, ...]:
+    """Return the names of pools without limits, in which pods may launch nodes without end."""
+    pools = (one for one in manifests if isinstance(one, NodePool))
+    return tuple(one.metadata.name for one in pools if not one.spec.limits)
+
+
 def node_class_of(
     manifest: EC2NodeClass | None, defaults: Defaults, name: str = "default"
 ) -> NodeClass:

@@ -149,6 +149,10 @@ MOST_LAUNCHES = 200
 brake for faults such as a controller that doubles its pods. It is above what a scale-up of a
 thousand pods needs."""
 
+USD_PER_HOUR = 100.0
+"""What the nodes that Leeway launched in a cluster may cost together in USD per hour, if the
+manifest sets nothing: some hundred usual nodes. Larger clusters have to say what they cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChurnCap:
@@ -172,6 +176,7 @@ class ClusterPolicy:
       capacity for the group.
     - `watches_pods`: pending pods are found by a watch, and not only once a minute.
     - `most_launches`: how many instances Leeway launches in ten minutes at most.
+    - `usd_per_hour`: what Leeway's nodes of the cluster may cost together.
     - `worth`: what it must save to move pods.
     """
 
@@ -183,6 +188,7 @@ class ClusterPolicy:
     groups_may_use_pools: bool = False
     watches_pods: bool = True
     most_launches: int = MOST_LAUNCHES
+    usd_per_hour: float = USD_PER_HOUR
     worth: Worth = USUAL
 
     def retires_nodes_of(self, owner: Owner) -> bool:

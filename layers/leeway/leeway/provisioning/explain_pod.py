@@ -6,6 +6,8 @@ Pure: it plans for all pending pods, as provision_nodes does, and reads the resu
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
+from leeway.launch.reasons import PRICE_CEILING_REACHED
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
@@ -49,8 +51,8 @@ class PodPlan:
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a plan depends on: all pods that need a node, all nodes, those that were launched and
-    have not joined yet, the pods of DaemonSets, the pools, the catalog, and the offerings that are
-    not launched."""
+    have not joined yet, the pods of DaemonSets, the pools, the catalog, the offerings that are not
+    launched, and what all nodes may cost, None for no maximum."""
 
     waiting: Sequence[Pod]
     nodes: Sequence[ExistingNode]
@@ -59,6 +61,8 @@ class Situation:
     pools: Sequence[NodePool]
     catalog: Catalog
     unavailable: frozenset[Unavailable] = frozenset()
+    ceiling: PriceCeiling | None = None
+    cluster: str = ""
 
 
 def explain_pod(name: str, now: Situation) -> PodPlan:
@@ -76,7 +80,8 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
             return PodPlan(name, node=placement.node, joining=joining)
     for launch in plan.launches:
         if name in launch.pods:
-            return PodPlan(name, launch=launch)
+            dear = _too_dear(launch, plan, now)
+            return PodPlan(name, reason=dear) if dear else PodPlan(name, launch=launch)
     reason = next(one.reason for one in plan.unschedulable if one.pod == name)
     misses = sorted(_misses(pod, reason, now), key=lambda miss: miss.distance)
     return PodPlan(name, reason=reason, misses=tuple(misses))
@@ -85,6 +90,19 @@ def explain_pod(name: str, now: Situation) -> PodPlan:
 def _plan(pods: Sequence[Pod], now: Situation, pools: Collection[NodePool]) -> Plan:
     supply = Supply(pools, now.catalog, now.unavailable, now.daemons)
     return pack(pods, supply, [*now.nodes, *now.joining])
+
+
+def _too_dear(launch: PlannedNode, plan: Plan, now: Situation) -> Reason | None:
+    """Return why the price ceiling keeps a planned node from being launched; None if it does
+    not."""
+    if (ceiling := now.ceiling) is None:
+        return None
+    prices = Prices(now.catalog)
+    left = ceiling.left([*now.nodes, *now.joining], prices)
+    allowed = affordable(plan.launches, left, ceiling.replacing, ceiling.moving, prices)
+    if allowed.keep([launch]):
+        return None
+    return PRICE_CEILING_REACHED(cluster=now.cluster, most=ceiling.most)
 
 
 def _misses(pod: Pod, reason: Reason, now: Situation) -> Iterator[PoolMiss]:

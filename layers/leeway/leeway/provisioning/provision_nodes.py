@@ -20,7 +20,8 @@ from leeway.launch.node_settings import settings_of
 from leeway.launch.nodes_on_the_way import promised_nodes
 from leeway.launch.outcome import LaunchOutcome, PodWithoutNode
 from leeway.launch.ports import LaunchIntents
-from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE
+from leeway.launch.price_ceiling import Prices
+from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE, PRICE_CEILING_REACHED
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool
 from leeway.parallel import in_parallel
@@ -29,7 +30,7 @@ from leeway.provisioning.answers import answer_of, says_the_same
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates
 from leeway.provisioning.demand import demand_of
-from leeway.provisioning.launch_cap import remaining_launches
+from leeway.provisioning.launch_cap import price_ceiling, remaining_launches
 from leeway.provisioning.ports import (
     CapacityReturned,
     CapacityReturns,
@@ -81,7 +82,7 @@ KINDS = (
     "provisioner.karpenter.sh",
 )
 
-BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name})
+BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
 EVENTS_AT_ONCE = 16
@@ -251,6 +252,14 @@ class NodeProvisioning:
             unavailable=demand.unavailable,
             price_limits=demand.price_limits,
             most=remaining_launches(intents, policy.most_launches, now),
+            ceiling=price_ceiling(
+                policy.usd_per_hour,
+                demand,
+                read.requests,
+                state,
+                intents,
+                Prices(catalog),
+            ),
             until=until - FOR_THE_END,
         )
         if policy.dry_run:

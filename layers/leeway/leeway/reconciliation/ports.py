@@ -44,8 +44,20 @@ class InstanceIndex(Protocol):
         ...
 
 
-class ClusterLeftovers(Protocol):
-    """The objects that terminated instances leave in a cluster."""
+class ClusterNodes(Protocol):
+    """The Nodes of a cluster. Every method raises the errors of an API server."""
+
+    def names(self) -> frozenset[str]:
+        """List the names of all Nodes, without a cache. Much cheaper than `nodes`."""
+        ...
+
+    def nodes(self) -> list[Node]:
+        """List all Nodes, without a cache."""
+        ...
+
+
+class ClusterLeftovers(ClusterNodes, Protocol):
+    """The Nodes of a cluster, and the objects that terminated instances leave in a cluster."""
 
     def nodes_with_volumes(self) -> frozenset[str]:
         """List the names of all nodes with an attached volume."""

@@ -43,7 +43,7 @@ from leeway.reconciliation.find_lost_events import (
     SearchResult,
 )
 from leeway.reconciliation.findings import Finding, LostAnswer, LostEvent, LostStart
-from leeway.reconciliation.launches import Launches
+from leeway.reconciliation.launches import LaunchCheck, Launches
 from leeway.reconciliation.lost_state_changes import GONE
 from leeway.reconciliation.ports import ClusterLeftovers, InstanceIndex, Records
 from leeway.reconciliation.reasons import (
@@ -213,14 +213,21 @@ class Reconciliation:
         report.paused_pools.extend(paused or ())
         if policy.dry_run:
             return
-        check = report.guard(LAUNCHES_NOT_CHECKED, lambda: launches.check_instances(cluster, here))
-        if check is not None:
-            report.findings.extend(check.findings)
-            report.problems.extend(check.problems)
+        check_nodes = partial(self._check_nodes, cluster, here)
+        for check in (
+            report.guard(LAUNCHES_NOT_CHECKED, lambda: launches.check_instances(cluster, here)),
+            report.guard(NODES_NOT_READ, check_nodes),
+        ):
+            if check is not None:
+                report.findings.extend(check.findings)
+                report.problems.extend(check.problems)
         deleted = report.guard(
             LAUNCHES_NOT_CHECKED, lambda: launches.delete_unused_templates(cluster)
         )
         report.deleted_templates.extend(deleted or ())
+
+    def _check_nodes(self, cluster: str, here: Sequence[ObservedInstance]) -> LaunchCheck:
+        return self._deps.launches.check_nodes(cluster, here, self._deps.open_cluster(cluster))
 
     def _handle(self, report: ClusterReport, search: SearchResult, dry_run: bool) -> None:
         report.problems.extend(search.problems)

@@ -31,6 +31,7 @@ from leeway.retirement.disruption_budget import (
     retry_pause,
 )
 from leeway.retirement.node_marks import marks_of
+from leeway.retirement.reasons import NODE_IS_BACK
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 from leeway.retirement.step_context import StepContext
 
@@ -104,7 +105,12 @@ class CordonStep:
         if record is None or record.returns is None or record.replacement_intent is not None:
             return cordoned
         reason = cordoned.problem
-        if cordoned.settled and cordoned.node:
+        if record.returns.without_node:
+            if cordoned.settled and not cordoned.node:
+                return cordoned
+            if cordoned.node:
+                reason = NODE_IS_BACK(instance=record.instance, node=cordoned.node)
+        elif cordoned.settled and cordoned.node:
             try:
                 reason = self._context.retry(partial(self._why_kept, record, record.returns))
             except API_ERRORS as error:

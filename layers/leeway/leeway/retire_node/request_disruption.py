@@ -13,6 +13,7 @@ from leeway.retirement.disruption_budget import (
     BudgetDecision,
     BudgetVerdict,
     decide_disruption,
+    decide_without_node,
     decline_after_timeout,
 )
 from leeway.retirement.ports import DisruptionLedgers
@@ -43,10 +44,22 @@ class DisruptionRequests:
         begun = record.replacement_intent is not None
         if not begun and (replaces := self._why_group_replaces(record)):
             return BudgetDecision(BudgetVerdict.DECLINE, replaces)
+        if record.returns is not None and record.returns.without_node:
+            return self._decide_without_node(record, policy)
         cluster, node = self._context.node_of(record)
         protections = self._protections(cluster, node) if node else []
         decision = decide_disruption(record, policy, protections)
         if decision.verdict is not BudgetVerdict.GO or node is None or begun:
+            return decision
+        return self._request_from_ledger(record, policy, cluster.ready_nodes())
+
+    def _decide_without_node(self, record: Retirement, policy: ClusterPolicy) -> BudgetDecision:
+        """Decide about an instance whose Node was deleted. Its names are looked up here; the step
+        that follows searches all Nodes."""
+        cluster, node = self._context.node_of(record, by_name=True)
+        name, now = node.name if node else "", self._context.clock.now()
+        decision = decide_without_node(record, policy, name, now)
+        if decision.verdict is not BudgetVerdict.GO:
             return decision
         return self._request_from_ledger(record, policy, cluster.ready_nodes())
 

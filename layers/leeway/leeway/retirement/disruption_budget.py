@@ -18,6 +18,7 @@ from leeway.retirement.reasons import (
     CLUSTER_PAUSED,
     DISRUPTION_ALLOWED,
     DISRUPTION_TIMED_OUT,
+    NODE_IS_BACK,
     NODE_PROTECTED,
 )
 from leeway.retirement.record import Retirement
@@ -25,6 +26,10 @@ from leeway.retirement.record import Retirement
 INVOLUNTARY_BEFORE = timedelta(hours=1)
 """How long before its deadline a scheduled change ceases to be voluntary: EC2 stops the instance
 then, even if a policy forbids disruption."""
+
+ENDED_WITHOUT_NODE_AFTER = timedelta(minutes=15)
+"""How long an instance that Leeway launched may run after its Node was deleted: as long as it may
+take to join."""
 
 RETRY_FIRST, RETRY_LATER = timedelta(seconds=60), timedelta(minutes=5)
 RETRY_AFTER_A_DAY = timedelta(minutes=20)
@@ -125,17 +130,33 @@ def decide_disruption(
     return ALLOWED
 
 
+def decide_without_node(
+    record: Retirement, policy: ClusterPolicy, node: str, now: datetime
+) -> BudgetDecision:
+    """Decide whether an instance whose Node was deleted may end. The ledger decides about the
+    number of such instances. `node` is the name of its Node, empty if there is none."""
+    if node:
+        reason = NODE_IS_BACK(instance=record.instance, node=node)
+        return BudgetDecision(BudgetVerdict.DECLINE, reason)
+    if now < record.noticed_at + ENDED_WITHOUT_NODE_AFTER:
+        return BudgetDecision(BudgetVerdict.WAIT, record.reason)
+    return decide_disruption(record, policy, ())
+
+
 def decline_after_timeout(
     record: Retirement, decision: BudgetDecision, now: datetime
 ) -> BudgetDecision:
     """Decline a retirement that has waited for BUDGET_TIMEOUT.
 
-    Capacity that is given back does not wait: by then, the decision is outdated.
+    Capacity that is given back does not wait: by then, the decision is outdated. An instance
+    without a Node waits: it costs money as long as it runs.
     A scheduled change and a retirement that has requested its replacement wait on: the instance of
     the first ends anyway, and the second has begun.
     """
     can_decline = record.deadline_from_begin and record.replacement_intent is None
-    if decision.verdict is BudgetVerdict.WAIT and can_decline and record.returns is not None:
+    returns = record.returns
+    at_once = returns is not None and not returns.without_node
+    if decision.verdict is BudgetVerdict.WAIT and can_decline and at_once:
         return BudgetDecision(BudgetVerdict.DECLINE, decision.reason)
     timed_out = now - record.noticed_at >= BUDGET_TIMEOUT
     if decision.verdict is not BudgetVerdict.WAIT or not (can_decline and timed_out):

@@ -121,3 +121,16 @@ LEFT_TO_GROUP = ReasonCode(
     "The Auto Scaling group replaces the instance itself, and its terminate hook starts the drain: "
     "{why}.",
 )
+
+# Whether an instance whose Node was deleted ends.
+NODE_DELETED = ReasonCode(
+    "NodeDeleted",
+    "Instance {instance} of pool {pool} runs, and cluster {cluster} has no Node for it: somebody "
+    "deleted the Node. Leeway ends the instance after {minutes:g} minutes without a Node. To keep "
+    "it, restart its kubelet, which creates the Node again.",
+    "the-node-of-an-instance-was-deleted",
+)
+
+NODE_IS_BACK = ReasonCode(
+    "NodeIsBack", "Instance {instance} has Node {node} again, so Leeway keeps it."
+)

@@ -32,11 +32,15 @@ OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
 """The last phases of a retirement."""
 
 
+NODE_DELETED = "NodeDeleted"
+"""The cause of returning an instance that Leeway launched and whose Node somebody deleted."""
+
+
 class ReturnTerms(BaseModel):
     """Why Leeway gives a node of its own back, as it was decided.
 
-    - `cause`: as in disruption budgets, such as `Empty`. `pods`: the most pods that the node may
-      have at its cordon, None for any number.
+    - `cause`: as in disruption budgets, such as `Empty`, or NODE_DELETED. `pods`: the most pods
+      that the node may have at its cordon, None for any number.
     - `forced`: the pool bounds the drain (terminationGracePeriod), so neither an annotation nor a
       PodDisruptionBudget keeps the node.
     - `saving`: USD per hour.
@@ -53,6 +57,11 @@ class ReturnTerms(BaseModel):
     saving: float = 0.0
     optional: bool = False
     price_limit: PriceLimit | None = None
+
+    @property
+    def without_node(self) -> bool:
+        """Whether the instance is returned because the cluster has no Node for it."""
+        return self.cause == NODE_DELETED
 
 
 class Retirement(BaseModel):

@@ -76,6 +76,8 @@ def _launches() -> LeftLaunches:
         records=records(),
         admissions=records(),
         admit_node=admissions(),
+        retirements=records(),
+        retire_node=retirements(),
         templates=Ec2LaunchTemplates(partial(client, "ec2", tries=DEFAULT_TRIES)),
         pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
         claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
