@@ -15,6 +15,7 @@ from cli.cluster_setup.settings import (
     GroupTag,
     ManagedCluster,
     Setting,
+    SpotRole,
 )
 
 
@@ -51,6 +52,8 @@ def _write(cluster: str, after: Setting, *, is_new: bool) -> str:
             return f"dynamodb:PutItem pk=MANIFESTS#{cluster} sk=cluster.leeway.sh#/{cluster}"
         case ManagedCluster(stack=stack):
             return _update_stack(stack, f"add {cluster} to")
+        case SpotRole():
+            return "iam:CreateServiceLinkedRole AWSServiceName=spot.amazonaws.com"
     assert_never(after)
 
 
@@ -71,8 +74,8 @@ def _removal(cluster: str, before: Setting) -> str:
             return f"dynamodb:DeleteItem pk=MANIFESTS#{cluster} sk=cluster.leeway.sh#/{cluster}"
         case ManagedCluster(stack=stack):
             return _update_stack(stack, f"remove {cluster} from")
-        case Authentication():
-            raise ValueError("EKS never removes an authentication mode")
+        case Authentication() | SpotRole():
+            raise ValueError(f"release never removes the {before.title}")
     assert_never(before)
 
 

@@ -10,6 +10,7 @@ from typing import assert_never
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
 from leeway.manifests.ports import StoredManifest
+from leeway.wiring.clients import client
 
 from cli.adopt.reasons import GROUP_GONE
 from cli.aws_errors import aws_errors
@@ -28,8 +29,10 @@ from cli.cluster_setup.settings import (
     ManagedCluster,
     Mode,
     Setting,
+    SpotRole,
     by_key,
 )
+from cli.cluster_setup.spot_role import create_spot_role, spot_role_exists
 from cli.errors import CannotBeDoneError
 from cli.kubernetes_errors import kubernetes_errors
 from cli.manifests.planned_change import CLUSTER, find, plan_body
@@ -93,6 +96,8 @@ class Services:
                     stored = self._manifest()
                     if stored is not None:
                         yield ClusterManifest(cluster, _normal(stored.body))
+                case SpotRole() if spot_role_exists(client("iam")):
+                    yield one
 
     def _manifest(self) -> StoredManifest | None:
         stored = self.stack.manifests().of(self.cluster, CLUSTER)
@@ -129,6 +134,8 @@ class Services:
                 self._store(body)
             case ManagedCluster(stack=stack, cluster=cluster):
                 self.stacks.change_clusters(stack, add=cluster)
+            case SpotRole():
+                create_spot_role(client("iam"))
             case _:
                 assert_never(after)
 

@@ -23,6 +23,7 @@ from cli.cluster_setup.settings import (
     ManagedCluster,
     Mode,
     Setting,
+    SpotRole,
     Transition,
 )
 
@@ -81,6 +82,7 @@ def desired_settings(wanted: Wanted) -> tuple[Setting, ...]:
         Authentication(Mode.BOTH),
         *wanted.objects,
         *desired_entries(wanted),
+        *([SpotRole()] if wanted.node_roles else ()),
         ClusterManifest(wanted.cluster, manifest_of(wanted.cluster)),
         ManagedCluster(wanted.stack.name, wanted.cluster),
         *(GroupTag(group, wanted.cluster) for group in wanted.groups),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from leeway.launch.reasons import SPOT_ROLE_MISSING
 from leeway.reasons import Reason
 
 from cli.cluster_setup import reasons
@@ -17,6 +18,7 @@ from cli.cluster_setup.settings import (
     ManagedCluster,
     Setting,
     Settings,
+    SpotRole,
 )
 
 _IMMUTABLE = {
@@ -143,6 +145,8 @@ def _reason(cluster: str, change: Change) -> Reason:
             return reasons.CLUSTER_MANIFEST_MISSING(cluster=cluster)
         case ManagedCluster(stack=stack):
             return reasons.CLUSTER_NAME_MISSING(cluster=cluster, stack=stack)
+        case SpotRole():
+            return SPOT_ROLE_MISSING()
     raise ValueError("a step of adopt removes no setting")
 
 

@@ -189,6 +189,10 @@ MODE_STAYS = ReasonCode(
     "AuthenticationModeStays",
     "The authentication mode of the cluster stays {mode}: EKS cannot switch it back.",
 )
+SPOT_ROLE_STAYS = ReasonCode(
+    "SpotRoleStays",
+    "The role AWSServiceRoleForEC2Spot stays: every Spot instance of the account needs it.",
+)
 CHANGED_SINCE = ReasonCode(
     "SettingChangedSince",
     "The {setting} stays as it is: somebody changed it after `leeway adopt`.",

@@ -230,8 +230,30 @@ class ManagedCluster:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class SpotRole:
+    """EC2's service-linked role for Spot instances. The whole account uses it."""
+
+    setting: Literal["spot-role"] = "spot-role"
+
+    @property
+    def key(self) -> str:
+        """The key of this setting."""
+        return self.setting
+
+    @property
+    def title(self) -> str:
+        """This setting, as messages name it."""
+        return "role AWSServiceRoleForEC2Spot of the account"
+
+    def over(self, _now: Self | None) -> Self:
+        """Return this role."""
+        return self
+
+
 type Setting = Annotated[
     Authentication
+    | SpotRole
     | AccessEntry
     | ClusterObject
     | GroupTag

@@ -8,7 +8,7 @@ from leeway.reasons import Reason
 
 from cli.cluster_setup.desired import HOOKS, PLURALS
 from cli.cluster_setup.difference import Change
-from cli.cluster_setup.reasons import CHANGED_SINCE, MODE_STAYS, NOT_OF_ADOPT
+from cli.cluster_setup.reasons import CHANGED_SINCE, MODE_STAYS, NOT_OF_ADOPT, SPOT_ROLE_STAYS
 from cli.cluster_setup.settings import (
     CLUSTER_TAG,
     Authentication,
@@ -17,6 +17,7 @@ from cli.cluster_setup.settings import (
     GroupTag,
     Setting,
     Settings,
+    SpotRole,
 )
 
 _PATH = re.compile(
@@ -63,6 +64,8 @@ def undo(recorded: Iterable[Change], current: Settings) -> Undo:
             continue
         if isinstance(now, Authentication):
             left.append(MODE_STAYS(mode=now.mode))
+        elif isinstance(now, SpotRole):
+            left.append(SPOT_ROLE_STAYS())
         elif now == one.after:
             changes.append(one.inverse)
         else:

@@ -238,7 +238,8 @@ class ClusterFacts:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that was read. `ahead` is how far AWS's clock is ahead of this machine's.
-    `wanted_objects` are the objects that a cluster needs, by the files in rbac/."""
+    `spot_role`: the account has EC2's service-linked role for Spot instances. `wanted_objects` are
+    the objects that a cluster needs, by the files in rbac/."""
 
     now: datetime
     region: str
@@ -255,6 +256,7 @@ class Facts:
     alarms: Read[tuple[AlarmFacts, ...]]
     instances: Read[tuple[InstanceUse, ...]]
     quotas: Read[Mapping[str, float]]
+    spot_role: Read[bool]
     catalog: Read[CatalogFacts]
     network: Read[FunctionsNetwork]
     wanted_objects: tuple[ClusterObject, ...] = ()

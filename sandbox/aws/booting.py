@@ -14,6 +14,7 @@ from moto.ec2.models.instances import Instance
 from moto.eks.models import eks_backends
 
 from sandbox.aws.cloud import ACCOUNT, Cloud
+from sandbox.aws.fleet_launch import efas_of
 from sandbox.aws.images import accelerator_of, family_of, image_of, version_of
 from sandbox.aws.node_resources import resources
 from sandbox.user_data.configuration import BootError, Family, NodeConfiguration
@@ -111,6 +112,7 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
         configuration,
         accelerator_of(image),
         _storage(instance, image, configuration.family),
+        efas_of(instance),
     )
     return {
         "apiVersion": "v1",

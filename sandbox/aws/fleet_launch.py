@@ -13,6 +13,7 @@ from typing import Any
 from moto.core.exceptions import ServiceException
 from moto.ec2.exceptions import (
     InvalidAMIIdError,
+    InvalidParameterCombination,
     InvalidParameterValue,
     InvalidSecurityGroupNotFoundError,
     TagLimitExceeded,
@@ -24,12 +25,16 @@ from moto.ec2.utils import convert_tag_spec
 from moto.iam.models import iam_backends
 
 from sandbox.aws import instances as ec2_instances
+from sandbox.aws.account import has_spot_role, metadata_tags
 from sandbox.aws.cloud import ACCOUNT, Cloud
 from sandbox.aws.fleet_plan import Market, Pool, Refused, Room
 from sandbox.aws.subnets import NoFreeAddresses, free_addresses
 from sandbox.aws.tag_rules import MOST_TAGS
 
+EFA_TYPES = ("efa", "efa-only")
 FLEET_TAG = "aws:ec2:fleet-id"
+_EFAS = "efa_interfaces"
+_METADATA_KEY = re.compile(r"(?!(\.|\.\.|_index)$)[0-9a-zA-Z\-_+=,.@:]{1,255}")
 TEMPLATE_TAG, VERSION_TAG = "aws:ec2launchtemplate:id", "aws:ec2launchtemplate:version"
 
 
@@ -60,10 +65,14 @@ class LaunchSpecification:
         return tags
 
     @property
+    def interfaces(self) -> list[Mapping[str, Any]]:
+        """The network interfaces that the template names."""
+        return list(self.data.get("NetworkInterfaces") or ())
+
+    @property
     def security_groups(self) -> list[str]:
         """The ids of the security groups."""
-        interfaces = self.data.get("NetworkInterfaces") or ()
-        named = [group for one in interfaces for group in one.get("Groups") or ()]
+        named = [group for one in self.interfaces for group in one.get("Groups") or ()]
         return [*(self.data.get("SecurityGroupIds") or ()), *named]
 
     @property
@@ -172,6 +181,64 @@ def _check_network(ec2: Any, _market: Market, specification: LaunchSpecification
             )
 
 
+def _check_interfaces(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
+    interfaces, kind = specification.interfaces, specification.pool.instance_type
+    if len(interfaces) > 1 and any(one.get("AssociatePublicIpAddress") for one in interfaces):
+        raise InvalidParameterCombination(
+            "The associatePublicIPAddress parameter cannot be specified when launching with "
+            "multiple network interfaces."
+        )
+    if interfaces and specification.data.get("SecurityGroupIds"):
+        raise InvalidParameterCombination(
+            "Network interfaces and an instance-level security groups may not be specified on the "
+            "same request"
+        )
+    places = [(one.get("NetworkCardIndex", 0), one.get("DeviceIndex")) for one in interfaces]
+    if len({*places}) < len(places):
+        raise InvalidParameterCombination("Two network interfaces have the same device index.")
+    network = INSTANCE_TYPES[kind]["NetworkInfo"]
+    cards = {one["NetworkCardIndex"]: one for one in network.get("NetworkCards", ())}
+    for one in interfaces:
+        wanted = one.get("InterfaceType") or "interface"
+        card = cards.get(one.get("NetworkCardIndex", 0), {})
+        if wanted != "interface" and wanted not in card.get("InterfaceTypes", ()):
+            raise InvalidParameterCombination(
+                f"Instance type {kind} does not support network interfaces of type {wanted} on "
+                f"network card {one.get('NetworkCardIndex', 0)}."
+            )
+        if wanted == "efa-only" and {"AssociatePublicIpAddress", "Ipv6AddressCount"} & one.keys():
+            raise InvalidParameterValue("EFA-only network interfaces do not support IP addresses.")
+    if _efas(specification) > network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0):
+        raise InvalidParameterCombination(
+            f"Instance type {kind} does not support {_efas(specification)} EFA interfaces."
+        )
+
+
+def _efas(specification: LaunchSpecification) -> int:
+    return sum(one.get("InterfaceType") in EFA_TYPES for one in specification.interfaces)
+
+
+def _check_metadata_tags(ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
+    if not metadata_tags(ec2, specification.data.get("MetadataOptions")):
+        return
+    for key in specification.tags.get("instance", {}):
+        if not _METADATA_KEY.fullmatch(key):
+            raise InvalidParameterValue(
+                f"'{key}' is not a valid tag key. Tag keys must match pattern "
+                "([0-9a-zA-Z\\-_+=,.@:]{1,255}), and must not be a reserved name ('.', '..', "
+                "'_index')"
+            )
+
+
+def _check_spot_role(_ec2: Any, market: Market, _specification: LaunchSpecification) -> None:
+    if market == "spot" and not has_spot_role():
+        raise _refusal(
+            "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+            "The provided credentials do not have permission to create the service-linked role for "
+            "EC2 Spot Instances.",
+        )
+
+
 def _check_profile(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
     profile = specification.profile
     if not profile:
@@ -210,6 +277,9 @@ _CHECKS: tuple[Callable[[Any, Market, LaunchSpecification], None], ...] = (
     _check_offering,
     _check_image,
     _check_network,
+    _check_interfaces,
+    _check_metadata_tags,
+    _check_spot_role,
     _check_profile,
     _check_price,
 )
@@ -255,7 +325,13 @@ def launch(
         # Tags of AWS do not count towards the 50 of a resource, as they would in moto.
         ec2.tags[instance.id] |= system | {FLEET_TAG: fleet_id}
         _associate(ec2, instance, specification.profile)
+        setattr(instance, _EFAS, _efas(specification))
     return launched
+
+
+def efas_of(instance: Instance) -> int:
+    """The number of EFA interfaces with which a fleet launched an instance."""
+    return getattr(instance, _EFAS, 0)
 
 
 def _enabled(monitoring: Mapping[str, Any] | None) -> bool:
@@ -263,8 +339,11 @@ def _enabled(monitoring: Mapping[str, Any] | None) -> bool:
 
 
 def _interfaces(specification: LaunchSpecification) -> list[dict[str, Any]]:
-    """The network interfaces of the template, in the pool's subnet."""
-    interfaces = deepcopy(list(specification.data.get("NetworkInterfaces") or ()))
+    """The network interfaces of the template's primary network card, in the pool's subnet: moto
+    knows no other card."""
+    interfaces = deepcopy(
+        [one for one in specification.interfaces if not one.get("NetworkCardIndex")]
+    )
     for number, interface in enumerate(interfaces):
         interface.setdefault("DeviceIndex", number)
         if specification.pool.subnet:

@@ -30,11 +30,13 @@ def resources(
     configuration: NodeConfiguration,
     accelerator: Accelerator | None,
     storage: int,
+    efas: int = 0,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Capacity and allocatable of an instance type, as DescribeInstanceTypes describes it.
 
-    `storage` is the size in GiB of the volume with the kubelet's data. Accelerators are there if
-    the AMI has their drivers, as their device plugin reports them.
+    `storage` is the size in GiB of the volume with the kubelet's data, `efas` the number of EFA
+    interfaces. Accelerators are there if the AMI has their drivers, as their device plugin reports
+    them.
     """
     kubelet = configuration.kubelet
     cores = int(kind["VCpuInfo"]["DefaultVCpus"])
@@ -45,6 +47,8 @@ def resources(
     kept = _of("memory", reserved) + _of("memory", kubelet.system_reserved)
     left = memory * MIB * 1000 - kept - _threshold(kubelet, memory)
     devices = _devices(kind, accelerator)
+    if efas and configuration.family != "Windows":
+        devices["vpc.amazonaws.com/efa"] = str(efas)
     storage_mib = storage * 1024
     kept_storage = _of(STORAGE, reserved) + _of(STORAGE, kubelet.system_reserved)
     free_storage = storage_mib - kept_storage // (1000 * MIB) - int(storage_mib * _STORAGE_SHARE)

@@ -14,6 +14,7 @@ from aiohttp import web
 from sandbox.access import Gate
 from sandbox.aws import (
     access_entries,
+    account,
     autoscaling,
     booting,
     dynamodb,
@@ -64,6 +65,7 @@ class Front:
         queues.install(self._queue_changes)
         instances.install(cloud, bus)
         reservations.install()
+        account.install()
         quotas.install()
         images.install()
         subnets.install(cloud)

@@ -171,6 +171,7 @@ def healthy(**changes: Any) -> Facts:
         "alarms": (AlarmFacts("leeway-NoticesLate", "OK", "", notifies=True),),
         "instances": spot(),
         "quotas": {"L-34B43A08": 1000.0},
+        "spot_role": True,
         "catalog": CatalogFacts({"types": NOW - timedelta(hours=6)}),
         "network": FunctionsNetwork("leeway"),
         "wanted_objects": OBJECTS,

@@ -33,7 +33,8 @@ class Shortage:
 @dataclass
 class FleetsInMemory:
     """The Fleets Protocol. `exists` says whether there is a launch template; `free` are the free
-    addresses of subnets that have few; `lost` answers never arrive. Instances that have `ended` do
+    addresses of subnets that have few; `lost` answers never arrive; `unknown` is the code for a
+    template that does not exist. Instances that have `ended` do
     not run any more."""
 
     exists: Callable[[str], bool]
@@ -41,6 +42,7 @@ class FleetsInMemory:
     free: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     refused: str = ""
+    unknown: str = "InvalidLaunchTemplateName.NotFoundException"
     running: dict[str, FleetInstance] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     intents: dict[str, str] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class FleetsInMemory:
         if self.refused:
             return _refusal(self.refused, request)
         if any(not self.exists(one.template) for one in request.templates):
-            return _refusal("InvalidLaunchTemplateName.NotFoundException", request)
+            return _refusal(self.unknown, request)
         if token not in self._answers:
             self._answers[token] = (request, self._launch(request))
         known, answer = self._answers[token]

@@ -20,6 +20,7 @@ CAUSES = {
     "ReservationCapacityExceeded": Cause.CAPACITY,
     "InvalidFleetConfiguration": Cause.CAPACITY,
     "MaxSpotInstanceCountExceeded": Cause.QUOTA,
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": Cause.SPOT_ROLE,
     "MaxFleetCountExceeded": Cause.QUOTA,
     "VcpuLimitExceeded": Cause.QUOTA,
     "InsufficientFreeAddressesInSubnet": Cause.SUBNET,
@@ -39,7 +40,7 @@ CAUSES = {
 def test_a_code_has_a_cause_and_a_reason_with_its_facts(code: str) -> None:
     assert cause_of(code) is CAUSES[code]
     (reason,) = consequences_of("web", [error(code)]).reasons
-    facts = {"m5.large", "subnet-a", "web"}
+    facts = {"m5.large", "subnet-a", "web", "AWSServiceRoleForEC2Spot"}
     assert any(fact in reason.message for fact in facts)
     assert reason.message.endswith(".")
     assert ".:" not in reason.message
@@ -57,6 +58,28 @@ def test_an_offering_without_capacity_is_unavailable_and_others_are_not() -> Non
 def test_the_spot_quota_makes_all_spot_unavailable() -> None:
     found = consequences_of("web", [error("MaxSpotInstanceCountExceeded")])
     assert list(found.unavailable) == [Unavailable(ANY, ANY, "spot")]
+
+
+def test_without_the_role_for_spot_all_spot_is_unavailable_and_on_demand_goes_on() -> None:
+    code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+    found = consequences_of("web", [error(code, M5_A), error(code, M5_B)])
+    assert list(found.unavailable) == [Unavailable(ANY, ANY, "spot")]
+    assert found.blocked is None
+    assert [one.code for one in found.reasons] == ["SpotRoleMissing"]
+    assert "aws iam create-service-linked-role" in found.reasons[0].message
+
+
+@pytest.mark.parametrize("override", [M5_A, None])
+def test_the_first_denial_may_mean_a_deleted_template_and_the_second_blocks_the_pool(
+    override: Override | None,
+) -> None:
+    denied = [error("UnauthorizedOperation", override)]
+    first = consequences_of("web", denied, denied_before=False)
+    assert (first.blocked, first.repeat, first.avoided) == (None, True, frozenset())
+    second = consequences_of("web", denied, denied_before=True)
+    assert second.blocked is not None
+    assert second.blocked.code == "LaunchForbidden"
+    assert not second.repeat
 
 
 def test_a_full_subnet_makes_no_offering_unavailable() -> None:

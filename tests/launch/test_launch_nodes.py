@@ -240,7 +240,8 @@ def test_a_refused_launch_ends_with_its_reason_on_every_pod(
     assert expected
     if whole:
         assert all(expected in pod.reason.message for pod in outcome.without_node)
-        assert len(world.fleets.requests) == 1
+        # EC2 also denies a launch whose template was deleted: it is requested once more.
+        assert len(world.fleets.requests) == (2 if code == "UnauthorizedOperation" else 1)
 
 
 def broken_worlds() -> dict[str, tuple[Any, str]]:
@@ -422,6 +423,42 @@ def test_a_template_that_was_deleted_is_created_again_in_the_same_run(
     assert len(world.fleets.running) == 5
     assert codes(outcome) == {"LaunchTemplateDeleted"}
     assert world.templates.existing
+
+
+def test_a_denied_launch_is_repeated_once_after_its_templates_were_read_again(
+    world: World, catalog: Catalog
+) -> None:
+    world.launch_nodes.launch(order(catalog))
+    world.templates.existing.clear()
+    world.fleets.unknown = "UnauthorizedOperation"
+    more = pods(2, cpu=90_000, name="more")
+    outcome = world.launch_nodes.launch(order(catalog, waiting=[*pods(3, cpu=90_000), *more]))
+    assert outcome.complete, outcome.without_node
+    assert len(world.fleets.running) == 5
+    assert codes(outcome) == set()
+
+
+def test_a_missing_permission_blocks_the_pool_for_the_run_and_not_for_the_next_one(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.refused = "UnauthorizedOperation"
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert len(world.fleets.requests) == 2
+    assert codes(outcome) == {"LaunchForbidden"}
+    assert {one.cause.code for one in outcome.without_node} == {"LaunchForbidden"}
+    world.fleets.refused = ""
+    assert world.launch_nodes.launch(order(catalog)).complete
+
+
+def test_an_account_without_the_role_for_spot_gets_on_demand_nodes(
+    world: World, catalog: Catalog
+) -> None:
+    code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+    world.fleets.shortages = [Shortage(code, capacity_type="spot")]
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete, outcome.without_node
+    assert {one.capacity_type for one in world.fleets.running.values()} == {"on-demand"}
+    assert codes(outcome) == {"SpotRoleMissing"}
 
 
 def test_the_taints_of_custom_user_data_are_put_on_by_admission(

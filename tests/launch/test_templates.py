@@ -5,7 +5,14 @@ from base64 import b64decode
 from typing import Any
 
 import pytest
-from leeway.launch.templates import LaunchTemplate, NodeResources, TemplateImage, template_of
+from leeway.bootstrap.cluster import ClusterDetails
+from leeway.launch.templates import (
+    LaunchTemplate,
+    NodeResources,
+    TemplateImage,
+    network_cards,
+    template_of,
+)
 
 from tests.launch.pools import node_class, settings
 
@@ -13,8 +20,24 @@ RESOURCES = NodeResources(("sg-1", "sg-2"), "prod-nodes", {"team": "a"})
 IMAGE = TemplateImage("ami-1")
 
 
-def template(user_data: str = "boot", image: TemplateImage = IMAGE, **spec: Any) -> LaunchTemplate:
-    return template_of("prod", settings(node_class(**spec)), RESOURCES, image, user_data)
+def cluster(name: str = "prod", services: str = "10.100.0.0/16") -> ClusterDetails:
+    return ClusterDetails(name, f"https://{name}.example.com", "Q0E=", services)
+
+
+IPV6 = cluster(services="fd30:1c53:5f8a::/108")
+
+
+def template(
+    user_data: str = "boot",
+    image: TemplateImage = IMAGE,
+    details: ClusterDetails | None = None,
+    efas: int = 0,
+    efa_card: int = 0,
+    **spec: Any,
+) -> LaunchTemplate:
+    cards = network_cards(efas, efa_card)
+    given = settings(node_class(**spec))
+    return template_of(details or cluster(), given, RESOURCES, image, user_data, cards)
 
 
 def data(made: LaunchTemplate) -> dict[str, Any]:
@@ -27,7 +50,8 @@ def test_a_node_boots_with_imdsv2_and_an_encrypted_volume() -> None:
     assert found["ImageId"] == "ami-1"
     assert found["IamInstanceProfile"] == {"Name": "prod-nodes"}
     assert found["MetadataOptions"]["HttpTokens"] == "required"
-    assert found["SecurityGroupIds"] == ["sg-1", "sg-2"]
+    (interface,) = found["NetworkInterfaces"]
+    assert interface["Groups"] == ["sg-1", "sg-2"]
     assert b64decode(found["UserData"]) == b"boot"
     (volume,) = found["BlockDeviceMappings"]
     assert volume["DeviceName"] == "/dev/xvda"
@@ -81,12 +105,53 @@ def test_the_users_volumes_replace_the_default_ones() -> None:
     assert (ebs["Encrypted"], ebs["DeleteOnTermination"]) == (False, False)
 
 
-def test_a_public_address_moves_the_security_groups_to_the_interface() -> None:
-    found = data(template(associatePublicIPAddress=True))
-    assert "SecurityGroupIds" not in found
-    (interface,) = found["NetworkInterfaces"]
-    assert interface["AssociatePublicIpAddress"] is True
-    assert interface["Groups"] == ["sg-1", "sg-2"]
+def test_security_groups_are_those_of_the_interface_and_not_also_of_the_instance() -> None:
+    for spec in ({}, {"associatePublicIPAddress": True}):
+        found = data(template(**spec))
+        assert "SecurityGroupIds" not in found
+        (interface,) = found["NetworkInterfaces"]
+        assert interface["Groups"] == ["sg-1", "sg-2"]
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_the_node_class_decides_about_a_public_address(public: bool) -> None:
+    (interface,) = data(template(associatePublicIPAddress=public))["NetworkInterfaces"]
+    assert interface["AssociatePublicIpAddress"] is public
+    (interface,) = data(template())["NetworkInterfaces"]
+    assert "AssociatePublicIpAddress" not in interface
+
+
+def test_tags_are_not_in_the_metadata_whatever_the_default_of_the_account() -> None:
+    for spec in ({}, {"metadataOptions": {"httpPutResponseHopLimit": 2}}):
+        assert data(template(**spec))["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
+
+
+def test_a_node_of_an_ipv6_cluster_has_a_primary_ipv6_address() -> None:
+    (interface,) = data(template(details=IPV6))["NetworkInterfaces"]
+    assert (interface["Ipv6AddressCount"], interface["PrimaryIpv6"]) == (1, True)
+    (interface,) = data(template())["NetworkInterfaces"]
+    assert not {"Ipv6AddressCount", "PrimaryIpv6"} & interface.keys()
+
+
+def test_each_network_card_has_an_efa_and_only_the_primary_one_is_device_0() -> None:
+    interfaces = data(template(efas=4))["NetworkInterfaces"]
+    places = [(one["NetworkCardIndex"], one["DeviceIndex"]) for one in interfaces]
+    assert places == [(0, 0), (1, 1), (2, 1), (3, 1)]
+    assert {one["InterfaceType"] for one in interfaces} == {"efa"}
+    assert all(one["Groups"] == ["sg-1", "sg-2"] for one in interfaces)
+    assert all(one["DeleteOnTermination"] for one in interfaces)
+
+
+def test_a_primary_card_that_takes_no_efa_has_an_interface_and_the_others_have_no_address() -> None:
+    spec = {"associatePublicIPAddress": False}
+    found = data(template(efas=2, efa_card=1, details=IPV6, **spec))
+    first, *others = found["NetworkInterfaces"]
+    assert "InterfaceType" not in first
+    assert (first["PrimaryIpv6"], first["AssociatePublicIpAddress"]) == (True, False)
+    assert [one["NetworkCardIndex"] for one in others] == [1, 2]
+    for one in others:
+        assert (one["InterfaceType"], one["DeviceIndex"]) == ("efa-only", 0)
+        assert not {"AssociatePublicIpAddress", "Ipv6AddressCount", "PrimaryIpv6"} & one.keys()
 
 
 def test_equal_content_has_one_name_and_any_difference_another() -> None:
@@ -96,13 +161,14 @@ def test_equal_content_has_one_name_and_any_difference_another() -> None:
         template(image=TemplateImage("ami-2")),
         template(detailedMonitoring=True),
         template(metadataOptions={"httpPutResponseHopLimit": 2}),
-        template_of("other", settings(node_class()), RESOURCES, IMAGE, "boot"),
+        template(details=cluster("other")),
+        template(efas=1),
     ]
-    assert len({template().name, *(one.name for one in others)}) == 6
+    assert len({template().name, *(one.name for one in others)}) == 7
 
 
 def test_a_name_is_one_that_ec2_accepts() -> None:
-    made = template_of("c" * 100, settings(node_class()), RESOURCES, IMAGE, "boot")
+    made = template(details=cluster("c" * 100))
     assert len(made.name) <= 128
     assert made.name.startswith("leeway-ccc")
 

@@ -109,6 +109,13 @@ def test_elastic_fabric_adapters_are_counted_as_ec2_describes_them(described: De
     assert len(having) == 289
 
 
+def test_the_first_network_card_that_takes_an_efa_is_the_primary_one_of_all_types_but_one(
+    described: Described,
+) -> None:
+    cards = {name: machine(document).efa_card for name, document in described.items()}
+    assert {name: card for name, card in cards.items() if card} == {"p6-b300.48xlarge": 1}
+
+
 @pytest.mark.parametrize(
     ("name", "mbps"),
     [

@@ -15,6 +15,7 @@ _OWN = f"arn:aws:ec2:{REGION}:{ACCOUNT}:"
 IMAGE = f"arn:aws:ec2:{REGION}::image/ami-1"
 INSTANCE, VOLUME = f"{_OWN}instance/i-1", f"{_OWN}volume/vol-1"
 FLEET, TEMPLATE = f"{_OWN}fleet/fleet-1", f"{_OWN}launch-template/lt-1"
+ALL_TEMPLATES = f"{_OWN}launch-template/*"
 INTERFACE = f"{_OWN}network-interface/eni-1"
 SUBNET, GROUP = f"{_OWN}subnet/subnet-1", f"{_OWN}security-group/sg-1"
 
@@ -23,7 +24,9 @@ SUBNET, GROUP = f"{_OWN}subnet/subnet-1", f"{_OWN}security-group/sg-1"
 class Launch:
     """A launch by a fleet: the tags of what it creates, by resource type, and of its template.
 
-    `role` is the role in the template's instance profile. A launch without a template, by
+    `role` is the role in the template's instance profile. `found`: EC2 finds the template; if not,
+    it checks CreateFleet for all templates, without the tags of one, and nothing else follows
+    (kubernetes-sigs/karpenter, issue 2813). A launch without a template, by
     RunInstances alone, has no `template`.
     """
 
@@ -31,6 +34,7 @@ class Launch:
     template: Tags | None
     role: str
     through_fleet: bool = True
+    found: bool = True
     created: Mapping[str, str] = field(
         default_factory=lambda: {
             "instance": INSTANCE,
@@ -42,6 +46,8 @@ class Launch:
     def checks(self) -> list[Request]:
         """Return every check; IAM must allow all of them."""
         actions = ["ec2:CreateFleet", "ec2:RunInstances"][0 if self.through_fleet else 1 :]
+        if not self.found:
+            return self._of("ec2:CreateFleet")
         found = [pass_role(self.role)]
         for action in actions:
             found += self._of(action)
@@ -50,7 +56,10 @@ class Launch:
     def _of(self, action: str) -> list[Request]:
         used = {} if self.template is None else {"ec2:LaunchTemplate": TEMPLATE}
         found = [Request(action, arn, used) for arn in (IMAGE, SUBNET, GROUP)]
-        if self.template is not None:
+        if not self.found:
+            tags = _requested(self.tags.get("fleet", {}))
+            found.append(Request(action, ALL_TEMPLATES, {**used, **tags}))
+        elif self.template is not None:
             found.append(Request(action, TEMPLATE, {**used, **_resource(self.template)}))
         created = dict(self.created)
         if action == "ec2:CreateFleet":

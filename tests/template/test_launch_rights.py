@@ -25,8 +25,8 @@ ADMIN = f"arn:aws:iam::{ACCOUNT}:role/admin"
 
 
 def statements(role: str) -> list[dict[str, Any]]:
-    """The statements of a role in a stack for two clusters."""
-    return statements_of(role, ClusterNames=CLUSTERS)
+    """The statements of a role in a stack that launches nodes for two clusters."""
+    return statements_of(role, ClusterNames=CLUSTERS, NodeRoleArns=NODE_ROLE)
 
 
 def launch(tags: Tags, template: Tags | None, role: str = NODE_ROLE, **more: Any) -> list[Request]:
@@ -84,3 +84,25 @@ def test_a_retirement_may_end_an_instance_of_its_clusters(tags: Tags) -> None:
 def test_only_roles_of_retirements_may_end_instances() -> None:
     ends = terminate({"aws:eks:cluster-name": "prod"})
     assert [role for role in role_names() if allows(statements(role), *ends)] == ["RetireNodeRole"]
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS.split(","))
+@pytest.mark.parametrize("found", [True, False])
+def test_provisioning_may_launch_for_its_clusters_and_is_not_denied_if_a_template_is_gone(
+    cluster: str, found: bool
+) -> None:
+    tags = cluster_tags(cluster)
+    allowed = statements("ProvisionNodesRole")
+    assert allows(allowed, *create_template(tags))
+    assert allows(allowed, *launch(tags, tags, found=found))
+
+
+@pytest.mark.parametrize("tags", [THEIRS, {}])
+def test_provisioning_is_denied_a_template_that_is_gone_for_other_clusters(tags: Tags) -> None:
+    assert not allows(statements("ProvisionNodesRole"), *launch(tags, OURS, found=False))
+
+
+def test_a_fleet_may_name_no_template_that_somebody_else_owns() -> None:
+    tags = {"leeway.sh/owner": "somebody"}
+    fleets = [one for one in launch(OURS, tags) if one.action == "ec2:CreateFleet"]
+    assert not allows(statements("ProvisionNodesRole"), *fleets)

@@ -17,6 +17,7 @@ from cli.cluster_setup.settings import (
     GroupTag,
     ManagedCluster,
     Setting,
+    SpotRole,
     by_key,
 )
 from cli.doctor import reasons
@@ -47,9 +48,9 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
         tuple(sorted(one.name for one in groups)),
         tuple(one.arn for one in known(cluster.roles) or () if one.arn),
     )
-    was_read = _read_kinds(cluster)
+    was_read = _read_kinds(facts, cluster)
     desired = [one for one in desired_settings(wanted) if was_read(one)]
-    found = difference(cluster.name, desired, by_key(*_current(stack, cluster)))
+    found = difference(cluster.name, desired, by_key(*_current(facts, stack, cluster)))
     adopt = shell("leeway", "adopt", cluster.name, *_stack_option(stack.name))
     for step in found.steps:
         severity = _severity(step.change, cluster)
@@ -63,10 +64,12 @@ def _stack_option(stack: str) -> tuple[str, ...]:
     return () if stack == "leeway" else ("--stack", stack)
 
 
-def _read_kinds(cluster: ClusterFacts) -> Callable[[Setting], bool]:
+def _read_kinds(facts: Facts, cluster: ClusterFacts) -> Callable[[Setting], bool]:
     """Return whether the current value of a setting was read. Cluster manifests are no part: the
     defaults apply without one."""
     kinds: tuple[type[Setting], ...] = (ManagedCluster,)
+    if known(facts.spot_role) is not None:
+        kinds += (SpotRole,)
     if known(cluster.eks) is not None:
         kinds += (Authentication,)
     if known(cluster.entries) is not None:
@@ -78,7 +81,9 @@ def _read_kinds(cluster: ClusterFacts) -> Callable[[Setting], bool]:
     return lambda setting: isinstance(setting, kinds)
 
 
-def _current(stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Setting]:
+def _current(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Setting]:
+    if known(facts.spot_role):
+        yield SpotRole()
     if cluster.name in stack.clusters:
         yield ManagedCluster(stack.name, cluster.name)
     if (eks := known(cluster.eks)) is not None:
@@ -96,7 +101,7 @@ def _severity(change: Change, cluster: ClusterFacts) -> Severity:
             # The API server was asked for each right: a binding of others may grant them too.
             asked = known(cluster.rights) is not None
             return Severity.WARNS if asked else Severity.FAILS
-        case ClusterObject() | GroupHook():
+        case ClusterObject() | GroupHook() | SpotRole():
             return Severity.WARNS
         case _:
             return Severity.FAILS

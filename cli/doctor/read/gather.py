@@ -5,8 +5,9 @@ from functools import partial
 from typing import Any
 
 from leeway import __version__
-from leeway.wiring.clients import clock, session
+from leeway.wiring.clients import client, clock, session
 
+from cli.cluster_setup.spot_role import spot_role_exists
 from cli.doctor.facts import Facts, known
 from cli.doctor.finding import Severity
 from cli.doctor.read import account, stack
@@ -73,5 +74,6 @@ def _of_stack(parts: Parts, name: str) -> Mapping[str, Pending[Any]]:
         "queues": ("the queues of failures", WARNS, partial(stack.failure_queues_of, name)),
         "alarms": ("the alarms", WARNS, partial(stack.alarms_of, name)),
         "quotas": ("the quotas of EC2", FAILS, account.ec2_quotas),
+        "spot_role": ("EC2's role for Spot", WARNS, lambda: spot_role_exists(client("iam"))),
     }
     return {key: parts.start(*given) for key, given in found.items()}

@@ -478,6 +478,90 @@ def test_the_template_gives_profile_groups_volumes_and_metadata_options(aws: San
     assert (volume["Size"], volume["Encrypted"]) == (33, True)
 
 
+@pytest.fixture
+def tags_in_metadata(aws: Sandbox) -> Iterator[None]:
+    """The account's default puts tags into the metadata of instances."""
+    ec2 = aws.client("ec2")
+    ec2.modify_instance_metadata_defaults(InstanceMetadataTags="enabled")
+    yield
+    ec2.modify_instance_metadata_defaults(InstanceMetadataTags="no-preference")
+
+
+@pytest.mark.usefixtures("tags_in_metadata")
+@pytest.mark.parametrize(
+    ("key", "options", "refused"),
+    [
+        ("kubernetes.io/cluster/prod", {}, True),
+        ("kubernetes.io/cluster/prod", {"HttpTokens": "required"}, True),
+        ("kubernetes.io/cluster/prod", {"InstanceMetadataTags": "disabled"}, False),
+        ("_index", {}, True),
+        ("team", {}, False),
+    ],
+)
+def test_a_key_that_the_metadata_cannot_have_is_an_error_unless_the_template_has_no_tags_there(
+    aws: Sandbox, key: str, options: dict[str, str], refused: bool
+) -> None:
+    own = template(aws, **({"MetadataOptions": options} if options else {}))
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": "owned"}]}]
+    pools = overrides(aws, "m5.large", zones=("us-east-1a",))
+    answer = _create(aws, own, pools, TagSpecifications=tags)
+    assert codes(answer) == (["InvalidParameterValue"] if refused else [])
+    if refused:
+        assert f"'{key}' is not a valid tag key" in answer["Errors"][0]["ErrorMessage"]
+
+
+def test_without_the_role_for_spot_only_on_demand_is_launched(aws: Sandbox) -> None:
+    iam, pools = aws.client("iam"), overrides(aws, "m5.large", zones=("us-east-1a",))
+    iam.delete_service_linked_role(RoleName="AWSServiceRoleForEC2Spot")
+    try:
+        answer = _create(aws, template(aws), pools)
+        assert codes(answer) == ["AuthFailure.ServiceLinkedRoleCreationNotPermitted"]
+        assert launched(_create(aws, template(aws), pools, market="on-demand"))
+    finally:
+        iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+    assert iam.get_role(RoleName="AWSServiceRoleForEC2Spot")
+    assert launched(_create(aws, template(aws), pools))
+
+
+def _efa(card: int = 0, kind: str = "efa", **more: Any) -> dict[str, Any]:
+    return {
+        "InterfaceType": kind,
+        "NetworkCardIndex": card,
+        "DeviceIndex": min(card, 1),
+        "DeleteOnTermination": True,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "interfaces", "refused"),
+    [
+        ("m5.large", [_efa()], "does not support network interfaces of type efa"),
+        ("c5n.18xlarge", [_efa(), _efa(1)], "on network card 1"),
+        ("i7ie.48xlarge", [_efa(), _efa(1)], "does not support 2 EFA interfaces"),
+        ("g6e.24xlarge", [_efa(), _efa(1, DeviceIndex=1), _efa(1)], "the same device index"),
+        ("g6e.24xlarge", [_efa(AssociatePublicIpAddress=True), _efa(1)], "multiple network"),
+        ("g6e.24xlarge", [_efa(), _efa(1, "efa-only", Ipv6AddressCount=1)], "do not support IP"),
+        ("g6e.24xlarge", [_efa(), _efa(1)], ""),
+        ("c5n.18xlarge", [_efa(AssociatePublicIpAddress=True)], ""),
+    ],
+)
+def test_efa_interfaces_are_those_that_the_network_cards_of_the_type_support(
+    aws: Sandbox, kind: str, interfaces: list[dict[str, Any]], refused: str
+) -> None:
+    offered = aws.client("ec2").describe_instance_type_offerings(
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": [kind]}],
+    )["InstanceTypeOfferings"]
+    zone = min(one["Location"] for one in offered)
+    pools = overrides(aws, kind, zones=(zone,))
+    own = template(aws, NetworkInterfaces=interfaces)
+    answer = _create(aws, own, pools, market="on-demand")
+    message = "".join(one["ErrorMessage"] for one in answer["Errors"])
+    assert refused in message
+    assert bool(launched(answer)) == (not refused), message
+
+
 def test_a_dry_run_launches_nothing(aws: Sandbox) -> None:
     wanted = request(template(aws), overrides(aws, "m5.large"), DryRun=True)
     fleets = len(aws.journal("fleet"))

@@ -13,6 +13,10 @@ from leeway.launch.fleets import Override
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.unavailable import ANY, Unavailable
 
+DENIED = "UnauthorizedOperation"
+"""EC2's code for a missing permission. EC2 also answers it if a launch template does not exist: it
+then checks the permission for a template without tags."""
+
 _NO_CAPACITY = frozenset(
     {
         "InsufficientCapacity",
@@ -35,16 +39,16 @@ _QUOTAS = frozenset(
     }
 )
 _SPOT_QUOTAS = frozenset({"MaxSpotInstanceCountExceeded"})
+_SPOT_ROLE = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
 _SUBNETS = frozenset({"InsufficientFreeAddressesInSubnet"})
 _FORBIDDEN = frozenset(
     {
         "AccessDenied",
         "AccessDeniedException",
         "AuthFailure",
-        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "OptInRequired",
         "PendingVerification",
-        "UnauthorizedOperation",
+        DENIED,
     }
 )
 _THROTTLED = frozenset(
@@ -71,6 +75,7 @@ class Cause(StrEnum):
 
     CAPACITY = "capacity"
     QUOTA = "quota"
+    SPOT_ROLE = "spot role"
     SUBNET = "subnet"
     PERMISSION = "permission"
     SETTINGS = "settings"
@@ -115,16 +120,23 @@ def cause_of(code: str) -> Cause:
     return Cause.SETTINGS if code.startswith(_MISCONFIGURED) else Cause.UNKNOWN
 
 
-def consequences_of(pool: str, errors: Iterable[FleetError]) -> Consequences:
-    """Decide what the errors of a pool's fleet lead to.
+def consequences_of(
+    pool: str, errors: Iterable[FleetError], *, denied_before: bool = True
+) -> Consequences:
+    """Decide what the errors of a pool's fleet lead to. `denied_before`: EC2 has denied a launch of
+    the pool in this run. Its first denial may mean a deleted launch template, and is no reason yet.
 
     A permission or a setting blocks the pool only if it is the cause of every error: otherwise
     other overrides can still succeed. EC2's unavailable offerings are written down for all runs,
     those with any other error are not: a wrong setting must not make offerings unavailable.
     """
     by_cause: dict[Cause, list[FleetError]] = {}
+    doubtful = False
     for error in errors:
-        by_cause.setdefault(cause_of(error.code), []).append(error)
+        if error.code == DENIED and not denied_before:
+            doubtful = True
+        else:
+            by_cause.setdefault(cause_of(error.code), []).append(error)
     found = [(cause, by_cause[cause]) for cause in Cause if cause in by_cause]
     return Consequences(
         unavailable=dict(_offerings(found, _UNAVAILABLE)),
@@ -132,8 +144,8 @@ def consequences_of(pool: str, errors: Iterable[FleetError]) -> Consequences:
         exhausted=frozenset(
             one.override.subnet for one in by_cause.get(Cause.SUBNET, ()) if one.override
         ),
-        blocked=_blocked(pool, found),
-        repeat=not _PASSING.isdisjoint(by_cause),
+        blocked=None if doubtful else _blocked(pool, found),
+        repeat=doubtful or not _PASSING.isdisjoint(by_cause),
         reasons=tuple(_reason(pool, cause, some) for cause, some in found),
     )
 
@@ -142,11 +154,12 @@ _PASSING = frozenset({Cause.TEMPLATE, Cause.THROTTLING})
 """The same launch may succeed in the next round: EC2 throttles less then, and a launch template
 that was deleted is created again."""
 _STOPPING = frozenset({Cause.PERMISSION, Cause.SETTINGS})
-_UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA})
+_UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA, Cause.SPOT_ROLE})
 _AVOIDED = frozenset({*_STOPPING, Cause.UNKNOWN})
 _CAUSES = (
     (_NO_CAPACITY, Cause.CAPACITY),
     (_QUOTAS | _SPOT_QUOTAS, Cause.QUOTA),
+    (_SPOT_ROLE, Cause.SPOT_ROLE),
     (_SUBNETS, Cause.SUBNET),
     (_TEMPLATES, Cause.TEMPLATE),
     (_FORBIDDEN, Cause.PERMISSION),
@@ -174,7 +187,7 @@ def _blocked(pool: str, found: _ByCause) -> Reason | None:
 
 
 def _offering(error: FleetError) -> Unavailable | None:
-    if error.code in _SPOT_QUOTAS:
+    if error.code in _SPOT_QUOTAS | _SPOT_ROLE:
         return Unavailable(ANY, ANY, error.capacity_type)
     if error.override is None:
         return None
@@ -199,6 +212,7 @@ def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
 _REASONS = {
     Cause.CAPACITY: reasons.CAPACITY_UNAVAILABLE,
     Cause.QUOTA: reasons.QUOTA_REACHED,
+    Cause.SPOT_ROLE: reasons.SPOT_ROLE_MISSING,
     Cause.SUBNET: reasons.SUBNET_EXHAUSTED,
     Cause.PERMISSION: reasons.LAUNCH_FORBIDDEN,
     Cause.SETTINGS: reasons.LAUNCH_MISCONFIGURED,

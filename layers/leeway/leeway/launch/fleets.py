@@ -12,6 +12,7 @@ from math import inf, isnan
 
 from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT, WELL_KNOWN
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.machines import EFA
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.plan import Choice, Plan, PlannedNode
@@ -25,7 +26,8 @@ quotas"; EC2 API reference, CreateFleet."""
 
 @dataclass(frozen=True, slots=True)
 class LaunchGroup:
-    """Planned nodes of one pool that have the same choices, so that each is any of them."""
+    """Planned nodes of one pool that have the same choices, so that each is any of them. Their pods
+    request EFAs on each of them or on none."""
 
     pool: NodePool
     nodes: tuple[PlannedNode, ...]
@@ -46,6 +48,11 @@ class LaunchGroup:
         }
         own = {key: value for key, value in required.items() if key not in WELL_KNOWN}
         return {**own, **self.pool.labels}
+
+    @property
+    def efa(self) -> bool:
+        """Whether pods request EFAs."""
+        return bool(self.nodes[0].requests.of(EFA))
 
     @property
     def pods(self) -> tuple[str, ...]:
@@ -116,10 +123,11 @@ class Offers:
 
 def groups_of(plan: Plan) -> tuple[LaunchGroup, ...]:
     """Group the planned nodes of a plan, in its order."""
-    found: dict[tuple[NodePool, tuple[Choice, ...]], list[PlannedNode]] = {}
+    found: dict[tuple[NodePool, tuple[Choice, ...], bool], list[PlannedNode]] = {}
     for node in plan.launches:
-        found.setdefault((node.cheapest.pool, node.choices), []).append(node)
-    return tuple(LaunchGroup(pool, tuple(nodes)) for (pool, _), nodes in found.items())
+        key = (node.cheapest.pool, node.choices, bool(node.requests.of(EFA)))
+        found.setdefault(key, []).append(node)
+    return tuple(LaunchGroup(pool, tuple(nodes)) for (pool, _, _), nodes in found.items())
 
 
 def select_overrides(

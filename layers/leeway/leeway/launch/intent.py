@@ -39,7 +39,7 @@ class LaunchIntent(BaseModel):
     are those of the pool that admission puts on, and `startup_taints` the keys of taints that
     admission waits for. `templates` are the names of its launch templates. `pods` are those that
     the nodes are planned for, and `replaces` the instances that retire and that some of these pods
-    leave. `request` is dropped when it has been answered.
+    leave. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the
     optimistic lock).
     """
@@ -56,6 +56,7 @@ class LaunchIntent(BaseModel):
     templates: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    efa: bool = False
     token: str
     created_at: AwareDatetime
     version: Annotated[int, Field(ge=1)] = 1

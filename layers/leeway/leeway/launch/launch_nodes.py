@@ -14,7 +14,7 @@ from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch import reasons
 from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
-from leeway.launch.fleet_errors import Cause, cause_of, consequences_of
+from leeway.launch.fleet_errors import DENIED, Cause, cause_of, consequences_of
 from leeway.launch.fleets import LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
 from leeway.launch.intent import FleetInstance, LaunchIntent
@@ -204,10 +204,6 @@ class LaunchNodes:
         run.added += len(new)
         run.spent += sum(map(run.prices.of_instance, new))
         run.accept(results)
-        for one, result in zip(ready, results, strict=True):
-            if any(cause_of(error.code) is Cause.TEMPLATE for error in result.errors):
-                # Another function deleted it since it was last seen: the next round creates it.
-                self._deps.templates.forget([template.name for template in one.templates])
         return [one.intent for one in results]
 
     def _with_templates(
@@ -249,7 +245,8 @@ class LaunchNodes:
 @dataclass
 class _Run:
     """The state of one run: what it has launched, and what it no longer requests. `found` are the
-    instances of requests that an earlier run left without an answer."""
+    instances of requests that an earlier run left without an answer. `denied` are the pools of
+    which EC2 denied a launch: another launch of them is tried once."""
 
     deps: LaunchDependencies
     order: LaunchOrder
@@ -258,6 +255,7 @@ class _Run:
     blocked: dict[str, Reason] = field(default_factory=dict)
     unavailable: set[Unavailable] = field(default_factory=set)
     exhausted: set[str] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
     launched: dict[str, LaunchedNode] = field(default_factory=dict)
     found: set[str] = field(default_factory=set)
     reasons: list[Reason] = field(default_factory=list)
@@ -449,16 +447,23 @@ class _Run:
         """Add intents after their requests, and leave out what EC2 has refused."""
         marks: dict[Unavailable, str] = {}
         self.throttled = False
+        denied: set[str] = set()
         for one in results:
             self.intents.append(one.intent)
-            found = consequences_of(one.intent.pool, one.errors)
+            pool, codes = one.intent.pool, {error.code for error in one.errors}
+            found = consequences_of(pool, one.errors, denied_before=pool in self.denied)
+            if DENIED in codes or Cause.TEMPLATE in map(cause_of, codes):
+                # It may have been deleted since it was last seen: the next round creates it.
+                self.deps.templates.forget(one.intent.templates)
             self.reasons += found.reasons
             self.unavailable |= found.unavailable.keys() | found.avoided
             self.exhausted |= found.exhausted
             self.throttled |= found.repeat
             marks |= found.unavailable
             if found.blocked is not None:
-                self.blocked[one.intent.pool] = found.blocked
+                self.blocked[pool] = found.blocked
+            denied |= {pool} if DENIED in codes else set()
+        self.denied |= denied
         self.stopped = (*self.stopped, *unanswered(results))
         in_parallel(self._mark, list(marks.items()), AT_ONCE)
 

@@ -8,8 +8,10 @@ from leeway.bootstrap.labels import split
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.offers.catalog import Catalog, InstanceType
+from leeway.selection.offers.machines import EFA
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
+from leeway.selection.resources import Resources
 
 
 def nodes_on_the_way(
@@ -81,11 +83,18 @@ def _node(
         yield ExistingNode(
             name=instance.instance,
             labels={**_labels(intent, instance, kind, catalog), **JOINED},
-            allocatable=kind.allocatable,
-            capacity=kind.capacity,
+            allocatable=_present(kind.allocatable, intent),
+            capacity=_present(kind.capacity, intent),
             taints=pool.taints,
             pool=pool.name,
         )
+
+
+def _present(resources: Resources, intent: LaunchIntent) -> Resources:
+    """A node has EFAs only if it was launched for pods that request them."""
+    if intent.efa:
+        return resources
+    return Resources({name: amount for name, amount in resources.items() if name != EFA})
 
 
 def _type_of(instance: FleetInstance, pool: NodePool, catalog: Catalog) -> InstanceType | None:

@@ -18,11 +18,17 @@ from leeway.launch.node_settings import NodeSettings
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.settings_hashes import settings_hashes, tag_value
 from leeway.launch.tags import instance_tags
-from leeway.launch.templates import LaunchTemplate, NodeResources, TemplateImage, template_of
+from leeway.launch.templates import (
+    LaunchTemplate,
+    NodeResources,
+    TemplateImage,
+    network_cards,
+    template_of,
+)
 from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.machines import Machine
+from leeway.selection.offers.machines import EFA, Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ def prepare(
             startup_taints=tuple(taint.key for taint in group.pool.startup_taints),
             templates=tuple(one.template for one in request.templates),
             pods=group.pods,
+            efa=group.efa,
             token=token_of(intent, request),
             created_at=now,
             request=request,
@@ -128,15 +135,17 @@ def _boots(
         try:
             node = node_of(source, pool.details, machine)
             reserved = tuple(node.kube_reserved.items())
-            key = (variant, node.max_pods, reserved, node.local_disks)
+            efas = machine.devices.get(EFA, 0) if group.efa else 0
+            key = (variant, node.max_pods, reserved, node.local_disks, efas, machine.efa_card)
             if key not in known:
                 user_data = render(source, pool.details, machine)
                 template = template_of(
-                    pool.details.name,
+                    pool.details,
                     pool.settings,
                     pool.resources,
                     pool.images[variant],
                     user_data.text,
+                    network_cards(efas, machine.efa_card),
                 )
                 known[key] = _Boot(template, user_data)
         except UserDataError as error:

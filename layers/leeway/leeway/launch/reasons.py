@@ -86,6 +86,13 @@ QUOTA_REACHED = ReasonCode(
     "request an increase in Service Quotas.",
     "an-ec2-quota-is-reached",
 )
+SPOT_ROLE_MISSING = ReasonCode(
+    "SpotRoleMissing",
+    "The account has no role AWSServiceRoleForEC2Spot, without which EC2 launches no Spot "
+    "instance: Leeway uses on-demand capacity where a pool allows it. Create the role with `aws iam "
+    "create-service-linked-role --aws-service-name spot.amazonaws.com`, or run `leeway adopt`.",
+    "the-account-has-no-spot-role",
+)
 SUBNET_EXHAUSTED = ReasonCode(
     "SubnetExhausted",
     "EC2 found too few free addresses in {subnets}: free addresses, or add subnets.",

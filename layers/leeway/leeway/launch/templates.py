@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leeway.bootstrap.cluster import ClusterDetails
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.tags import cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
@@ -46,22 +47,43 @@ class TemplateImage:
     root_device: str = ""
 
 
+def network_cards(efas: int, first: int) -> tuple[str, ...]:
+    """Return the type of the network interface on each network card that is used, the primary one
+    first. `efas` is the number of EFAs, `first` the first card that takes one.
+
+    Sources: Karpenter's network interfaces; EC2 user guide, "Maximize network bandwidth on Amazon
+    EC2 instances with multiple network cards". An EFA-only interface has no IP address.
+    """
+    if not efas:
+        return ("interface",)
+    if first == 0:
+        return ("efa",) * efas
+    return ("interface",) * first + ("efa-only",) * efas
+
+
 def template_of(
-    cluster: str,
+    cluster: ClusterDetails,
     settings: NodeSettings,
     resources: NodeResources,
     image: TemplateImage,
     user_data: str,
+    cards: Sequence[str] = ("interface",),
 ) -> LaunchTemplate:
-    """Make the launch template of nodes that boot with this AMI and this user data."""
-    tags = {**resources.tags, **cluster_tags(cluster)}
+    """Make the launch template of nodes that boot with this AMI and this user data. `cards` has
+    the type of the network interface on each network card."""
+    own = cluster_tags(cluster.name)
+    tags = {**resources.tags, **own}
     data: dict[str, Any] = {
         "ImageId": image.id,
         "IamInstanceProfile": {"Name": resources.profile},
         "MetadataOptions": _metadata(settings.metadata),
         "Monitoring": {"Enabled": settings.detailed_monitoring},
         "TagSpecifications": [{"ResourceType": "network-interface", "Tags": tag_list(tags)}],
-        **_network(settings, resources.security_groups),
+        # EC2 accepts security groups either of the instance or of its network interfaces.
+        "NetworkInterfaces": [
+            _interface(card, kind, settings, resources.security_groups, cluster.ipv6)
+            for card, kind in enumerate(cards)
+        ],
     }
     devices = settings.block_devices or _default_devices(
         settings.template.pool.node_class.family, image.root_device
@@ -71,8 +93,8 @@ def template_of(
     if user_data:
         data["UserData"] = b64encode(user_data.encode()).decode()
     text = json.dumps(data, sort_keys=True)
-    digest = hashlib.sha256(f"{cluster}\n{text}".encode()).hexdigest()[:16]
-    return LaunchTemplate(f"leeway-{cluster}-{digest}", text, cluster_tags(cluster))
+    digest = hashlib.sha256(f"{cluster.name}\n{text}".encode()).hexdigest()[:16]
+    return LaunchTemplate(f"leeway-{cluster.name}-{digest}", text, own)
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -81,25 +103,37 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _metadata(options: MetadataOptions) -> dict[str, Any]:
+    """Tags are never in the metadata: EC2 refuses there the keys of Leeway, which contain a slash.
+    If a template does not say so, the account's default decides."""
     return {
         "HttpEndpoint": options.http_endpoint,
         "HttpProtocolIpv6": options.http_protocol_ipv6,
         "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
         "HttpTokens": options.http_tokens,
+        "InstanceMetadataTags": "disabled",
     }
 
 
-def _network(settings: NodeSettings, groups: Sequence[str]) -> dict[str, Any]:
-    """EC2 accepts security groups either of the instance or of its network interfaces."""
-    if settings.public_address is None:
-        return {"SecurityGroupIds": list(groups)}
-    interface = {
-        "AssociatePublicIpAddress": settings.public_address,
+def _interface(
+    card: int, kind: str, settings: NodeSettings, groups: Sequence[str], ipv6: bool
+) -> dict[str, Any]:
+    """The network interface of a card. Of an EFA, device 1 leaves device 0 to the primary
+    interface."""
+    found: dict[str, Any] = {
         "DeleteOnTermination": True,
-        "DeviceIndex": 0,
+        "DeviceIndex": 1 if card and kind == "efa" else 0,
         "Groups": list(groups),
+        "NetworkCardIndex": card,
     }
-    return {"NetworkInterfaces": [interface]}
+    if kind != "interface":
+        found["InterfaceType"] = kind
+    if kind == "efa-only":
+        return found
+    if settings.public_address is not None:
+        found["AssociatePublicIpAddress"] = settings.public_address
+    if ipv6:
+        found |= {"Ipv6AddressCount": 1, "PrimaryIpv6": True}
+    return found
 
 
 def _default_devices(family: AmiFamily, root_device: str) -> tuple[BlockDevice, ...]:

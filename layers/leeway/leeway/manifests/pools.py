@@ -73,6 +73,7 @@ def node_class_of(
         storage=manifest.storage(family),
         raid0=manifest.spec.instance_store_policy == "RAID0",
         prefix_delegation=defaults.prefix_delegation or bool(manifest.spec.ip_prefix_count),
+        public_address=bool(manifest.spec.associate_public_ip_address),
     )
 
 

@@ -45,7 +45,7 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
     """Return the capacity that the kubelet would report."""
     memory = machine.memory_mib - (_ARM_KEEPS_MIB if machine.arm else 0)
     memory -= _share(memory, node_class.vm_memory_overhead)
-    interfaces = {POD_ENI: machine.branches, EFA: machine.devices.get(EFA, 0)}
+    interfaces = {POD_ENI: machine.branches, EFA: _efas(machine, node_class)}
     if node_class.family.windows:
         interfaces = dict.fromkeys(interfaces, 0)
     return Resources(
@@ -59,6 +59,12 @@ def capacity(machine: Machine, node_class: NodeClass) -> Resources:
             **interfaces,
         }
     )
+
+
+def _efas(machine: Machine, node_class: NodeClass) -> int:
+    """EC2 assigns a public address only to an instance with one network interface."""
+    found = machine.devices.get(EFA, 0)
+    return 0 if node_class.public_address and machine.efa_card + found > 1 else found
 
 
 def _own_volumes(family: AmiFamily) -> int:

@@ -22,9 +22,18 @@ from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.resources import Resources
 
-VERSION = 3
+VERSION = 4
 
-_NUMBERS = ("vcpus", "memory_mib", "interfaces", "addresses", "branches", "volumes", "disks")
+_NUMBERS = (
+    "vcpus",
+    "memory_mib",
+    "interfaces",
+    "addresses",
+    "branches",
+    "volumes",
+    "disks",
+    "efa_card",
+)
 _SETS = ("bootable", "spot", "on_demand", "shares_gpu")
 _HEADER = 4  # bytes of the header length
 

@@ -36,7 +36,8 @@ class Machine:
     `interfaces` are the network interfaces of the default network card, `addresses` the IPv4
     addresses of each. `branches` are the branch interfaces, for pods with their own security
     groups. `volumes` are the EBS volumes that can be attached in addition to its interfaces,
-    including the root volume. `disks` is the size of all local NVMe disks in bytes. `devices` are
+    including the root volume. `disks` is the size of all local NVMe disks in bytes. `efa_card` is
+    the first network card that takes an EFA; the cards after it take one each. `devices` are
     extended resources. `shares_gpu`: it has a fraction of a GPU. `bootable`: the supported AMIs
     boot on it. `spot` and `on_demand`: the purchase options.
     """
@@ -50,6 +51,7 @@ class Machine:
     branches: int
     volumes: int
     disks: int
+    efa_card: int
     devices: Mapping[str, int]
     shares_gpu: bool
     bootable: bool
@@ -80,6 +82,7 @@ def machine(document: Mapping[str, Any]) -> Machine:
         branches=branch_interfaces(document["InstanceType"], network["MaximumNetworkInterfaces"]),
         volumes=_volumes(document.get("EbsInfo", {})),
         disks=_nvme_gb(document) * 10**9,
+        efa_card=_efa_card(network),
         devices=_devices(document),
         shares_gpu=any(not gpu["Count"] for gpu in _gpus(document)),
         bootable=bool(known) and "hvm" in document.get("SupportedVirtualizationTypes", ["hvm"]),
@@ -173,6 +176,13 @@ def _default_card(network: Mapping[str, Any]) -> Mapping[str, Any]:
     index = network.get("DefaultNetworkCardIndex", 0)
     cards = network.get("NetworkCards", [])
     return next((card for card in cards if card.get("NetworkCardIndex", 0) == index), {})
+
+
+def _efa_card(network: Mapping[str, Any]) -> int:
+    """The primary card of some types, such as p6-b300.48xlarge, takes no EFA."""
+    cards = network.get("NetworkCards", [])
+    indexes = (c.get("NetworkCardIndex", 0) for c in cards if "efa" in c.get("InterfaceTypes", ()))
+    return min(indexes, default=0)
 
 
 def _volumes(ebs: Mapping[str, Any]) -> int:

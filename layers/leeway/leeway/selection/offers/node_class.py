@@ -63,7 +63,8 @@ class NodeClass:
 
     `storage` is the size in bytes of the volume for ephemeral storage; None is the default of the
     family. `raid0`: local NVMe disks are used instead, if there are any. `prefix_delegation`: the
-    CNI assigns prefixes of 16 addresses to network interfaces.
+    CNI assigns prefixes of 16 addresses to network interfaces. `public_address`: nodes have public
+    IP addresses.
     """
 
     name: str = "default"
@@ -72,4 +73,5 @@ class NodeClass:
     storage: int | None = None
     raid0: bool = False
     prefix_delegation: bool = False
+    public_address: bool = False
     vm_memory_overhead: Fraction = VM_MEMORY_OVERHEAD
