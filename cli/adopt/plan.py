@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import yaml
+from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.ports import StoredManifest
+from leeway.manifests.reading import read_stored
 from leeway.reasons import Reason
 from leeway.wiring.clients import client
 
@@ -53,8 +55,12 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
     services, stack, cluster = connected.services, connected.stack, connected.cluster
     objects = read_objects(choices.rbac)
     groups = _groups(connected, choices.groups)
-    roles, warnings = _node_roles(connected, choices.node_roles)
-    wanted = Wanted(cluster.name, stack, objects, groups, roles)
+    with aws_errors(services.stack.where):
+        stored = services.stack.manifests().of(cluster.name)
+    roles, warnings = roles_of(cluster.name, stack, stored)
+    if choices.node_roles:
+        roles, warnings = tuple(sorted(set(choices.node_roles))), ()
+    wanted = Wanted(cluster.name, stack, objects, groups, roles, windows_roles(roles, stored))
     desired = [
         one
         for one in desired_settings(wanted)
@@ -105,18 +111,6 @@ def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def _node_roles(
-    connected: Connected, given: Sequence[str]
-) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
-    """Return the roles with which Leeway launches nodes in this cluster: those that a user gave, or
-    else those of NodeRoleArns that the cluster's node classes name."""
-    if given:
-        return tuple(sorted(set(given))), ()
-    with aws_errors(connected.services.stack.where):
-        stored = connected.services.stack.manifests().of(connected.cluster.name)
-    return roles_of(connected.cluster.name, connected.stack, stored)
-
-
 def roles_of(
     cluster: str, stack: LeewayStack, stored: Iterable[StoredManifest]
 ) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
@@ -124,7 +118,7 @@ def roles_of(
     by_name = {arn.rpartition("/")[2]: arn for arn in stack.node_roles}
     roles: set[str] = set()
     warnings = []
-    for title, role in _named_roles(stored):
+    for title, role, _ in _named_roles(stored):
         if role in by_name:
             roles.add(by_name[role])
         else:
@@ -132,7 +126,17 @@ def roles_of(
     return tuple(sorted(roles)), tuple(warnings)
 
 
-def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str]]:
+def windows_roles(roles: Iterable[str], stored: Iterable[StoredManifest]) -> frozenset[str]:
+    """Return those of some roles that only node classes of Windows name. Windows nodes need a
+    group that entries of type EC2_LINUX do not have. Source: EKS API, `CreateAccessEntry`."""
+    families: dict[str, set[bool]] = {}
+    for _, role, windows in _named_roles(stored):
+        families.setdefault(role, set()).add(windows)
+    return frozenset(arn for arn in roles if families.get(arn.rpartition("/")[2]) == {True})
+
+
+def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str, bool]]:
+    """Yield the title and the role of each node class, and whether its nodes run Windows."""
     for one in stored:
         if one.resource.partition(".")[0] not in {"ec2nodeclass", "awsnodetemplate"}:
             continue
@@ -140,4 +144,8 @@ def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str]]:
             spec = json.loads(one.body).get("spec")
         except (ValueError, AttributeError):
             continue  # `leeway get` reports a damaged manifest
-        yield one.title, str(spec.get("role", "")) if isinstance(spec, Mapping) else ""
+        read = read_stored(one.body, one.title).written
+        meant = read[0].meant if read else None
+        family = meant.spec.family if isinstance(meant, EC2NodeClass) else None
+        role = str(spec.get("role", "")) if isinstance(spec, Mapping) else ""
+        yield one.title, role, family is not None and family.windows

@@ -67,13 +67,15 @@ class LeewayStack:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a user wants to bring under care. `node_roles` are the ARNs of the roles with which
-    Leeway launches nodes in this cluster."""
+    Leeway launches nodes in this cluster; with `windows_roles` of them it launches Windows alone.
+    """
 
     cluster: str
     stack: LeewayStack
     objects: tuple[ClusterObject, ...]
     groups: tuple[str, ...] = ()
     node_roles: tuple[str, ...] = ()
+    windows_roles: frozenset[str] = frozenset()
 
 
 def desired_settings(wanted: Wanted) -> tuple[Setting, ...]:
@@ -95,7 +97,7 @@ def desired_entries(wanted: Wanted) -> Iterator[AccessEntry]:
     for arn, group in sorted(wanted.stack.groups.items()):
         yield AccessEntry(arn, frozenset({group}))
     for arn in sorted(wanted.node_roles):
-        yield AccessEntry(arn, type="EC2_LINUX")
+        yield AccessEntry(arn, type="EC2_WINDOWS" if arn in wanted.windows_roles else "EC2_LINUX")
 
 
 def desired_hooks(group: str) -> tuple[GroupHook, ...]:

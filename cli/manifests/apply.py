@@ -1,14 +1,18 @@
 """`leeway apply`: writes manifests to the table. Every function reads them within a minute."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.errors import BadInputError
+from cli.errors import BadInputError, as_clause
 from cli.manifests.files import FilesOption, read_files
 from cli.output import Format, FormatOption, write_stderr
-from cli.reasons import INVALID_OPTION
+from cli.reasons import INVALID_MANIFEST, INVALID_OPTION
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
+
+if TYPE_CHECKING:
+    from leeway.manifests.interpreting import Written
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the changes without making them.")
@@ -38,6 +42,7 @@ def apply(
     from cli.manifests.planned_change import check_names
 
     check_names(written, cluster)
+    _check_user_data(written)
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
     planned = plan_changes(found, cluster, written)
@@ -48,3 +53,23 @@ def apply(
         )
     made = planned if dry_run else apply_changes(found, cluster, planned)
     print_changes(made, cluster, dry_run, output)
+
+
+def _check_user_data(written: "Iterable[Written]") -> None:
+    """Warn of what nodes would not get of their user data; refuse user data that no node can have:
+    launches of its pools would fail."""
+    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.user_data import check_user_data
+    from leeway.manifests.node_class import EC2NodeClass
+
+    for one in written:
+        if not isinstance(one.meant, EC2NodeClass):
+            continue
+        place = f"{one.source}:{one.line}: {one.title}"
+        try:
+            warnings = check_user_data(one.meant)
+        except UserDataError as error:
+            problem = f"{place}: {as_clause(error)}"
+            raise BadInputError(INVALID_MANIFEST(problem=problem)) from error
+        for warning in warnings:
+            write_stderr(f"warning: {place}: spec.userData: {warning.code}: {warning.message}")

@@ -106,6 +106,9 @@ class Front:
         if call is None:
             return self._forward(None, environ)
         self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
+        if str(call) == "cloudformation:UpdateStack":
+            # CloudFormation checks this right on the transform of the template, Serverless.
+            self.control.count(call.access_key, "cloudformation:CreateChangeSet", ())
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
         fault = self._cloud.faults.take_call(call)

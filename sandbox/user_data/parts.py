@@ -49,13 +49,17 @@ def text_of(data: bytes) -> str:
 
 
 def multipart(data: bytes) -> list[Part] | None:
-    """The parts of a MIME multipart document, in their order, or None if it is none."""
+    """The parts of a MIME multipart document, in their order, or None if it is none.
+
+    Go's mime/multipart also takes the line `--boundary` as the end, if nothing follows it.
+    """
     document = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(data)
     if document.get_content_maintype() != "multipart":
         return None
     found = {type(defect).__name__ for defect in document.defects}
-    if found & _OPEN_ENDED or not document.is_multipart():
-        boundary = document.get_boundary()
+    boundary = document.get_boundary()
+    ended = data.endswith((f"\n--{boundary}\n".encode(), f"\n--{boundary}\r\n".encode()))
+    if (found & _OPEN_ENDED and not ended) or not document.is_multipart():
         raise BootError(f"the MIME document does not end with its boundary --{boundary}--")
     parts = []
     for part in document.walk():

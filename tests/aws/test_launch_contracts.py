@@ -8,7 +8,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+import boto3
 import pytest
+from botocore.config import Config
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
@@ -401,6 +403,19 @@ def test_images_are_found_by_id_parameter_and_name(world: World) -> None:
 def test_profiles_are_found_by_their_role(world: World) -> None:
     assert world.profiles.profiles_of("contract-nodes") == ["contract-nodes"]
     assert world.profiles.profiles_of("never-was") == []
+
+
+def test_an_iam_that_cannot_be_reached_is_an_error_that_says_what_to_do() -> None:
+    iam = boto3.client(
+        "iam",
+        endpoint_url="http://127.0.0.1:1",
+        region_name="us-east-1",
+        aws_access_key_id="none",
+        aws_secret_access_key="none",
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+    with pytest.raises(CloudUnavailable, match=r"set spec\.instanceProfile of the node class"):
+        IamInstanceProfiles(lambda: iam).profiles_of("nodes")
 
 
 def test_a_cluster_is_read_as_nodes_need_it(world: World) -> None:

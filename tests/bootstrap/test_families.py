@@ -147,7 +147,7 @@ def test_the_kubelet_registers_labels_and_all_taints(family: str, tmp_path: Path
     assert data.taints_for_admission == ()
 
 
-def test_al2023_names_the_cluster_the_disks_and_the_time_to_shut_down() -> None:
+def test_al2023_names_the_cluster_and_the_disks() -> None:
     spec = node_config(rendered("AL2023", raid0=True).text)["spec"]
     assert spec["cluster"] == {
         "name": "prod",
@@ -157,7 +157,107 @@ def test_al2023_names_the_cluster_the_disks_and_the_time_to_shut_down() -> None:
     }
     assert spec["instance"] == {"localStorage": {"strategy": "RAID0"}}
     assert spec["kubelet"]["config"]["clusterDNS"] == ["172.20.0.10"]
-    assert spec["kubelet"]["config"]["shutdownGracePeriod"] == "30s"
+
+
+def test_nodeadm_decides_the_time_to_shut_down_unless_the_node_class_sets_it() -> None:
+    plain = node_config(rendered("AL2023").text)["spec"]["kubelet"]["config"]
+    assert [name for name in plain if name.startswith("shutdown")] == []
+    asked = rendered("AL2023", kubelet={"shutdownGracePeriod": "2m"}).text
+    assert node_config(asked)["spec"]["kubelet"]["config"]["shutdownGracePeriod"] == "2m"
+
+
+PASSED_ON: dict[str, Any] = {
+    "registryPullQPS": 10,
+    "topologyManagerPolicy": "single-numa-node",
+    "featureGates": {"KubeletPSI": True},
+    "memoryThrottlingFactor": 0.8,
+    "allowedUnsafeSysctls": ["net.core.somaxconn"],
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+    "evictionMinimumReclaim": {"memory.available": "0Mi"},
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "1m"},
+}
+
+
+def test_al2023_gets_the_other_fields_of_the_kubelets_configuration() -> None:
+    data = rendered("AL2023", kubelet={**PASSED_ON, "maxPods": 20, "seccompDefault": None})
+    config = node_config(data.text)["spec"]["kubelet"]["config"]
+    assert {name: config.get(name) for name in PASSED_ON} == PASSED_ON
+    assert config["maxPods"] == 20
+    assert "seccompDefault" not in config
+    assert codes(data) == []
+
+
+@pytest.mark.parametrize("family", ["AL2", "Bottlerocket", "Windows2022"])
+def test_a_field_that_only_al2023_gets_is_named_on_other_families(family: str) -> None:
+    data = rendered(family, kubelet={"registryPullQPS": 10})
+    (warning,) = [one for one in data.warnings if one.code == "NoSuchSetting"]
+    assert "spec.kubelet.registryPullQPS" in warning.message
+    assert family in warning.message
+    assert "registry" not in data.text
+
+
+@pytest.mark.parametrize("family", ["AL2023", "AL2"])
+@pytest.mark.parametrize("end", ["--//\n", "--//", "--//  \n\n", "--//--", "--//--\n"])
+def test_an_archive_may_end_with_an_open_boundary(family: str, end: str) -> None:
+    own = (
+        'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="//"\n\n'
+        f"--//\nContent-Type: {SHELL}\n\n#!/bin/bash\necho one\n\n{end}"
+    )
+    first, last = mime_parts(rendered(family, own).text)
+    assert (first.content_type, first.payload) == (SHELL, "#!/bin/bash\necho one\n")
+    assert last.content_type in {NODE_CONFIG, SHELL}
+
+
+OWN_LABELS = """\
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  kubelet:
+    flags:
+      - --node-labels=karpenter.sh/nodepool=other,team=mine,karpenter.sh/registered=true
+      - --node-labels
+      - leeway.sh/pool=other,ring=outer
+      - '--node-labels "karpenter.k8s.aws/instance-family=m1,zone=a"'
+      - --register-with-taints=karpenter.sh/mine=true:NoSchedule
+  containerd:
+    config: |
+      # kept
+      [plugins]
+"""
+
+
+def test_labels_that_name_the_pool_are_leeways_on_al2023() -> None:
+    data = rendered("AL2023", OWN_LABELS)
+    spec = node_config(data.text)["spec"]
+    text = ",".join(spec["kubelet"]["flags"])
+    for key in ("nodepool", "registered", "leeway.sh", "instance-family"):
+        assert key not in text
+    for kept in ("team=mine", "ring=outer", "zone=a", "karpenter.sh/mine=true:NoSchedule"):
+        assert kept in text
+    assert spec["containerd"]["config"] == "# kept\n[plugins]\n"
+    (warning,) = [one for one in data.warnings if one.code == "LabelsLeftOut"]
+    assert "karpenter.sh/nodepool, karpenter.sh/registered, leeway.sh/pool" in warning.message
+    assert data.labels_for_admission["karpenter.sh/nodepool"] == "web"
+
+
+def test_labels_that_name_the_pool_are_leeways_on_bottlerocket() -> None:
+    own = '[settings.kubernetes.node-labels]\n"karpenter.sh/nodepool" = "other"\nteam = "mine"\n'
+    data = rendered("Bottlerocket", own)
+    settings = tomllib.loads(data.text)["settings"]["kubernetes"]
+    assert settings["node-labels"] == {"team": "mine"}
+    (warning,) = data.warnings
+    assert (warning.code, "karpenter.sh/nodepool" in warning.message) == ("LabelsLeftOut", True)
+
+
+def test_bottlerocket_does_not_get_settings_for_which_it_would_refuse_all() -> None:
+    own = "[settings.kubernetes]\nno-such = 1\nstandalone-mode = true\nlog-level = 3\n"
+    data = rendered("Bottlerocket", own)
+    settings = tomllib.loads(data.text)["settings"]["kubernetes"]
+    assert settings["log-level"] == 3
+    assert not {"no-such", "standalone-mode"} & settings.keys()
+    (warning,) = data.warnings
+    assert warning.code == "NoSuchSetting"
+    assert "settings.kubernetes.no-such, settings.kubernetes.standalone-mode" in warning.message
 
 
 @pytest.mark.parametrize("family", LINUX)

@@ -92,6 +92,29 @@ def test_the_output_of_get_can_be_applied(run: Run, write: Any) -> None:
     assert run("apply", "-f", write(run("get", "-o", "yaml")[1], "l.yaml"))[0] == 0
 
 
+NODE_CLASS = """\
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: web}
+spec: {amiFamily: Bottlerocket, userData: USER_DATA}
+"""
+
+
+def test_apply_names_the_user_data_that_nodes_do_not_get(run: Run, write: Any) -> None:
+    assert run("apply", "-f", write(NODE_CLASS.replace("USER_DATA", "''")))[2] == ""
+    own = '"[settings.kubernetes]\\nno-such = 1"'
+    code, out, err = run("apply", "-f", write(NODE_CLASS.replace("USER_DATA", own)))
+    assert (code, out) == (0, "ec2nodeclass.karpenter.k8s.aws/web configured\n")
+    assert "prod.yaml:1: ec2nodeclass.karpenter.k8s.aws/web: spec.userData: NoSuchSetting: " in err
+    assert "settings.kubernetes.no-such" in err
+
+
+def test_apply_refuses_user_data_with_which_no_node_can_be_launched(run: Run, write: Any) -> None:
+    code, out, err = run("apply", "-f", write(NODE_CLASS.replace("USER_DATA", "'[settings'")))
+    assert (code, out) == (2, "")
+    assert "spec.userData: expected settings in TOML" in err
+
+
 def test_a_dry_run_and_a_diff_change_nothing(run: Run, write: Any) -> None:
     file = write(CLUSTER)
     code, out, _ = run("apply", "-f", file, "--dry-run")

@@ -33,14 +33,15 @@ class Shortage:
 @dataclass
 class FleetsInMemory:
     """The Fleets Protocol. `exists` says whether there is a launch template; `free` are the free
-    addresses of subnets that have few; `lost` answers never arrive; `unknown` is the code for a
-    template that does not exist. Instances that have `ended` do
-    not run any more."""
+    addresses of subnets that have few; `lost` answers never arrive, and `empty` ones name neither
+    instances nor errors; `unknown` is the code for a template that does not exist. Instances that
+    have `ended` do not run any more."""
 
     exists: Callable[[str], bool]
     shortages: list[Shortage] = field(default_factory=list)
     free: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    empty: int = 0
     refused: str = ""
     unknown: str = "InvalidLaunchTemplateName.NotFoundException"
     running: dict[str, FleetInstance] = field(default_factory=dict)
@@ -63,6 +64,9 @@ class FleetsInMemory:
         if self.lost:
             self.lost -= 1
             raise CloudUnavailable("EC2 does not answer")
+        if self.empty:
+            self.empty -= 1
+            return FleetAnswer((), ())
         return answer
 
     def launched_by(self, intent: str) -> list[FleetInstance]:

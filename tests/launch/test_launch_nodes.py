@@ -324,6 +324,29 @@ def test_a_launch_that_ec2_never_answers_is_resolved_by_the_next_run(
     assert len(world.admitted()) == 3
 
 
+def test_an_answer_with_neither_instances_nor_errors_is_no_answer(
+    world: World, catalog: Catalog
+) -> None:
+    world.fleets.empty = 1
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert len(outcome.launched) == len(world.fleets.running) == 3
+
+
+def test_instances_that_no_answer_names_are_found_by_a_later_run(
+    world: World, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.fleets.empty = 1000
+    monkeypatch.setattr(world.fleets, "launched_by", lambda _: [])  # EC2 shows them late
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert codes(outcome) == {"LaunchUnanswered"}
+    monkeypatch.undo()
+    outcome = world.launch_nodes.launch(order(catalog))
+    assert outcome.complete
+    assert len(outcome.launched) == len(world.fleets.running) == 3
+    assert len(world.admitted()) == 3
+
+
 @pytest.mark.parametrize("passed", [timedelta(0), REPEAT_WITHIN])
 def test_nodes_that_join_before_the_answer_of_their_launch_is_had_are_not_launched_twice(
     world: World, catalog: Catalog, passed: timedelta

@@ -112,6 +112,16 @@ def test_the_profile_with_the_name_of_the_role_is_preferred() -> None:
     assert choose_profile(role, ["eks-2", "eks-1"]) == "eks-1"
 
 
+def test_the_profile_that_eks_deletes_with_its_node_group_is_never_chosen() -> None:
+    role = Setting("nodes", "EC2NodeClass default, spec.role")
+    of_group = "eks-08c968da-2d88-0096-4c82-1ee57490a6af"
+    assert choose_profile(role, [of_group, "own"]) == "own"
+    with pytest.raises(NotLaunchable) as caught:
+        choose_profile(role, [of_group])
+    assert caught.value.reason.code == "NodeRoleWithoutProfile"
+    assert "EKS deletes those of managed node groups" in str(caught.value)
+
+
 def test_instances_have_the_tags_of_the_cluster_and_of_the_user() -> None:
     tags = instance_tags("prod", "web", "i1", "v1 tags=0", {"team": "a", "Name": "mine"})
     assert tags == {

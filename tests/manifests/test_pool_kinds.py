@@ -4,6 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from leeway.manifests.kubelet import PASSED, KubeletSettings
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
@@ -13,6 +14,8 @@ from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirement
 from leeway.selection.resources import Resources
+
+from sandbox.user_data.kubelet_fields import FIELDS
 
 USERS = Path(__file__).parent / "users"
 
@@ -261,6 +264,21 @@ def test_a_setting_that_bottlerocket_lacks_is_a_warning() -> None:
     assert "spec.kubelet.podsPerCore: Bottlerocket does not support this setting" in str(warning)
 
 
+@pytest.mark.parametrize("family", ["AL2023", "AL2", "Windows2022", "Custom"])
+def test_other_fields_of_the_kubelet_are_accepted_and_al2023_alone_gets_them(family: str) -> None:
+    text = CLASS + f"  amiFamily: {family}\n  kubelet: {{podPidsLimit: 4096}}\n"
+    warnings = [str(one) for one in read(text).warnings if "podPidsLimit" in str(one)]
+    said = "spec.kubelet.podPidsLimit: ignored: Leeway does not set this on " + family
+    assert warnings == ([] if family == "AL2023" else [f"pools.yaml:7: {said}"])
+
+
+def test_the_kubelets_fields_are_those_that_a_kubelet_reads() -> None:
+    named = {field.alias for field in KubeletSettings.model_fields.values()}
+    assert not named & PASSED.keys()
+    others = {"apiVersion", "kind", "registerWithTaints"}
+    assert named | PASSED.keys() | others == FIELDS.keys()
+
+
 def test_the_clusters_defaults_replace_a_missing_node_class() -> None:
     cluster = (
         "apiVersion: leeway.sh/v1\nkind: Cluster\nmetadata: {name: prod}\n"
@@ -334,6 +352,17 @@ def test_the_data_volume_depends_on_the_family(family: str, device: str, counts:
         (
             CLASS + "  kubelet: {evictionSoft: {memory.available: 5%}}\n",
             "expected both evictionSoft and evictionSoftGracePeriod for memory.available",
+        ),
+        (
+            CLASS + "  kubelet: {registryPullQps: 5}\n",
+            "registryPullQps: unknown field; did you mean registryPullQPS?",
+        ),
+        (CLASS + "  kubelet: {registryPullQPS: '5'}\n", "registryPullQPS: expected a whole number"),
+        (CLASS + "  kubelet: {shutdownGracePeriod: 5}\n", "expected a duration such as 90s"),
+        (CLASS + "  kubelet: {featureGates: {A: 1}}\n", "expected a map of true and false"),
+        (
+            CLASS + "  kubelet: {registerWithTaints: [{key: a, effect: NoSchedule}]}\n",
+            "registerWithTaints: expected taints in the NodePool",
         ),
         (
             CLASS + "  blockDeviceMappings: [{ebs: {volumeSize: 20}}]\n",

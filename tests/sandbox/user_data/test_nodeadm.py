@@ -87,12 +87,22 @@ def test_a_field_of_another_type_or_value_is_refused(spec: dict[str, Any], reaso
         (b"apiVersion: node.eks.aws/v1alpha1\nkind: NodePool\n", 'no kind "NodePool"'),
         (_multipart(("text/x-shellscript", b"#!/bin/sh\n")), "no part of the user data has the"),
         (_multipart(("application/node.eks.aws", b"a: b"), end=b""), "does not end with its boun"),
+        (
+            _multipart(("application/node.eks.aws", b"a: b"), end=b"--BOUNDARY"),
+            "does not end with its boundary",
+        ),
         (b"\x1f\x8bnot gzip", "is not valid gzip"),
     ],
 )
 def test_user_data_without_a_node_config_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(BootError, match=reason):
         nodeadm.parse(data)
+
+
+@pytest.mark.parametrize("end", [b"--BOUNDARY\n", b"--BOUNDARY\r\n", b"--BOUNDARY--"])
+def test_a_document_may_end_with_an_open_boundary(end: bytes) -> None:
+    data = _multipart(("application/node.eks.aws", _node_config()), end=end)
+    assert nodeadm.parse(data) == nodeadm.parse(_node_config())
 
 
 def test_unknown_fields_are_ignored_and_listed() -> None:

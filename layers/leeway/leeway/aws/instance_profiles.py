@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as NoConnection
 
 from leeway.aws.errors import aws_errors, code_of
+from leeway.ports.aws import CloudUnavailable
 
 
 class IamInstanceProfiles:
@@ -28,3 +30,13 @@ class IamInstanceProfiles:
                 if code_of(error) == "NoSuchEntity":
                     return []
                 raise
+            except (HTTPClientError, NoConnection) as error:
+                raise CloudUnavailable(f"{type(error).__name__}: {error}; {_NO_WAY}") from error
+
+
+_NO_WAY = (
+    "functions in a VPC reach IAM only through a NAT gateway, or in us-east-1 through the VPC "
+    "endpoint com.amazonaws.iam: set spec.instanceProfile of the node class, and Leeway does not "
+    "need IAM"
+)
+"""Source: IAM user guide, "Create a VPC endpoint for IAM"."""

@@ -1,6 +1,7 @@
 """User data of Bottlerocket: TOML, the user's own tables with Leeway's settings in them.
 
-Sources: Bottlerocket's settings reference, `settings.kubernetes`; its modeled types.
+Sources: Bottlerocket's settings reference, `settings.kubernetes`; its modeled types; the settings
+that Karpenter 1.14 keeps, `pkg/providers/amifamily/bootstrap/bottlerocketsettings.go`.
 """
 
 import re
@@ -11,13 +12,19 @@ from typing import Any
 import tomli_w
 
 from leeway.bootstrap.kubelet import TAINTS, config_of, setting_warnings
-from leeway.bootstrap.labels import kubelet_may_set, split
+from leeway.bootstrap.labels import control_plane_sets, kubelet_may_set, split
 from leeway.bootstrap.mime import FIELD
 from leeway.bootstrap.node import Node
 from leeway.bootstrap.problems import UserDataError
-from leeway.bootstrap.reasons import LABELS_REFUSED, NO_SUCH_SETTING, SHOULD_WAIT_TURNED_OFF
+from leeway.bootstrap.reasons import (
+    LABELS_LEFT_OUT,
+    LABELS_REFUSED,
+    NO_SUCH_SETTING,
+    SHOULD_WAIT_TURNED_OFF,
+)
 from leeway.printable import printable
 from leeway.reasons import Reason
+from leeway.selection.offers.node_class import AmiFamily
 
 type Table = dict[str, Any]
 
@@ -35,6 +42,20 @@ SETTINGS = {
     "cpuCFSQuota": "cpu-cfs-quota-enforced",
 }
 """The name in `settings.kubernetes` of each of the kubelet's settings that Bottlerocket has."""
+
+_OTHERS = """api-server cluster-certificate cluster-name cloud-provider credential-providers
+    node-labels static-pods allowed-unsafe-sysctls server-tls-bootstrap registry-qps
+    registry-burst event-qps event-burst kube-api-qps
+    kube-api-burst container-log-max-size container-log-max-files container-log-max-workers
+    container-log-monitor-interval cpu-manager-policy cpu-manager-policy-options
+    cpu-manager-reconcile-period memory-manager-policy memory-manager-reserved-memory
+    topology-manager-scope topology-manager-policy topology-manager-policy-options ids-per-pod
+    shutdown-grace-period shutdown-grace-period-for-critical-pods cluster-domain seccomp-default
+    pod-pids-limit device-ownership-from-security-context single-process-oom-kill
+    hostname-override-source log-level"""
+_KEPT = frozenset((*SETTINGS.values(), *_OTHERS.split()))
+"""The user's own settings that stay. Bottlerocket refuses all of the user data for one setting that
+it does not know, and the settings that Karpenter leaves out have never reached a node of a pool."""
 
 _AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent"})
 _THRESHOLDS = frozenset({"evictionHard", "evictionSoft"})
@@ -81,11 +102,14 @@ def bottlerocket(node: Node) -> tuple[str, tuple[Reason, ...]]:
     of_user = {name: kubernetes[key] for name, key in SETTINGS.items() if key in kubernetes}
     if "node-taints" in kubernetes:
         of_user[TAINTS] = kubernetes["node-taints"]
-    warnings = [*setting_warnings(node, of_user), *_warnings(settings, kubernetes)]
+    labels = _table(kubernetes, "node-labels", "settings.kubernetes.")
+    warnings = [*setting_warnings(node, of_user), *_warnings(settings, labels)]
     config = config_of(node, of_user)
-    warnings += _left_out(config)
-    kept = {name: value for name, value in kubernetes.items() if name != "node-taints"}
-    settings["kubernetes"] = {**kept, **_kubernetes(node, kubernetes, config)}
+    warnings += _left_out(config, kubernetes)
+    kept = {name: value for name, value in kubernetes.items() if name in _KEPT}
+    if labels:
+        kept["node-labels"] = {k: v for k, v in labels.items() if not control_plane_sets(k)}
+    settings["kubernetes"] = {**kept, **_kubernetes(node, kept, config)}
     _adjust(node, settings)
     document["settings"] = settings
     try:
@@ -125,7 +149,7 @@ def _kubernetes(node: Node, of_user: Table, config: Mapping[str, Any]) -> Table:
             ours[key] = {**of_user[key], **value} if both else value
     labels = split(node.labels).kubelet
     if labels:
-        ours["node-labels"] = {**_table(of_user, "node-labels", "settings.kubernetes."), **labels}
+        ours["node-labels"] = {**of_user.get("node-labels", {}), **labels}
     taints: dict[str, list[str]] = {}
     for taint in node.taints:
         taints.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
@@ -169,18 +193,21 @@ def _adjust(node: Node, settings: Table) -> None:
         settings["bootstrap-commands"] = {**commands, _MOUNT: _MOUNTING}
 
 
-def _warnings(settings: Table, kubernetes: Table) -> Iterator[Reason]:
+def _warnings(settings: Table, labels: Table) -> Iterator[Reason]:
     autoscaling = settings.get("autoscaling")
     if isinstance(autoscaling, dict) and autoscaling.get("should-wait"):
         yield SHOULD_WAIT_TURNED_OFF()
-    labels = _table(kubernetes, "node-labels", "settings.kubernetes.")
+    if left_out := sorted(filter(control_plane_sets, labels)):
+        yield LABELS_LEFT_OUT(labels=printable(", ".join(left_out)))
     refused = sorted(key for key in labels if not kubelet_may_set(key))
     if refused:
         yield LABELS_REFUSED(labels=printable(", ".join(refused)))
 
 
-def _left_out(config: Mapping[str, Any]) -> Iterator[Reason]:
+def _left_out(config: Mapping[str, Any], of_user: Table) -> Iterator[Reason]:
     names = ["podsPerCore"] if "podsPerCore" in config else []
     names += [f"{name}.pid" for name in sorted(_AMOUNTS) if "pid" in config.get(name, {})]
+    unknown = sorted(of_user.keys() - _KEPT - {"node-taints"})
+    names += [f"settings.kubernetes.{printable(name)}" for name in unknown]
     if names:
-        yield NO_SUCH_SETTING(settings=", ".join(names))
+        yield NO_SUCH_SETTING(settings=", ".join(names), family=AmiFamily.BOTTLEROCKET)

@@ -48,7 +48,8 @@ def kubelet_may_set(key: str) -> bool:
 
 
 def control_plane_sets(key: str) -> bool:
-    """Whether a label is Leeway's to put on, although a kubelet may set it."""
+    """Whether a label is Leeway's to put on, although a kubelet may set it: a node that registers
+    with one of them would count as another pool's, or as admitted."""
     return "/" in key and _within(key.partition("/")[0], _CONTROL_PLANE)
 
 

@@ -81,7 +81,11 @@ def archive(parts: Iterable[Part]) -> str:
 
 def _cut(body: str, boundary: str) -> Iterator[str]:
     """The text of each part, without the text before the first part and after the last one. The
-    line end before a boundary belongs to the boundary."""
+    line end before a boundary belongs to the boundary.
+
+    An archive may end with `--boundary` instead of `--boundary--`: Go's mime/multipart, which
+    Karpenter and nodeadm read with, finds no further part after it.
+    """
     found: list[str] | None = None
     for line in body.split("\n"):
         end = line.rstrip(" \t")
@@ -95,7 +99,8 @@ def _cut(body: str, boundary: str) -> Iterator[str]:
             found.append(line)
     if found is None:
         raise UserDataError(FIELD, f"expected the MIME boundary --{boundary} on a line")
-    yield "\n".join(found)
+    if any(found):
+        yield "\n".join(found)
 
 
 def _part(number: int, text: str) -> Part:

@@ -5,7 +5,9 @@ the kubelet's configuration is merged deeply, its flags are appended. Sources: n
 documentation of NodeConfig `node.eks.aws/v1alpha1`, and its merging.
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -18,17 +20,19 @@ from leeway.bootstrap.kubelet import (
     labels_flag,
     setting_warnings,
 )
-from leeway.bootstrap.labels import split
+from leeway.bootstrap.labels import control_plane_sets, split
 from leeway.bootstrap.mime import NODE_CONFIG, Part, archive
 from leeway.bootstrap.node import Node
-from leeway.bootstrap.parts import node_configs, script_warnings, users_parts
+from leeway.bootstrap.parts import NODE_CONFIG_TYPE, node_configs, script_warnings, users_parts
+from leeway.bootstrap.reasons import LABELS_LEFT_OUT
+from leeway.printable import printable
 from leeway.reasons import Reason
 from leeway.selection.pools import Taint
 
-# As EKS's own node groups set it; pods that drain tolerates get a moment when the machine stops.
-_SHUTDOWN = {"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"}
-
 _SETTING = {flag: name for name, flag in FLAGS.items()}
+
+# A label in the value of `--node-labels`. The kubelet takes an empty one between two commas.
+_LABEL = re.compile(r"""([\w./-]+/[\w.-]+)=[^,\s"']*""", re.ASCII)
 
 
 def al2023(node: Node) -> tuple[str, tuple[Reason, ...]]:
@@ -37,12 +41,46 @@ def al2023(node: Node) -> tuple[str, tuple[Reason, ...]]:
     Raises:
         UserDataError: the user's own data cannot be read.
     """
-    parts = users_parts(node.user_data)
+    parts, left_out = _without_labels(users_parts(node.user_data))
     config, flags = _kubelet_of(node_configs(parts))
     ours = Part(NODE_CONFIG, _yaml(_node_config(node, config, flags)))
     of_user = {**config, **dict.fromkeys(flags)}
-    warnings = (*script_warnings(parts), *setting_warnings(node, of_user))
-    return archive((*parts, ours)), warnings
+    warnings = [*script_warnings(parts), *setting_warnings(node, of_user)]
+    if left_out:
+        warnings.append(LABELS_LEFT_OUT(labels=printable(", ".join(left_out))))
+    return archive((*parts, ours)), tuple(warnings)
+
+
+def _without_labels(parts: Iterable[Part]) -> tuple[tuple[Part, ...], list[str]]:
+    """The user's parts without the labels of `--node-labels` that are Leeway's to put on, and the
+    keys of these labels. Only a NodeConfig that has one of them is written anew."""
+    kept, found = [], set[str]()
+    for part in parts:
+        configs = node_configs((part,)) if part.content_type == NODE_CONFIG_TYPE else ()
+        keys = {key for config in configs for key in _cut_labels(config)}
+        found |= keys
+        body = "---\n".join(map(_yaml, configs)) if keys else part.body
+        kept.append(replace(part, body=body))
+    return tuple(kept), sorted(found)
+
+
+def _cut_labels(config: Mapping[str, Any]) -> set[str]:
+    """Cut the labels out of the flags of a NodeConfig; return their keys."""
+    flags = _mapping(_mapping(config, "spec"), "kubelet").get("flags")
+    cut = set[str]()
+
+    def without(found: re.Match[str]) -> str:
+        if not control_plane_sets(found[1]):
+            return found[0]
+        cut.add(found[1])
+        return ""
+
+    of_labels = False
+    for at, flag in enumerate(flags if isinstance(flags, list) else ()):
+        if isinstance(flag, str) and (of_labels or "--node-labels" in flag):
+            flags[at] = _LABEL.sub(without, flag)
+        of_labels = flag == "--node-labels"
+    return cut
 
 
 def _kubelet_of(configs: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], frozenset[str]]:
@@ -87,8 +125,8 @@ def _kubelet(node: Node, of_user: Mapping[str, Any], by_flag: frozenset[str]) ->
     elif TAINTS in of_user or TAINTS in by_flag:
         # nodeadm does not let an empty list replace the user's taints.
         flags.append(f"{FLAGS[TAINTS]}=")
-    if not any(name.startswith("shutdownGracePeriod") for name in of_user):
-        config |= _SHUTDOWN
+    passed = node.kubelet.model_extra or {}
+    config |= {name: value for name, value in passed.items() if value is not None}
     return {"config": config, "flags": flags} if flags else {"config": config}
 
 

@@ -21,13 +21,17 @@ INSTANCE_TYPE_UNKNOWN = ReasonCode(
     "The instance type is not known: the image decides how many pods the node takes and how much "
     "it reserves.",
 )
+LABELS_LEFT_OUT = ReasonCode(
+    "LabelsLeftOut",
+    "Leeway leaves {labels} of userData out: it puts these labels on itself.",
+)
 LABELS_REFUSED = ReasonCode(
     "LabelsRefused",
     "A kubelet may not set {labels} of userData, and does not start with them: set labels in "
     "spec.template.metadata of the NodePool.",
 )
 NO_SUCH_SETTING = ReasonCode(
-    "NoSuchSetting", "Bottlerocket has no setting for {settings}: Leeway leaves it out."
+    "NoSuchSetting", "Leeway leaves {settings} out: it does not set this on {family}."
 )
 NODE_CONFIG_NOT_READ = ReasonCode(
     "NodeConfigNotRead",

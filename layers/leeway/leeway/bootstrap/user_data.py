@@ -1,7 +1,7 @@
 """The user data of a node: rendered by its AMI family, and limited in size."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.bootstrap.bootstrap_script import al2
 from leeway.bootstrap.bottlerocket import bottlerocket
@@ -15,12 +15,15 @@ from leeway.bootstrap.reasons import (
     CUSTOM_TAINTS_LATE,
     CUSTOM_WITHOUT_USER_DATA,
     INSTANCE_TYPE_UNKNOWN,
+    NO_SUCH_SETTING,
 )
 from leeway.bootstrap.windows import WindowsSupport, windows
+from leeway.manifests.node_class import EC2NodeClass
+from leeway.manifests.pools import Defaults, node_class_of
 from leeway.reasons import Reason
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import AmiFamily
-from leeway.selection.pools import Taint
+from leeway.selection.pools import NodePool, Taint
 
 LARGEST = 16 * 1024
 """Bytes of user data before base64. Source: EC2's user guide, "User data"."""
@@ -60,8 +63,26 @@ def render(
         return _custom(node)
     text, warnings = _rendered(node, support or WindowsSupport())
     _check_size(text)
+    if node.family is not AmiFamily.AL2023 and (passed := node.kubelet.model_extra):
+        settings = ", ".join(f"spec.kubelet.{name}" for name in sorted(passed))
+        warnings = (*warnings, NO_SUCH_SETTING(settings=settings, family=node.family))
     unknown = () if machine else (INSTANCE_TYPE_UNKNOWN(),)
     return UserData(text, split(node.labels).admission, (), (*warnings, *unknown))
+
+
+def check_user_data(node_class: EC2NodeClass) -> tuple[Reason, ...]:
+    """Return the warnings that a node class's own user data causes on nodes of any pool.
+
+    Raises:
+        UserDataError: nodes cannot be launched with this user data.
+    """
+    settings = node_class_of(node_class, Defaults())
+    pool = NodePool("any", node_class=settings)
+    cluster = ClusterDetails("any", "https://example.com", "YW55", "10.100.0.0/16")
+    of = NodeTemplate(pool, node_class.spec.kubelet)
+    without = render(of, cluster).warnings
+    own = render(replace(of, user_data=node_class.spec.user_data or ""), cluster).warnings
+    return tuple(one for one in own if one not in without)
 
 
 def _rendered(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...]]:

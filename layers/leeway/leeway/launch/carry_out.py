@@ -90,10 +90,13 @@ class IntentExecutor:
         if not intent.may_repeat(self._clock.now()):
             return FleetAnswer(tuple(self._fleets.launched_by(intent.id)))
         answer = self._fleets.create(request, intent.token)
-        if not answer.instances and any(error.override is None for error in answer.errors):
-            # EC2 refuses to repeat a request if its template is gone, for example.
-            return FleetAnswer(tuple(self._fleets.launched_by(intent.id)), answer.errors)
-        return answer
+        if answer.instances or (answer.errors and all(one.override for one in answer.errors)):
+            return answer
+        # EC2 refuses to repeat a request if its template is gone, for example.
+        found = tuple(self._fleets.launched_by(intent.id))
+        if not (found or answer.errors):
+            raise CloudUnavailable("CreateFleet answered with neither instances nor errors")
+        return FleetAnswer(found, answer.errors)
 
     def admit(
         self,

@@ -1,5 +1,6 @@
 """The subnets, security groups and instance profile of a pool's nodes."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -93,13 +94,19 @@ def node_role(settings: NodeSettings) -> Setting[str]:
     return settings.role
 
 
+_OF_NODE_GROUP = re.compile(r"eks-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The instance profile that EKS creates for a managed node group."""
+
+
 def choose_profile(role: Setting[str], profiles: Collection[str]) -> str:
     """Choose among the instance profiles that have a role: the one with the role's name, or else
-    the first by name.
+    the first by name. EKS deletes the profile of a managed node group with the group, so that one
+    is never chosen.
 
     Raises:
         NotLaunchable: there are none.
     """
-    if not profiles:
+    kept = [name for name in profiles if not _OF_NODE_GROUP.fullmatch(name)]
+    if not kept:
         raise NotLaunchable(reasons.NODE_ROLE_WITHOUT_PROFILE(role=role.value, place=role.place))
-    return role.value if role.value in profiles else min(profiles)
+    return role.value if role.value in kept else min(kept)

@@ -38,8 +38,9 @@ NODE_ROLE_NOT_SET = ReasonCode(
 )
 NODE_ROLE_WITHOUT_PROFILE = ReasonCode(
     "NodeRoleWithoutProfile",
-    "No instance profile has the role {role} of {place}: create one, and add the role to it with "
-    "`aws iam add-role-to-instance-profile`.",
+    "No instance profile of your own has the role {role} of {place} (EKS deletes those of managed "
+    "node groups with the group): create one, and add the role to it with `aws iam "
+    "add-role-to-instance-profile`.",
     "a-node-pool-launches-no-nodes",
 )
 IMAGES_NOT_SELECTED = ReasonCode(

@@ -1,12 +1,22 @@
 """The kubelet settings of Karpenter's kinds."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from leeway.manifests.amounts import Amount
 from leeway.manifests.base import Duration, IpAddress, NotActedOn, Strict
+from leeway.manifests.problems import near_miss
 from leeway.selection.offers.node_class import Kubelet
+from leeway.selection.reading.objects import shown
 from leeway.selection.resources import Resources
 
 KUBELET = "leeway.sh/kubelet"
@@ -89,6 +99,111 @@ class KubeletSettings(Strict):
             system_reserved=_resources(self.system_reserved),
             eviction_hard={str(k): v for k, v in self.eviction_hard.items()},
         )
+
+
+_Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+_GoDuration = Annotated[
+    str, StringConstraints(pattern=r"^(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+)$")
+]
+
+_PASSED: tuple[tuple[Any, str, str], ...] = (
+    (
+        bool,
+        "true or false",
+        """enableServer rotateCertificates serverTLSBootstrap enableDebuggingHandlers
+        enableContentionProfiling cgroupsPerQOS singleProcessOOMKill runOnce serializeImagePulls
+        mergeDefaultEvictionSettings enableControllerAttachDetach protectKernelDefaults
+        makeIPTablesUtilChains failSwapOn kernelMemcgNotification enableSystemLogHandler
+        enableSystemLogQuery enableProfilingHandler enableDebugFlagsHandler seccompDefault
+        registerNode localStorageCapacityIsolation failCgroupV1""",
+    ),
+    (
+        _Int32,
+        "a whole number",
+        """port readOnlyPort registryPullQPS registryBurst eventRecordQPS eventBurst healthzPort
+        oomScoreAdj nodeLeaseDurationSeconds nodeStatusMaxImages kubeAPIQPS kubeAPIBurst
+        maxParallelImagePulls iptablesMasqueradeBit iptablesDropBit containerLogMaxFiles
+        containerLogMaxWorkers""",
+    ),
+    (int, "a whole number", "podPidsLimit maxOpenFiles"),
+    (float, "a number", "memoryThrottlingFactor"),
+    (
+        str,
+        "text",
+        """staticPodPath podLogsDir staticPodURL address tlsCertFile tlsPrivateKeyFile tlsMinVersion
+        imagePullCredentialsVerificationPolicy healthzBindAddress clusterDomain kubeletCgroups
+        systemCgroups cgroupRoot cgroupDriver cpuManagerPolicy memoryManagerPolicy
+        topologyManagerPolicy topologyManagerScope hairpinMode podCIDR resolvConf contentType
+        containerLogMaxSize configMapAndSecretChangeDetectionStrategy reservedSystemCPUs
+        showHiddenMetricsForVersion systemReservedCgroup kubeReservedCgroup volumePluginDir
+        providerID memoryReservationPolicy containerRuntimeEndpoint imageServiceEndpoint""",
+    ),
+    (
+        _GoDuration,
+        "a duration such as 90s or 2m30s",
+        """syncFrequency fileCheckFrequency httpCheckFrequency streamingConnectionIdleTimeout
+        nodeStatusUpdateFrequency nodeStatusReportFrequency imageMinimumGCAge imageMaximumGCAge
+        volumeStatsAggPeriod cpuManagerReconcilePeriod runtimeRequestTimeout cpuCFSQuotaPeriod
+        evictionPressureTransitionPeriod containerLogMonitorInterval shutdownGracePeriod
+        shutdownGracePeriodCriticalPods""",
+    ),
+    (
+        list[str],
+        "a list of text",
+        """tlsCipherSuites preloadedImagesVerificationAllowlist enforceNodeAllocatable
+        allowedUnsafeSysctls""",
+    ),
+    (list[_Int32], "a list of whole numbers", "tlsCurvePreferences"),
+    (
+        dict[str, str],
+        "a map of text",
+        "cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved",
+    ),
+    (dict[Signal, Threshold], "a threshold for each eviction signal", "evictionMinimumReclaim"),
+    (dict[str, list[str]], "a map of lists", "staticPodURLHeader"),
+    (dict[str, bool], "a map of true and false", "featureGates"),
+    (
+        dict[str, Any],
+        "an object",
+        """authentication authorization memorySwap logging crashLoopBackOff tracing userNamespaces
+        systemPartition""",
+    ),
+    (
+        list[dict[str, Any]],
+        "a list of objects",
+        "reservedMemory shutdownGracePeriodByPodPriority",
+    ),
+)
+"""The fields of KubeletConfiguration that Leeway only passes on: their types, the words for these,
+and their names. Source: `kubelet.config.k8s.io/v1beta1`, `types.go` of Kubernetes 1.36."""
+
+PASSED: Mapping[str, tuple[Any, str]] = {
+    name: (kind, words) for kind, words, names in _PASSED for name in names.split()
+}
+
+
+class KubeletConfiguration(KubeletSettings):
+    """Kubelet settings of a node. Nodes of the family AL2023 get every other field of the kubelet's
+    configuration too, as it is written here."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="after")
+    def _passes_on_what_a_kubelet_reads(self) -> Self:
+        for name, value in (self.model_extra or {}).items():
+            if name == "registerWithTaints":
+                raise ValueError(f"{name}: expected taints in the NodePool, in spec.template.spec")
+            if name not in PASSED:
+                raise ValueError(f"{name}: unknown field{near_miss(name, _FIELDS)}")
+            kind, words = PASSED[name]
+            try:
+                TypeAdapter(kind | None).validate_python(value, strict=True)
+            except ValidationError:
+                raise ValueError(f"{name}: expected {words}, got {shown(value)}") from None
+        return self
+
+
+_FIELDS = sorted({*PASSED, *(field.alias or "" for field in KubeletSettings.model_fields.values())})
 
 
 def _resources(amounts: Reserved) -> Resources:

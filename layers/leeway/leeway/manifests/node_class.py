@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from leeway.manifests.base import Manifest, NotActedOn, Strict
-from leeway.manifests.kubelet import KubeletSettings
+from leeway.manifests.kubelet import KubeletConfiguration
 from leeway.manifests.problems import Note
 from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.selection.offers.node_class import AmiFamily
@@ -154,8 +154,8 @@ class EC2NodeClassSpec(NodeClassFields):
 
     ami_family: AmiFamily | None = None
     """AMI family of the nodes; the default is the family of the alias in amiSelectorTerms."""
-    kubelet: KubeletSettings = Field(default_factory=KubeletSettings)
-    """Kubelet settings."""
+    kubelet: KubeletConfiguration = Field(default_factory=KubeletConfiguration)
+    """Kubelet settings. Nodes of AL2023 also get every other field of KubeletConfiguration."""
     ip_prefix_count: Annotated[int, Field(ge=0)] | None = None
     """Number of prefixes of 16 addresses on a network interface. With one or more, the maximum
     number of pods is calculated as with prefix delegation."""
@@ -216,15 +216,20 @@ class EC2NodeClass(Manifest):
         return (spec.family or "by default", spec.role or spec.instance_profile or "by default")
 
     def notes(self) -> tuple[Note, ...]:
-        """Warn also about AL2, which has no new images, and settings that Bottlerocket lacks."""
-        if self.spec.family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
+        """Warn also about AL2, which has no new images, and settings that a family lacks."""
+        found, family = [*super().notes()], self.spec.family
+        if family is AmiFamily.BOTTLEROCKET and self.spec.kubelet.pods_per_core:
             said = "Bottlerocket does not support this setting; use maxPods"
-            return (*super().notes(), Note(("spec", "kubelet", "podsPerCore"), said))
-        if self.spec.family is not AmiFamily.AL2:
-            return super().notes()
-        field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
-        said = "EKS has published no AL2 images since November 2025; use AL2023"
-        return (*super().notes(), Note(("spec", field), said))
+            found.append(Note(("spec", "kubelet", "podsPerCore"), said))
+        if family not in {None, AmiFamily.AL2023}:
+            said = f"ignored: Leeway does not set this on {family}"
+            extra = sorted(self.spec.kubelet.model_extra or {})
+            found += [Note(("spec", "kubelet", name), said) for name in extra]
+        if family is AmiFamily.AL2:
+            field = "amiFamily" if self.spec.ami_family else "amiSelectorTerms"
+            said = "EKS has published no AL2 images since November 2025; use AL2023"
+            found.append(Note(("spec", field), said))
+        return tuple(found)
 
     def storage(self, family: AmiFamily) -> int | None:
         """Return the size in bytes of the volume with the pods' ephemeral storage; None if no
