@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from sandbox.access import AddressError, bearer, check_address, read_token
-from sandbox.access_entries import access_entries
+from sandbox.access_entries import access_entries, access_key
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.controls import Controls
 from sandbox.provisioning import (
@@ -195,7 +195,13 @@ class Sandbox:
         try:
             self.deployed = read_template(template, {**given, **parameters}, build=build)
             deploy(self.deployed, self.aws_url, self.lambda_url, self._controls.headers)
-            self._control("aws", "POST", "stacks", self.deployed.stack.as_data())
+            stack = self.deployed.stack
+            callers = {
+                access_key(one.name): stack.roles[one.role].name
+                for one in self.deployed.functions
+                if one.role
+            }
+            self._control("aws", "POST", "stacks", {**stack.as_data(), "callers": callers})
             entries = access_entries(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
             self._control("aws", "PUT", "access", entries)
         except (DeploymentError, TemplateError) as error:

@@ -12,6 +12,7 @@ from cli.doctor.checks.configuration import (
 from cli.doctor.checks.groups import check_groups
 from cli.doctor.checks.hooks import check_hooks
 from cli.doctor.checks.node_roles import check_node_roles
+from cli.doctor.checks.probes import check_answers
 from cli.doctor.checks.quotas import (
     check_concurrency,
     check_starts,
@@ -55,6 +56,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_setup,
     check_rights,
     check_endpoints,
+    check_answers,
     check_groups,
     check_hooks,
     check_workloads,

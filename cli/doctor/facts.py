@@ -236,6 +236,37 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What AWS says about one call of a function, as `wiring/probes.py` of the layer has it."""
+
+    call: str
+    about: str
+    statement: str
+    answer: str
+    problem: str
+
+    @property
+    def shown(self) -> str:
+        """The call, and what it was about."""
+        return f"{self.call} ({self.about})" if self.about else self.call
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionAnswers:
+    """What a function found about its rights; `problem` says why it found nothing. `cluster` is
+    empty if the stack has none. `rules` are those of its token in the cluster, None if it needs no
+    token; `cluster_problem` says why there are none."""
+
+    name: str
+    function: str
+    cluster: str
+    problem: str = ""
+    answers: tuple[Answer, ...] = ()
+    cluster_problem: str = ""
+    rules: tuple[Mapping[str, Any], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that was read. `ahead` is how far AWS's clock is ahead of this machine's.
     `spot_role`: the account has EC2's service-linked role for Spot instances. `wanted_objects` are
@@ -261,6 +292,7 @@ class Facts:
     network: Read[FunctionsNetwork]
     wanted_objects: tuple[ClusterObject, ...] = ()
     clusters: tuple[ClusterFacts, ...] = ()
+    answers: Read[tuple[FunctionAnswers, ...]] = ()
 
 
 def unread_parts(facts: object, cluster: str = "") -> Iterator[tuple[str, Unread]]:

@@ -266,3 +266,33 @@ CLUSTER_NOT_ACTIVE = _code(
     "ClusterNotActive",
     "Cluster {cluster} is {status}.",
 )
+
+# What the functions found about their own rights.
+PROBES_NOT_ANSWERED = _code(
+    "ProbesNotAnswered",
+    "Function {function} did not say which calls AWS refuses it: {problem}.",
+)
+STATEMENT_MISSING = _code(
+    "StatementMissing",
+    "AWS refuses {function} {calls}: its role lacks statement {statement} of template.yaml, or "
+    "another policy denies it. {problem}.",
+)
+SERVICE_NOT_REACHED = _code(
+    "ServiceNotReached",
+    "Function {function} gets no answer of {service}: {problem}.",
+)
+PROBE_UNCLEAR = _code(
+    "ProbeUnclear",
+    "Function {function} asked for {call} and got an answer that says nothing about its right: "
+    "{problem}.",
+)
+CLUSTER_REFUSES_FUNCTION = _code(
+    "ClusterRefusesFunction",
+    "Function {function} could not ask the API server of cluster {cluster} for its rights: "
+    "{problem}.",
+)
+FUNCTION_WITHOUT_RIGHTS = _code(
+    "FunctionWithoutRights",
+    "With its own token, function {function} may not {rights} in cluster {cluster}: its access "
+    "entry does not give it the rights of group {group}.",
+)

@@ -6,10 +6,11 @@ from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
 from leeway.execution.durable import DurableSteps
 from leeway.wiring.admit_node import admit_node
-from leeway.wiring.clients import log_execution
+from leeway.wiring.clients import log_execution, probed
 
 
 @durable_execution
+@probed
 def handler(event: Any, context: DurableContext) -> dict[str, Any]:
     """Admit an instance; replayed from its last finished step when the function dies."""
     log_execution(context.execution_context.durable_execution_arn)

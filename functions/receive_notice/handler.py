@@ -4,9 +4,11 @@ from typing import Any
 
 from leeway.interruption.outcome import NotAllInstancesReceived
 from leeway.notices import MalformedNotice, UnknownNotice
+from leeway.wiring.clients import probed
 from leeway.wiring.receive_notice import receive_notice, telemetry
 
 
+@probed
 def handler(event: Any, context: object) -> dict[str, Any]:
     """Receive one EventBridge event. An event that fails goes to the dead-letter queue."""
     try:

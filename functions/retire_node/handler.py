@@ -7,11 +7,12 @@ from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
 from leeway.execution.durable import DurableSteps
 from leeway.replacement.reasons import SUPERSEDED
-from leeway.wiring.clients import log_execution
+from leeway.wiring.clients import log_execution, probed
 from leeway.wiring.retire_node import retire_node
 
 
 @durable_execution
+@probed
 def handler(event: Any, context: DurableContext) -> dict[str, Any]:
     """Retire an instance. A crash replays the execution from its last finished step."""
     log_execution(context.execution_context.durable_execution_arn)

@@ -4,9 +4,11 @@ from dataclasses import asdict
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from leeway.wiring.clients import probed
 from leeway.wiring.watch_pods import clusters, watch_pods
 
 
+@probed
 def handler(event: Any, context: LambdaContext) -> dict[str, Any]:
     """Wake the buyers of all clusters, then watch unless another run does; the event has no
     parameters."""

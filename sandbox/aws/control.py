@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sandbox.aws.authorization import Authorization
+from sandbox.aws.calls import Call
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.cluster_access import Access, ClusterAccess
 from sandbox.aws.deployed_stacks import DeployedStacks, Stack
@@ -59,6 +61,15 @@ class ThrottleSwitch(BaseModel):
     share: float = Field(default=1, gt=0, le=1)
 
 
+class Authorized(BaseModel):
+    """A call of another service, `lambda:InvokeFunction`, that the role of a function may allow."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    access_key: str
+    action: str
+
+
 class ScheduleSpeed(BaseModel):
     """How many times faster than real time schedules run; 0: only on command."""
 
@@ -86,6 +97,7 @@ class Control(ControlApi):
         throttle: Throttle,
         stacks: DeployedStacks,
         access: ClusterAccess,
+        authorization: Authorization,
     ):
         super().__init__(
             cloud.journal,
@@ -96,6 +108,7 @@ class Control(ControlApi):
                 "PUT links": self._put_links,
                 "PUT access": self._put_access,
                 "POST stacks": self._add_stack,
+                "POST authorize": self._authorize,
                 "PUT throttle": self._put_throttle,
                 "GET schedules": lambda _body, _query: self._show_schedules(),
                 "PUT schedules": self._put_schedules,
@@ -108,7 +121,7 @@ class Control(ControlApi):
             },
         )
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
-        self._stacks, self._access = stacks, access
+        self._stacks, self._access, self._authorization = stacks, access, authorization
         self._interruptions = Interruptions(cloud, bus)
         self._started = time.time()
         self._counting = threading.Lock()
@@ -172,6 +185,14 @@ class Control(ControlApi):
         with self._cloud.lock:
             self._stacks.add(stack)
         return {"resources": len(stack.resources)}
+
+    def _authorize(self, body: Any, _query: Query) -> Any:
+        asked = Authorized.model_validate(body)
+        service, _, action = asked.action.partition(":")
+        call = Call(service, action, self._cloud.region, asked.access_key, {})
+        with self._cloud.lock:
+            error = self._authorization.error_of(call)
+        return {"problem": error[1] if error else ""}
 
     def _put_throttle(self, body: Any, _query: Query) -> Any:
         wanted = ThrottleSwitch.model_validate(body)

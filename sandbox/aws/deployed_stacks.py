@@ -41,6 +41,7 @@ class Stack(BaseModel):
     resources: list[StackResource]
     roles: dict[str, Named]
     alarms: dict[str, Named]
+    callers: dict[str, str] = {}
 
 
 class DeployedStacks:
@@ -49,6 +50,7 @@ class DeployedStacks:
     def __init__(self, region: str) -> None:
         self._region = region
         self._names: set[str] = set()
+        self._callers: dict[str, str] = {}
         self._waiting: dict[str, list[Stack]] = {service: [] for service in _CREATE}
 
     def add(self, stack: Stack) -> None:
@@ -56,8 +58,13 @@ class DeployedStacks:
         if stack.name in self._names:
             raise ValueError(f"Stack {stack.name} exists already.")
         self._names.add(stack.name)
+        self._callers.update(stack.callers)
         for waiting in self._waiting.values():
             waiting.append(stack)
+
+    def role_of(self, access_key: str) -> str | None:
+        """Return the name of the role of the function with this access key."""
+        return self._callers.get(access_key)
 
     def create(self, service: str) -> None:
         """Create what a service has of the stacks, before a call of it."""

@@ -107,14 +107,12 @@ def expire(tables: Iterable[Table], before: float) -> None:
                     del partition[key]
 
 
-def kinds_reached(call: Call, body: bytes) -> set[str]:
-    """Return the prefixes, up to the first `#`, of the partition keys that a call reads or writes.
-
-    IAM compares them with `dynamodb:LeadingKeys`. Empty for other services and for indexes.
-    """
-    if call.service != "dynamodb":
-        return set()
-    return {key.partition("#")[0] + "#" for key in _partition_keys(call.action, json.loads(body))}
+def keys_reached(call: Call, body: bytes) -> set[str]:
+    """Return the partition keys that a call reads or writes, which IAM compares with
+    `dynamodb:LeadingKeys`. Empty for other services and for indexes."""
+    return (
+        {*_partition_keys(call.action, json.loads(body))} if call.service == "dynamodb" else set()
+    )
 
 
 def _partition_keys(action: str, asked: dict[str, Any]) -> Iterator[str]:

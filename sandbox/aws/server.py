@@ -29,6 +29,7 @@ from sandbox.aws import (
     schedules,
     subnets,
 )
+from sandbox.aws.authorization import Authorization
 from sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from sandbox.aws.cloud import Cloud
 from sandbox.aws.cluster_access import ClusterAccess
@@ -79,7 +80,10 @@ class Front:
         access = ClusterAccess(cloud.region, nodes.controls, gate.pass_on())
         access_entries.install(access.changed)
         stacks = DeployedStacks(cloud.region)
-        self.control = Control(cloud, bus, nodes, self._throttle, stacks, access)
+        self._authorization = Authorization(cloud.region, stacks)
+        self.control = Control(
+            cloud, bus, nodes, self._throttle, stacks, access, self._authorization
+        )
         self._moto = Moto(stacks)
         self._killer = Killer(cloud, bus, gate.pass_on())
 
@@ -105,12 +109,18 @@ class Front:
         call = recognise(environ, body)
         if call is None:
             return self._forward(None, environ)
-        self.control.count(call.access_key, str(call), dynamodb.kinds_reached(call, body))
+        keys = dynamodb.keys_reached(call, body)
+        kinds = {key.partition("#")[0] + "#" for key in keys}
+        self.control.count(call.access_key, str(call), kinds)
         if str(call) == "cloudformation:UpdateStack":
             # CloudFormation checks this right on the transform of the template, Serverless.
             self.control.count(call.access_key, "cloudformation:CreateChangeSet", ())
         if refused := self._throttle.refuses(call):
             return refusal(call, environ, *refused)
+        with self._cloud.lock:
+            error = self._authorization.error_of(call, keys)
+        if error is not None:
+            return refusal(call, environ, *error)
         fault = self._cloud.faults.take_call(call)
         if fault:
             await asyncio.sleep(self._cloud.faults.delay(fault))

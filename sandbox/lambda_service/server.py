@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs
 
@@ -33,6 +34,11 @@ _DURABLE_HANDLERS: dict[type[routes.Route], type[handlers.EndpointHandler]] = {
     routes.GetDurableExecutionHistoryRoute: handlers.GetDurableExecutionHistoryHandler,
 }
 
+_ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)/")
+
+type MayInvoke = Callable[[str], Awaitable[str]]
+"""Returns why the role of an access key does not allow to invoke a function; empty if it does."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -48,8 +54,8 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 class LambdaApi:
     """The operations of Lambda that the sandbox supports."""
 
-    def __init__(self, service: Service, starts: StartQuota) -> None:
-        self._starts = starts
+    def __init__(self, service: Service, starts: StartQuota, may_invoke: MayInvoke) -> None:
+        self._starts, self._may_invoke = starts, may_invoke
         self._functions, self._pools = service.functions, service.pools
         self._executions, self._events = service.executions, service.events
         self._faults = service.faults
@@ -76,6 +82,8 @@ class LambdaApi:
                 "You cannot invoke a durable function using an unqualified ARN."
             )
         kind = request.headers.get("X-Amz-Invocation-Type", "RequestResponse")
+        if kind == "DryRun":
+            return await self._dry_run(request)
         payload = await request.read() or b"{}"
         _check_payload(payload, _EVENT_BYTES if kind == "Event" else _SYNCHRONOUS_BYTES)
         if target.function.durable:
@@ -87,6 +95,14 @@ class LambdaApi:
             self._events.accept(invocation)
             return web.Response(status=202, headers={"x-amzn-RequestId": invocation.request_id})
         return await self._invoke_plain(invocation)
+
+    async def _dry_run(self, request: web.Request) -> web.Response:
+        """Answer whether the caller may invoke the function, as the sandbox's IAM says."""
+        key = _ACCESS_KEY.search(request.headers.get("Authorization", ""))
+        problem = await self._may_invoke(key.group(1)) if key else ""
+        if problem:
+            raise ServiceError(403, "AccessDeniedException", problem)
+        return web.Response(status=204)
 
     async def _invoke_plain(self, invocation: Invocation) -> web.Response:
         pool = self._pools.find(invocation.target.function.name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from leeway.launch.tags import cluster_tags
 
-from tests.template.ec2_checks import (
+from sandbox.aws.ec2_checks import (
     FLEET,
     INSTANCE,
     TEMPLATE,

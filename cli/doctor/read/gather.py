@@ -1,16 +1,18 @@
 """Reads all facts: the stack, the account and the clusters, few calls each, at the same time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from leeway import __version__
 from leeway.wiring.clients import client, clock, session
 
+from cli.cluster_setup.desired import LeewayStack
 from cli.cluster_setup.spot_role import spot_role_exists
-from cli.doctor.facts import Facts, known
+from cli.doctor.facts import Facts, FunctionAnswers, known
 from cli.doctor.finding import Severity
-from cli.doctor.read import account, stack
+from cli.doctor.names import FUNCTIONS, function_name
+from cli.doctor.read import account, probes, stack
 from cli.doctor.read.cluster_parts import ClusterReading
 from cli.doctor.read.parts import Parts, Pending
 from cli.doctor.read.sources import Sources
@@ -38,6 +40,9 @@ def read_facts(name: str, asked: str, sources: Sources) -> Facts:
         network = parts.start_with(
             found, "the network of the functions", FAILS, lambda one: sources.network(one)
         )
+        answers = parts.start_with(
+            found, "the answers of the functions", FAILS, partial(_answers, names, pending)
+        )
         known_instances = instances.get()
         reading = [
             ClusterReading(parts, one, sources, found, known_instances)
@@ -55,11 +60,24 @@ def read_facts(name: str, asked: str, sources: Sources) -> Facts:
             network=network.get(),
             wanted_objects=sources.wanted,
             clusters=tuple(one.facts() for one in reading),
+            answers=answers.get(),
             **{part: one.get() for part, one in pending.items()},
             # Last: every answer of AWS has a date.
             ahead=clock().offset.ahead,
             now=clock().now(),
         )
+
+
+def _answers(
+    clusters: Sequence[str], pending: Mapping[str, Pending[Any]], stack: LeewayStack
+) -> tuple[FunctionAnswers, ...]:
+    """Ask the functions that run, if they are of this version: others know other probes."""
+    functions = known(pending["functions"].get())
+    if functions is None or stack.version != __version__:
+        return ()
+    run = {one.name for one in functions if one.state == "Active" and one.reserved != 0}
+    fit = [one for one in FUNCTIONS if function_name(stack.name, one) in run]
+    return probes.answers_of(stack.name, [one for one in clusters if one in stack.clusters], fit)
 
 
 def _of_stack(parts: Parts, name: str) -> Mapping[str, Pending[Any]]:

@@ -3,9 +3,9 @@
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, wraps
 from threading import Lock
 from typing import Any
 
@@ -159,6 +159,21 @@ def prepare(
         client(service, read_timeout=LIST_READ_TIMEOUT)
     for kind in serialised:
         adapter_of(kind)
+
+
+def probed[C, R](handler: Callable[[Any, C], R]) -> Callable[[Any, C], R | dict[str, Any]]:
+    """Let a handler answer the probes of `leeway doctor` (`wiring/probes.py`). A probe has exactly
+    these two keys, which no other event has, and never gets to the handler."""
+
+    @wraps(handler)
+    def answer(event: Any, context: C) -> R | dict[str, Any]:
+        if not (isinstance(event, dict) and event.keys() == {"leeway", "cluster"}):
+            return handler(event, context)
+        from leeway.wiring.probes import answers  # no other invocation needs it
+
+        return answers(str(event["cluster"]))
+
+    return answer
 
 
 @cache

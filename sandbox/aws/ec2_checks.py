@@ -7,7 +7,11 @@ EC2's guides "Example policies for working with launch templates" and "EC2 Fleet
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.template.policies import ACCOUNT, REGION, Request
+from sandbox.aws.cloud import ACCOUNT
+from sandbox.aws.policies import Request
+
+REGION = "us-east-1"
+"""The region of every deployed template."""
 
 type Tags = Mapping[str, str]
 
@@ -60,7 +64,7 @@ class Launch:
             tags = _requested(self.tags.get("fleet", {}))
             found.append(Request(action, ALL_TEMPLATES, {**used, **tags}))
         elif self.template is not None:
-            found.append(Request(action, TEMPLATE, {**used, **_resource(self.template)}))
+            found.append(Request(action, TEMPLATE, {**used, **resource_tags(self.template)}))
         created = dict(self.created)
         if action == "ec2:CreateFleet":
             created["fleet"] = FLEET
@@ -82,13 +86,13 @@ def create_tags(arn: str, tags: Tags, existing: Tags, *, by: str | None = None) 
     """Return the check of CreateTags; `by` is the action that creates the resource, None if it
     exists."""
     created = {} if by is None else {"ec2:CreateAction": by}
-    context = {**created, **_requested(tags), **_resource(existing), "aws:TagKeys": list(tags)}
+    context = {**created, **_requested(tags), **resource_tags(existing), "aws:TagKeys": list(tags)}
     return [Request("ec2:CreateTags", arn, context)]
 
 
 def terminate(tags: Tags) -> list[Request]:
     """Return the check of TerminateInstances of an instance with these tags."""
-    return [Request("ec2:TerminateInstances", INSTANCE, _resource(tags))]
+    return [Request("ec2:TerminateInstances", INSTANCE, resource_tags(tags))]
 
 
 def pass_role(role: str, service: str = "ec2.amazonaws.com") -> Request:
@@ -100,5 +104,6 @@ def _requested(tags: Tags) -> dict[str, str]:
     return {f"aws:RequestTag/{key}": value for key, value in tags.items()}
 
 
-def _resource(tags: Tags) -> dict[str, str]:
+def resource_tags(tags: Tags) -> dict[str, str]:
+    """Return the condition keys of the tags that a resource has."""
     return {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
