@@ -20,6 +20,7 @@ class PodsInMemory:
     closes_at_once: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
     watches: int = 0  # how often a watch was started
+    ended: int = 0  # how often the watches have come to their end
 
     def put(self, pod: UnscheduledPod, gone: bool = False) -> None:
         """Create or change a pod; `gone`: bind or delete it."""
@@ -31,6 +32,17 @@ class PodsInMemory:
         """Forget the history."""
         with self.changed:
             self.first = len(self.changes)
+
+    def restore(self, changes: int) -> None:
+        """Go back to the state after so many changes, as etcd does with a backup."""
+        with self.changed:
+            del self.changes[changes:]
+
+    def end_watches(self) -> None:
+        """End the watches that run, as the API server does when their time is over."""
+        with self.changed:
+            self.ended += 1
+            self.changed.notify_all()
 
     def wake_watches(self) -> None:
         """Let the watches see a new setting."""
@@ -65,7 +77,7 @@ class WatchInMemory:
             pods.watches += 1
             if pods.error is not None:
                 raise pods.error
-            sent = int(self._version or 0)
+            sent, ended = int(self._version or 0), pods.ended
             if self._version and sent < pods.first:
                 raise WatchExpired("410")
             began()
@@ -76,8 +88,8 @@ class WatchInMemory:
             while True:
                 for change in pods.changes[sent:]:
                     receive(change)
-                sent = len(pods.changes)
-                if self._stopped or pods.closes_at_once:
+                sent = max(sent, len(pods.changes))
+                if self._stopped or pods.closes_at_once or pods.ended > ended:
                     return
                 if pods.error is not None:
                     raise pods.error

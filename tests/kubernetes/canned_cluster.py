@@ -79,6 +79,17 @@ class CannedCluster:
             document = {**document, "metadata": {**metadata, "resourceVersion": version}}
         self.changes.append(Change(self.version, kind, type_, document))
 
+    def restore(self, version: int) -> None:
+        """Go back to the state at a version, as etcd does with a backup."""
+        self.changes = [change for change in self.changes if change.version <= version]
+        self.version = version
+        self.objects = {}
+        for change in self.changes:
+            at = change.kind, key(change.kind, change.document)
+            self.objects.pop(at, None)
+            if change.type != "DELETED":
+                self.objects[at] = change.document
+
     def lists(self, kind: str) -> int:
         """Count the lists of a kind, without those of the pods without a node."""
         return sum(
@@ -108,7 +119,12 @@ class CannedCluster:
         metadata = {"resourceVersion": f"{self.prefix}{self.version}"}
         if limit and start + limit < len(items):
             metadata["continue"] = str(start + limit)
-        body = {"kind": f"{kind}List", "apiVersion": "v1", "metadata": metadata, "items": page}
+        body: dict[str, Any] = {"kind": f"{kind}List", "apiVersion": "v1", "metadata": metadata}
+        body["items"] = page
+        if "as=PartialObjectMetadataList" in request.headers.get("Accept", ""):
+            # An empty list of metadata is null.
+            named = [{"metadata": each["metadata"]} for each in page] or None
+            body |= {"kind": "PartialObjectMetadataList", "items": named}
         request.send(json.dumps(body).encode())
 
     def _watch(self, request: Request, kind: str) -> None:
@@ -130,8 +146,8 @@ class CannedCluster:
             for change in self.changes:
                 if change.kind == kind and change.version in self.late:
                     request.wfile.write(_line(change.type, change.document))
-            sent = self.version
-            if self.bookmarks:
+            sent = max(sent, self.version)
+            if self.bookmarks and sent == self.version:
                 metadata = {"resourceVersion": str(sent)}
                 request.wfile.write(_line("BOOKMARK", {"kind": kind, "metadata": metadata}))
             time.sleep(0.01)

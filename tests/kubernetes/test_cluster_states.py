@@ -162,6 +162,45 @@ def test_a_watch_from_a_version_that_is_too_old_becomes_a_list(
     assert canned.lists("Pod") == 2
 
 
+@pytest.mark.parametrize("changed", ["Pod", "Node"])
+def test_everything_is_listed_again_when_versions_go_backwards(
+    canned: CannedCluster, states: KubernetesClusterStates, connection: Connection, changed: str
+) -> None:
+    """After etcd was restored from a backup, watches from later versions are silent."""
+    canned.put("Node", node("n-1"))
+    for number in range(10):
+        canned.put("Pod", pod(f"web-{number}", "n-1"))
+    states.read(CLUSTER)
+    backup = canned.version
+    if changed == "Node":
+        canned.put("Node", node("n-2"))
+    for number in range(5):
+        canned.put("Pod", pod(f"web-{number}", "n-2"))
+    states.read(CLUSTER)
+    if changed == "Node":
+        for number in range(5):
+            canned.put("Node", node(f"late-{number}"))
+        states.read(CLUSTER)
+        backup = canned.version - 2
+    canned.restore(backup)
+    assert comparable(states.read(CLUSTER)) == cold(connection)
+    canned.delete("Pod", "shop/web-9")
+    assert comparable(states.read(CLUSTER)) == cold(connection)
+    listed = {kind: canned.lists(kind) for kind in PATHS}
+    # One list of this function's own, one after the restoration, and two of cold functions.
+    assert listed == dict.fromkeys(PATHS, 4)
+
+
+def test_a_cluster_in_which_every_pod_has_a_node_is_read_by_its_watches(
+    canned: CannedCluster, states: KubernetesClusterStates
+) -> None:
+    canned.put("Node", node("n-1"))
+    canned.put("Pod", pod("web", "n-1"))
+    for _ in range(3):
+        assert [len(each.pods) for each in states.read(CLUSTER).nodes] == [1]
+    assert canned.lists("Pod") == 1
+
+
 @pytest.mark.parametrize("fault", ["drops", "silent", "lost", "refused", "not found"])
 def test_a_watch_that_misses_a_pod_becomes_a_list(
     canned: CannedCluster,

@@ -194,6 +194,25 @@ def test_an_expired_version_begins_the_watch_again_without_a_second_wake(
     assert world.told.problems == []
 
 
+def test_a_version_that_went_backwards_begins_the_watch_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leeway.pod_watch.follower.HEALTHY_AFTER", 0.0)
+    blue = world.watches.of("blue")
+    with world.running():
+        for name in ("a", "b", "c"):
+            blue.put(waits(name))
+        until(lambda: world.reported("blue"))
+        blue.restore(1)
+        for watches in (2, 3):
+            blue.end_watches()
+            until(lambda expected=watches: blue.watches == expected)  # type: ignore[misc]
+        reported = world.reported("blue")
+        blue.put(waits("d"))
+        until(lambda: world.reported("blue") > reported)
+    assert world.told.problems == []
+
+
 def test_clusters_that_get_or_lose_pools_are_noticed(world: World) -> None:
     world.modes.of = {"blue": WATCHED, "green": NONE}
     with world.running() as run:

@@ -115,11 +115,15 @@ class _KeptCluster:
             ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
         """
         watched = {name: kind for name, kind in self._kinds.items() if kind.version is not None}
+        known = max((kind.version or 0 for kind in watched.values()), default=0)
         current: set[str] = set()
         if watched:
             with _Watches(self.connection, watched) as watches:
-                unbound = UnboundPods(self.connection) if "Pod" in watched else None
-                current = watches.read_until_current(unbound)
+                unbound = UnboundPods(self.connection)
+                # An older version than a known one: etcd was restored from a backup. The watches
+                # are silent until the API server has come to their versions, so all are lists.
+                if unbound.version >= known:
+                    current = watches.read_until_current(unbound)
         for name, kind in self._kinds.items():
             if name not in current:
                 kind.list_all(self.connection)
@@ -186,7 +190,7 @@ class _Watches:
             seconds=2 * CATCH_UP_SECONDS,
         )
 
-    def read_until_current(self, unbound: UnboundPods | None) -> set[str]:
+    def read_until_current(self, unbound: UnboundPods) -> set[str]:
         """Apply events until each kind is current or its watch fails; return the current kinds."""
         until = time.monotonic() + CATCH_UP_SECONDS
         reading, current = set(self._kinds), set[str]()
@@ -224,11 +228,11 @@ class _Watches:
                 return False
         return True
 
-    def _is_current(self, kind: str, unbound: UnboundPods | None) -> bool:
+    def _is_current(self, kind: str, unbound: UnboundPods) -> bool:
         progress, now = self._progress[kind], time.monotonic()
         if progress.started is None:
             return False
         quiet = progress.ended or now - progress.active >= QUIET_SECONDS
-        if kind == "Pod" and unbound is not None:
+        if kind == "Pod":
             return self._kinds[kind].is_current(unbound, quiet)
         return quiet or now - progress.started >= LONGEST_SECONDS

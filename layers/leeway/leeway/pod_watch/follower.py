@@ -54,7 +54,9 @@ class Follower:
     """Follows the unscheduled pods of a cluster, and sends messages, in its own thread.
 
     A watch resumes after the last version that it received. It begins from nothing if that version
-    has expired, and after a watch that was too short to have delivered anything for sure.
+    has expired, after a watch that was too short to have delivered anything for sure, and after one
+    that sent nothing at all, not even a bookmark: if etcd was restored from a backup, the version
+    is still to come, and the API server is silent until then.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Follower:
         self._watches = watches
         self._send = send
         self._version = ""
+        self._has_received = False
         self._failures = 0
         self._began_at = math.inf
         self._watch: PodWatch | None = None
@@ -92,7 +95,7 @@ class Follower:
                 return
             expired, healthy = isinstance(error, WatchExpired), self._lasted() >= HEALTHY_AFTER
             self._failures = 0 if healthy else self._failures + 1
-            if expired or not healthy:
+            if expired or not healthy or not self._has_received:
                 self._version = ""
             if healthy:
                 self._send(WatchHealthy(self))
@@ -106,7 +109,7 @@ class Follower:
 
     def _watch_once(self) -> Exception | None:
         """Watch until the watch ends; return the error that ended it."""
-        self._began_at = math.inf
+        self._began_at, self._has_received = math.inf, False
         try:
             self._watch = self._watches.watch(self.cluster, self._version)
             if self._stopped.is_set():  # `stop` came before there was a watch to end
@@ -123,5 +126,5 @@ class Follower:
     def _receive(self, change: PodChange) -> None:
         if self._stopped.is_set():
             return
-        self._version = change.version or self._version
+        self._version, self._has_received = change.version or self._version, True
         self._send(PodReceived(self, change))

@@ -1,0 +1,137 @@
+"""What Leeway reads of a cluster that runs already: states, watches, and what stands in neither."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+import pytest
+from leeway.clock import SystemClock
+from leeway.kubernetes.cluster_states import KubernetesClusterStates
+from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
+from leeway.kubernetes.watch_request import WatchRequest, events_in
+from leeway.pod_watch.pods import needs_new_node
+from leeway.pod_watch.ports import PodChange
+from leeway.ports.kubernetes import ClusterUnavailable
+from leeway.provisioning.cluster_state import ClusterState
+from lightkube.codecs import from_dict
+from lightkube.resources.core_v1 import Pod
+
+from sandbox.real_cluster.target import RealCluster
+from tests.conformance.conftest import Conformance
+from tests.end_to_end.environment import until
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+NOTHING = {"fieldSelector": "spec.nodeName=", "labelSelector": "leeway-conformance=nothing"}
+
+
+@pytest.fixture
+def connection(env: Conformance, real: RealCluster) -> Iterator[Connection]:
+    """The cluster itself, as provision_nodes and watch_pods read it."""
+    with closing(kubeconfig_connection(real.kubeconfig, real.context)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def waiting(env: Conformance) -> Iterator[str]:
+    """The UID of a pod that fits on no node."""
+    container = {"name": "c", "image": "pause"}
+    made = from_dict(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "waits", "namespace": env.namespace},
+            "spec": {"containers": [container], "nodeSelector": {"only-for": "nobody"}},
+        }
+    )
+    created = env.kube.create(made)
+    yield str(created.metadata.uid)
+    env.kube.delete(Pod, "waits", namespace=env.namespace, grace_period=0)
+
+
+def settle(env: Conformance) -> None:
+    """Wait until every pod has a node."""
+
+    def unbound() -> list[str]:
+        found = env.kube.list(Pod, namespace="*", fields={"spec.nodeName": ""})
+        return [str(one.metadata and one.metadata.name) for one in found]
+
+    until(lambda: not unbound(), 120)
+
+
+def test_an_empty_list_is_empty_in_each_form(connection: Connection) -> None:
+    objects = connection.plain.get(PODS, params=NOTHING).json()
+    metadata = connection.plain.get(PODS, params=NOTHING, headers={"Accept": METADATA}).json()
+    assert (objects["kind"], objects["items"]) == ("PodList", [])
+    assert (metadata["kind"], metadata["items"]) == ("PartialObjectMetadataList", None)
+
+
+def test_a_settled_cluster_is_read_by_lists_and_then_by_watches(
+    env: Conformance, connection: Connection
+) -> None:
+    env.deploy("settled", 3)
+    settle(env)
+    states = KubernetesClusterStates(lambda _: connection, SystemClock())
+    reads = [states.read("c") for _ in range(3)]
+    for state in reads:
+        assert (state.unreadable, state.waiting, state.claimed) == ((), (), ())
+        assert {node.name for node in state.nodes} == {node.name for node in reads[0].nodes}
+    assert sum(name.startswith(f"{env.namespace}/settled-") for name in movable(reads[-1])) == 3
+    env.delete("settled")
+
+    def gone() -> bool:
+        settle(env)
+        left = movable(states.read("c"))
+        return not any(name.startswith(f"{env.namespace}/settled-") for name in left)
+
+    until(gone, 60)
+
+
+def movable(state: ClusterState) -> list[str]:
+    return [pod.name for there in state.movable.values() for pod in there]
+
+
+def test_a_pod_without_a_node_is_in_the_state_and_in_the_watch(
+    connection: Connection, waiting: str
+) -> None:
+    states = KubernetesClusterStates(lambda _: connection, SystemClock())
+    for _ in range(2):
+        assert waiting in {one.uid for one in states.read("c").waiting}
+    seen: list[PodChange] = []
+    watch = HttpPodWatches(lambda _: connection).watch("c", "")
+
+    def follow() -> None:
+        with suppress(ClusterUnavailable):  # `stop` closes the connection
+            watch.run(lambda: None, seen.append)
+
+    reader = threading.Thread(target=follow, daemon=True)
+    reader.start()
+
+    def is_unschedulable() -> bool:
+        pods = [change.pod for change in seen if change.pod and change.pod.uid == waiting]
+        return any(map(needs_new_node, pods))
+
+    until(is_unschedulable, 30)
+    watch.stop()
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_a_quiet_watch_sends_a_bookmark_before_it_ends(connection: Connection) -> None:
+    version = connection.plain.get(PODS, params=NOTHING).json()["metadata"]["resourceVersion"]
+    lines: list[bytes] = []
+    selection = {**SELECTION, **NOTHING, "resourceVersion": version}
+    until(lambda: bookmarks(connection, selection, lines), 60)
+
+
+def bookmarks(connection: Connection, selection: dict[str, str], lines: list[bytes]) -> bool:
+    WatchRequest(connection, PODS, selection, seconds=4).read(lines.extend)
+    return any(event.type == "BOOKMARK" for event in events_in(lines))
+
+
+def test_a_watch_from_a_version_to_come_is_silent(connection: Connection, waiting: str) -> None:
+    lines: list[bytes] = []
+    selection = {**SELECTION, "resourceVersion": "999999999"}
+    WatchRequest(connection, PODS, selection, seconds=4).read(lines.extend)
+    assert lines == []
