@@ -57,6 +57,7 @@ class Front:
         self._links = links
         self._observer = observer
         self._journal = journal
+        self._evictions: list[str] = []  # the paths of those that are open
         self.requests = 0
         self.calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
@@ -71,12 +72,19 @@ class Front:
             return _status(errors.ApiError(403, "Forbidden", message))
         self.calls[user.name][f"{request.method} {request.path}"] += 1
         body = await request.read()
+        # Without evictions, a list that nobody reads.
+        posts = self._evictions if _EVICTION.fullmatch(request.path) else []
+        if request.path in posts:
+            self._journal.add("eviction-repeated", **self._evicted(request), user=user.name)
+        posts.append(request.path)
         try:
             return await self._pass(request, user, body)
         except httpx.HTTPError as error:
             _log.warning("%s %s: %s", request.method, request.path, error)
             message = f"the real cluster does not answer: {error}"
             return _status(errors.ApiError(_UNREACHABLE, "ServiceUnavailable", message))
+        finally:
+            posts.remove(request.path)
 
     async def _pass(self, request: web.BaseRequest, user: User, body: bytes) -> web.StreamResponse:
         watching = request.query.get("watch") in ("1", "true")
@@ -123,19 +131,18 @@ class Front:
         return encode(self._links.shown(found))
 
     def _note_eviction(self, request: web.BaseRequest, user: User, status: int) -> None:
-        evicted = _EVICTION.fullmatch(request.path)
-        if evicted is None:
-            return
-        pod = self._observer.pod(f"{evicted[1]}/{evicted[2]}")
-        self._journal.add(
-            "eviction",
-            pod=f"{evicted[1]}/{evicted[2]}",
-            uid=pod.uid if pod else None,
-            node=pod.node if pod else None,
-            status=status,
-            answered=True,
-            user=user.name,
-        )
+        if _EVICTION.fullmatch(request.path) is not None:
+            evicted = self._evicted(request)
+            self._journal.add("eviction", **evicted, status=status, answered=True, user=user.name)
+
+    def _evicted(self, request: web.BaseRequest) -> dict[str, str | None]:
+        *_, namespace, _, name, _ = request.path.split("/")
+        pod = self._observer.pod(f"{namespace}/{name}")
+        return {
+            "pod": f"{namespace}/{name}",
+            "uid": pod.uid if pod else None,
+            "node": pod.node if pod else None,
+        }
 
 
 def _impersonation(user: User) -> list[tuple[str, str]]:

@@ -76,7 +76,9 @@ def test_a_namespace_of_an_earlier_sandbox_that_does_not_end_is_an_error(live: L
     kept = {"metadata": {"name": "kept", "finalizers": ["example.com/never"]}}
     live.create("/api/v1/namespaces/stuck/configmaps", kept)
     live.api.delete("/api/v1/namespaces/stuck")
-    with pytest.raises(ReasonError, match="The namespace stuck of an earlier sandbox still terminates"):
+    with pytest.raises(
+        ReasonError, match="The namespace stuck of an earlier sandbox still terminates"
+    ):
         cluster.wait_for_namespaces(lambda _: None, seconds=1)
 
 

@@ -28,8 +28,8 @@ ANSWERS_TIMEOUT = timedelta(seconds=20)
 """How much longer a step lasts at most for evictions that the API server has not answered."""
 
 CHECK_ATTEMPT_EVERY = timedelta(seconds=2)
-"""How long a check that no newer attempt has superseded this one is valid. Both attempts would
-remove the same pods, which is harmless."""
+"""How long a check that no newer attempt has superseded this one is valid. Until then both attempts
+may evict the same pods, which loses none."""
 
 
 @dataclass(frozen=True, slots=True)
