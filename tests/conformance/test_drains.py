@@ -30,7 +30,7 @@ def test_an_interrupted_node_is_drained_before_its_instance_ends(env: Conformanc
     assert {e["status"] for e in seen.of("eviction", node=node)} <= {201, 429, 404}
     assert all("retire-node" in e["user"] for e in seen.of("eviction", node=node))
     # The instance ends after the pods, and its Node goes with it.
-    env.until(since, lambda s: s.of("node-deleted", node=node), 90)
+    env.until(since, lambda s: s.of("node-deleted", node=node))
     ended = first(env.since(since), "machine-ends", node)
     gone = [e for e in env.since(since).of("pod-ended", node=node) if mine(env, e)]
     assert gone
@@ -64,7 +64,7 @@ def test_a_rebalance_waits_for_a_ready_successor(env: Conformance) -> None:
     (instance, node) = env.unused_nodes(1).popitem()
     since = time.time()
     env.sandbox.interrupt([instance], rebalance=True, warning=False)
-    seen = env.wait([instance], since, 180)
+    seen = env.wait([instance], since)
     (outcome,) = seen.outcomes(instance)
     assert (outcome["result"], outcome["replacement"]) == ("drained", "launch-successor")
     (successor,) = outcome["successors"]
@@ -89,7 +89,7 @@ def test_reconcile_deletes_the_node_of_an_instance_that_has_ended(
         names = {one.metadata.name for one in env.kube.list(Node) if one.metadata}
         return "ghost" not in names
 
-    until(gone, 60)
+    until(gone)
 
 
 def marks_of(env: Conformance, node: str) -> dict[str, Any]:

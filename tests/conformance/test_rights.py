@@ -102,7 +102,7 @@ def test_headroom_owns_the_fields_that_it_applies(
             return None
         return found.spec.replicas if found.spec else None
 
-    until(lambda: size() == 2, 90)
+    until(lambda: size() == 2)
     found = env.kube.get(Deployment, "office-warm", namespace=HEADROOM_NAMESPACE)
     assert found.metadata is not None
     owners = {(one.manager, one.operation) for one in found.metadata.managedFields or ()}

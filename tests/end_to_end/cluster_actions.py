@@ -64,13 +64,11 @@ class ClusterActions:
         for one in manifests:
             self.kube.create(from_dict(dict(one)))
         wanted = {f"default/{m['metadata']['name']}" for m in manifests if m["kind"] == "Pod"}
-        self.env.until(
-            since, lambda s: wanted <= {e["pod"] for e in s.of("pod-running")}, timeout=20
-        )
+        self.env.until(since, lambda s: wanted <= {e["pod"] for e in s.of("pod-running")})
 
     def cordoned(self, since: float, node: str) -> None:
         """Wait until the node is cordoned."""
-        self.env.until(since, lambda s: s.of("node-cordoned", node=node), timeout=20)
+        self.env.until(since, lambda s: s.of("node-cordoned", node=node))
 
 
 @dataclass(frozen=True)

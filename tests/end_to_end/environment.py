@@ -13,6 +13,13 @@ from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 
+PATIENCE = 180.0
+"""Seconds after which a test fails instead of waiting on. A busy machine may need many of them, and
+Leeway repeats a read that failed only after a minute."""
+
+END_WITHIN = 30.0
+"""Seconds in which an execution ends after its outcome."""
+
 
 @dataclass(frozen=True)
 class Journal:
@@ -37,6 +44,16 @@ class Journal:
         """Return the executions of an instance's retirement."""
         names = {e.get("execution") or "" for e in self.of("invocation")}
         return {name for name in names if name.startswith(f"retire-{instance}-")}
+
+    def running(self, instances: Iterable[str]) -> set[str]:
+        """Return the executions about these instances that have begun and have not ended."""
+        started = {str(e["execution"]): e["execution_arn"] for e in self.of("execution-started")}
+        ended = {e["execution_arn"] for e in self.of("execution-ended")}
+        return {
+            name
+            for name, arn in started.items()
+            if arn not in ended and any(instance in name for instance in instances)
+        }
 
     def attempts(self, instance: str) -> list[int]:
         """Return the attempts of an instance's retirement."""
@@ -78,27 +95,30 @@ class Environment:
         self._used |= set(chosen)
         return chosen
 
-    def interrupt(self, instances: Sequence[str], late: float = 60, timeout: float = 90) -> Journal:
+    def interrupt(self, instances: Sequence[str], late: float = 60) -> Journal:
         """Interrupt instances, and wait until Leeway has published the outcome of each."""
         since = time.time()
         self.sandbox.interrupt(instances, late=late)
-        return self.wait(instances, since, timeout)
+        return self.wait(instances, since)
 
-    def wait(self, instances: Iterable[str], since: float, timeout: float = 90) -> Journal:
-        """Wait until Leeway has published the outcome of each instance."""
-        until = time.monotonic() + timeout
+    def wait(self, instances: Iterable[str], since: float) -> Journal:
+        """Wait until Leeway has published the outcome of each instance, and its executions have
+        ended: the Kubernetes Event follows the outcome. One that goes on is not waited for long."""
+        until = time.monotonic() + PATIENCE
         journal = self.since(since)
         while not all(journal.outcomes(instance) for instance in instances):
             assert time.monotonic() < until, self._missing(journal, instances)
             time.sleep(0.3)
             journal = self.since(since)
-        # The Kubernetes Event and the end of the execution follow a moment after the outcome.
-        time.sleep(1.5)
-        return self.since(since)
+        until = time.monotonic() + END_WITHIN
+        while journal.running(instances) and time.monotonic() < until:
+            time.sleep(0.3)
+            journal = self.since(since)
+        return journal
 
-    def until[T](self, since: float, found: Callable[[Journal], T], timeout: float = 60) -> T:
+    def until[T](self, since: float, found: Callable[[Journal], T]) -> T:
         """Return the first truthy result about the entries since a time."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + PATIENCE
         while not (value := found(self.since(since))):
             assert time.monotonic() < end, self.since(since).of("logs")[-8:]
             time.sleep(0.3)
@@ -137,7 +157,7 @@ def run_reconcile(env: Environment) -> None:
     assert env.sandbox.fire(name) == ["leeway-reconcile"]
 
 
-def until[T](condition: Callable[[], T], timeout: float = 60) -> T:
+def until[T](condition: Callable[[], T], timeout: float = PATIENCE) -> T:
     end = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < end, "the condition did not hold in time"

@@ -23,7 +23,7 @@ from lightkube.resources.core_v1 import Node
 
 from sandbox.provisioning import client
 from sandbox.sandbox import PARTS, Sandbox
-from tests.end_to_end.environment import Entry, Environment, Journal
+from tests.end_to_end.environment import PATIENCE, Entry, Environment, Journal
 
 MARK = "leeway.sh/"
 LEFT_OUT = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -135,7 +135,7 @@ class InvariantChecks:
         leaving: Collection[str] = (),
         doomed: Collection[str] = (),
         deadlines: Mapping[str, float] | None = None,
-        timeout: float = 60,
+        timeout: float = PATIENCE,
     ) -> Journal:
         """Remove all faults, wait until nothing is in progress, and check the invariants.
 

@@ -41,7 +41,7 @@ from lightkube.resources.core_v1 import Event
 from cli.selection.catalogs import sandbox_catalog
 from sandbox.provisioning import client
 from sandbox.sandbox import Sandbox
-from tests.end_to_end.environment import Entry, Journal
+from tests.end_to_end.environment import PATIENCE, Entry, Journal
 from tests.end_to_end.provisioning import CLUSTER, simulated_time, table_of
 
 NOTHING_FITS = {
@@ -124,7 +124,7 @@ class Evidence:
 def check_accounts(sandbox: Sandbox) -> None:
     """Check the promises about limits, and the accounts of instances: those that hold even if
     tests have deleted the pods."""
-    _check(sandbox, ALWAYS, (), (), timeout=5)
+    _check(sandbox, ALWAYS, (), (), timeout=30)
 
 
 def check_promises(
@@ -132,7 +132,7 @@ def check_promises(
     *,
     spare: Collection[str] = (),
     ahead: Collection[str] = (),
-    timeout: float = 40,
+    timeout: float = PATIENCE,
 ) -> None:
     """Check all promises after a scale-up. The nodes of the pools `spare` may stay empty; nodes are
     launched before a window for the pods of the workloads `ahead`. `timeout` is in seconds: nodes

@@ -134,7 +134,7 @@ class Replacing(Environment):
         """Delete the Deployment of a team."""
         self.kube.delete(Deployment, team, namespace="default")
 
-    def moved(self, team: str, count: int, away_from: Iterable[str], timeout: float = 60) -> None:
+    def moved(self, team: str, count: int, away_from: Iterable[str]) -> None:
         """Wait until the pods of a team run on other nodes."""
         left = set(away_from)
 
@@ -142,7 +142,7 @@ class Replacing(Environment):
             running = self.running(team)
             return len(running) == count and not left & set(running.values())
 
-        until(all_moved, timeout)
+        until(all_moved)
 
     def reports_no_capacity(self) -> None:
         """Have EC2 without capacity for the group: it has just refused every offering of it."""

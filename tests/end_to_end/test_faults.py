@@ -83,7 +83,7 @@ def test_evictions_that_the_api_server_holds_are_not_abandoned(
     nodes = env.unused_nodes(2, "plain")
     invariants = InvariantChecks(env)
     env.sandbox.faults("kubernetes", [{"resource": "pods/eviction", "hold": 12}])
-    env.interrupt(list(nodes), late=0, timeout=150)
+    env.interrupt(list(nodes), late=0)
     seen = invariants.check(nodes)
     answers = Counter(e["status"] for e in seen.of("eviction"))
     assert answers[201] > 0

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from leeway.interruption.reasons import NOTICE_REJECTED
 
-from tests.end_to_end.environment import Environment, events_about
+from tests.end_to_end.environment import Environment, Journal, events_about
 
 
 @pytest.mark.parametrize("group", ["hooked", "plain"])
@@ -80,12 +80,12 @@ def test_an_instance_of_another_cluster_is_ignored_with_a_log_line(env: Environm
     (other,) = env.sandbox.endpoints.foreign_instances
     since = time.time()
     env.sandbox.interrupt([other], late=60)
-    until = time.monotonic() + 20
-    lines: list[dict[str, object]] = []
-    while not lines and time.monotonic() < until:
-        time.sleep(0.3)
-        logs = [e["line"] for e in env.since(since).of("logs")]
-        lines = [x for x in logs if isinstance(x, dict) and x.get("instance") == other]
+
+    def about_it(seen: Journal) -> list[dict[str, object]]:
+        logs = [e["line"] for e in seen.of("logs")]
+        return [x for x in logs if isinstance(x, dict) and x.get("instance") == other]
+
+    lines = env.until(since, about_it)
     assert lines[0]["result"] == "not-ours"
     assert "does not manage cluster somebody-elses" in str(lines[0]["message"])
     assert not env.since(since).executions(other)
@@ -105,10 +105,7 @@ def test_a_malformed_notice_goes_to_the_dead_letter_queue(env: Environment) -> N
         "detail": {"instance-action": "terminate"},
     }
     assert env.sandbox.send(malformed) == ["leeway-receive-notice"]
-    until = time.monotonic() + 30
-    while not env.since(since).of("dead-letter"):
-        assert time.monotonic() < until
-        time.sleep(0.3)
+    env.until(since, lambda seen: seen.of("dead-letter"))
     seen = env.since(since)
     lines = [e["line"] for e in seen.of("logs") if isinstance(e["line"], dict)]
     errors = [line["message"] for line in lines if line.get("result") == "MalformedNotice"]
@@ -116,15 +113,15 @@ def test_a_malformed_notice_goes_to_the_dead_letter_queue(env: Environment) -> N
     assert len(seen.of("dead-letter")) == 1
 
 
+def terminated(seen: Journal) -> set[str]:
+    return {entry["instance"] for entry in seen.of("instance-state", state="terminated")}
+
+
 def test_events_that_a_retirement_causes_start_no_other_retirement(env: Environment) -> None:
     nodes = env.unused_nodes(1, "plain") | env.unused_nodes(1, "hooked")
     since = time.time()
     env.interrupt(list(nodes))
-    until = time.monotonic() + 20
-    for instance in nodes:
-        while not env.since(since).of("instance-state", instance=instance, state="terminated"):
-            assert time.monotonic() < until
-            time.sleep(0.3)
+    env.until(since, lambda seen: set(nodes) <= terminated(seen))
     time.sleep(1)
     seen = env.since(since)
     assert [len(seen.outcomes(instance)) for instance in nodes] == [1, 1]

@@ -334,7 +334,7 @@ def test_a_pool_replaces_the_node_of_a_group_without_capacity_and_the_group_shri
     assert not world.since(since).died([node])
     world.sandbox.faults("aws", [])
     ended = {"instance": instance, "state": "terminated"}
-    world.until(since, lambda s: s.of("instance-state", **ended), 90)
+    world.until(since, lambda s: s.of("instance-state", **ended))
     assert world.desired() == desired - 1
     # The group has capacity again, and launches no second successor.
     world.run_again()

@@ -1,7 +1,6 @@
 """provision_nodes deployed: pods that have no place get nodes, each once."""
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,6 +30,7 @@ from tests.end_to_end.provisioning import (
     store,
     table_of,
 )
+from tests.end_to_end.replacing import wait_until
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 from tests.end_to_end.test_headroom import adopt, schedule_of
 from tests.launch.pools import node_class, pool
@@ -173,7 +173,7 @@ def test_late_and_repeated_messages_and_a_kill_launch_nothing_twice(
     case.until_all_run()
 
 
-SOON = timedelta(seconds=20)
+SOON = timedelta(seconds=45)
 """The shortest time to a window: two functions start, and read the new manifests."""
 
 FIVE_CORES = {"requests": {"cpu": "5"}}
@@ -181,7 +181,7 @@ FIVE_CORES = {"requests": {"cpu": "5"}}
 
 
 def next_window() -> tuple[datetime, dict[str, str]]:
-    """Return the start of a window that opens within 80 seconds, and its cron expressions."""
+    """Return the start of a window that opens within 105 seconds, and its cron expressions."""
     start = (datetime.now(UTC) + SOON + timedelta(minutes=1)).replace(second=0, microsecond=0)
     end = start + timedelta(minutes=30)
     cron = {"start": f"{start:%M %H} * * *", "end": f"{end:%M %H} * * *"}
@@ -258,9 +258,10 @@ def test_nodes_are_launched_before_a_window_and_at_its_start_every_pod_runs(
     # The lead follows from the times to join so far, and is a minute at least.
     until(lambda: not run(sandbox) and len(set(instances(sandbox)) - before) == 3)
     bought = set(instances(sandbox)) - before
-    assert datetime.now(UTC) < start, "the nodes were launched too late"
-    time.sleep((start - datetime.now(UTC)).total_seconds())
-    assert len(running(kube, *pausing)) == 1
+    fleets = [e["at"] for e in sandbox.journal() if e["kind"] == "fleet"]
+    assert max(fleets) < start.timestamp(), "the nodes were launched too late"
+    wait_until(start.timestamp())
+    until(lambda: len(running(kube, *pausing)) == 1)
     sandbox.fire(schedule_of(sandbox))
     until(lambda: len(running(kube, "default", "reports")) == 2)
     pods = running(kube, "default", "reports")

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
@@ -21,6 +20,7 @@ from sandbox.provisioning import HOOK, IMAGE, client
 from sandbox.sandbox import Sandbox
 from tests.aws.stored import manifest
 from tests.end_to_end.environment import (
+    PATIENCE,
     Entry,
     Environment,
     Journal,
@@ -206,7 +206,7 @@ def test_reconcile_finds_an_interruption_without_a_warning(
     (outcome,) = seen.outcomes(instance)
     assert (outcome["kind"], outcome["result"]) == ("spot-interruption", "drained")
     assert not seen.died([node])
-    run_reconcile(env)
+    reconcile(env)
     time.sleep(2)
     assert len(env.since(since).outcomes(instance)) == 1, "and it is retired once"
 
@@ -252,20 +252,19 @@ def vouched(seen: Journal, node: str) -> list[Entry]:
 def tick_until(env: Environment, condition: Callable[[], object]) -> None:
     """Run reconcile until a condition holds. One run releases volumes, and a later one detects
     it."""
-    for _ in range(4):
-        run_reconcile(env)
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "runs of reconcile did not do it"
+        reconcile(env)
         with suppress(AssertionError):
             until(condition, timeout=8)
-            return
-    assert condition(), "four runs did not do it"
 
 
 @pytest.mark.parametrize("delivered", [True, False], ids=["at once", "by the next ticks"])
 def test_the_volumes_of_a_terminated_instance_are_released_and_its_node_is_removed(
     env: Environment, delivered: bool
 ) -> None:
-    run_reconcile(env)  # which puts all instances into the index
-    time.sleep(2)
+    reconcile(env)  # which puts all instances into the index
     (instance, node) = env.unused_nodes(1, "plain").popitem()
     since = time.time()
     with kubernetes(env) as kube:
@@ -280,7 +279,7 @@ def test_the_volumes_of_a_terminated_instance_are_released_and_its_node_is_remov
             tick_until(env, lambda: env.since(since).of("node-deleted", node=node))
         until(lambda: env.since(since).of("node-deleted", node=node))
         assert attached(kube, node) == []
-        until(lambda: all_run(kube, 12), timeout=60)
+        until(lambda: all_run(kube, 12))
     seen = env.since(since)
     tainted = vouched(seen, node)
     (gone,) = seen.of("node-deleted", node=node)
@@ -303,7 +302,7 @@ def test_a_stopped_instance_keeps_its_node_and_its_volumes(env: Environment) -> 
     ec2.stop_instances(InstanceIds=[instance])
     until(lambda: env.since(since).of("instance-state", instance=instance, state="stopped"))
     until(lambda: not is_ready(env, node))
-    run_reconcile(env)
+    reconcile(env)
     time.sleep(3)
     seen = env.since(since)
     assert vouched(seen, node) == []
@@ -329,7 +328,7 @@ def test_reconcile_restores_the_node_of_a_stopped_instance_that_runs_again(
         until(lambda: is_ready(env, node))
         time.sleep(EVENT_DELAY.total_seconds())
         run_reconcile(env)
-        until(lambda: not is_cordoned(env, node), timeout=90)
+        until(lambda: not is_cordoned(env, node))
 
 
 def test_reconcile_finds_a_scheduled_change_without_a_notice(
@@ -386,9 +385,7 @@ def test_a_tag_alone_does_not_let_reconcile_terminate_an_instance_without_a_grou
     ec2_tags = [{"Key": key, "Value": value} for key, value in tags.items()]
     ec2.create_tags(Resources=[instance], Tags=ec2_tags)
     for _ in range(2):
-        since = time.time()
-        run_reconcile(env)
-        until(partial(_reconciled, env, since))
+        reconcile(env)
     time.sleep(3)
     seen = env.since(0)
     assert not seen.outcomes(instance)
@@ -396,10 +393,16 @@ def test_a_tag_alone_does_not_let_reconcile_terminate_an_instance_without_a_grou
     assert states == {"pending", "running"}
 
 
-def _reconciled(env: Environment, since: float) -> bool:
-    """Return whether a run of reconcile has ended."""
-    logs = (e["line"] for e in env.since(since).of("logs"))
-    return any(isinstance(line, dict) and "NoticesFound" in line for line in logs)
+def reconcile(env: Environment) -> None:
+    """Run reconcile to its end."""
+    since = time.time()
+    run_reconcile(env)
+
+    def ended(seen: Journal) -> bool:
+        lines = (e["line"] for e in seen.of("logs"))
+        return any(isinstance(line, dict) and "NoticesFound" in line for line in lines)
+
+    env.until(since, ended)
 
 
 def test_reconcile_updates_the_index_and_reports_nothing_without_problems(env: Environment) -> None:

@@ -131,7 +131,7 @@ def storm(
     env.sandbox.faults("aws", aws)
     if share is not None:
         env.sandbox.throttle(enabled=True, share=share)
-    env.interrupt(list(nodes), late=late, timeout=150)
+    env.interrupt(list(nodes), late=late)
     seen = invariants.check(nodes)
     results = Counter(o["result"] for instance in nodes for o in seen.outcomes(instance))
     assert set(results) == {"drained"}

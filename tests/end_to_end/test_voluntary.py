@@ -131,9 +131,9 @@ def test_a_scheduled_change_starts_on_schedule_with_the_replacement_first(
     since, sandbox = time.time(), env.sandbox
     weeks = datetime.now(UTC) + timedelta(days=14)
     sandbox.send(scheduled(list(nodes), weeks))
-    env.until(since, lambda _: all(names(sandbox, instance) for instance in nodes), 20)
+    env.until(since, lambda _: all(names(sandbox, instance) for instance in nodes))
     # An update of the same change: it starts earlier, and so do its schedules.
-    soon = datetime.now(UTC) + LEAD + timedelta(seconds=8)
+    soon = datetime.now(UTC) + LEAD + timedelta(seconds=20)
     sandbox.send(scheduled(list(nodes), soon))
     seen = env.wait(nodes, since)
     fired = [str(entry["schedule"]) for entry in seen.of("schedule-fired")]
@@ -152,16 +152,16 @@ def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> No
     since, sandbox = time.time(), env.sandbox
     weeks = datetime.now(UTC) + timedelta(days=14)
     sandbox.send(scheduled([instance], weeks))
-    env.until(since, lambda _: names(sandbox, instance), 20)
+    env.until(since, lambda _: names(sandbox, instance))
     sandbox.send(scheduled([instance], weeks, "closed"))
-    env.until(since, lambda _: not names(sandbox, instance), 20)
+    env.until(since, lambda _: not names(sandbox, instance))
     # Another change, whose lead time has begun. Only EC2 reports its cancellation.
     again, ahead = time.time(), timedelta(hours=3)
     event = sandbox.maintain(instance, within=ahead.total_seconds())
     sandbox.maintain(instance, within=ahead.total_seconds(), event=event, over="[Canceled]")
     sandbox.send(scheduled([instance], datetime.now(UTC) + ahead))
     lines = env.until(
-        again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"], 20
+        again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"]
     )
     assert lines[0]["code"] == "AnnouncementWithdrawn"
     assert not env.since(since).of("node-cordoned", node=node)
@@ -184,9 +184,7 @@ def test_a_stopped_node_that_runs_again_is_restored_and_can_be_retired_again(
     assert stopped
     ec2.start_instances(InstanceIds=[instance])
     (undone,) = env.until(
-        since,
-        lambda s: [o for o in s.outcomes(instance) if o["result"] == "undone"],
-        timeout=90,
+        since, lambda s: [o for o in s.outcomes(instance) if o["result"] == "undone"]
     )
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         found = kube.get(Node, node)
@@ -272,7 +270,7 @@ def test_rebalances_survive_crashes_of_their_functions_with_one_replacement_each
     small.sandbox.faults("lambda", faults)
     since = time.time()
     small.sandbox.interrupt(list(nodes), rebalance=True, warning=False)
-    seen = small.wait(nodes, since, timeout=150)
+    seen = small.wait(nodes, since)
     killed = [e for e in seen.of("invocation") if e["outcome"] == "killed"]
     assert len(killed) == SMALL
     for instance in nodes:

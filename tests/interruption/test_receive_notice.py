@@ -314,7 +314,7 @@ def test_a_failed_side_effect_is_reported_and_does_not_fail_the_notice() -> None
 
 
 def test_the_instances_of_a_notice_are_handled_concurrently() -> None:
-    barrier = threading.Barrier(INSTANCE_CONCURRENCY, timeout=20)
+    barrier = threading.Barrier(INSTANCE_CONCURRENCY, timeout=60)
 
     class Slow(Receiver):
         def known(self, instance: str) -> InstanceState:

@@ -128,7 +128,7 @@ def reading(watches: PodWatches, version: str = "") -> Iterator[Reader]:
         yield reader
     finally:
         watch.stop()
-        reader.join(5)
+        reader.join(60)
         assert not reader.is_alive(), "stop did not end the watch"
 
 

@@ -521,7 +521,7 @@ class Together:
 
 
 def test_the_resources_of_a_pool_are_read_side_by_side(catalog: Catalog) -> None:
-    world, barrier = World(), Barrier(3, timeout=20)
+    world, barrier = World(), Barrier(3, timeout=60)
     ports: dict[str, Any] = {
         "networks": Together(world.networks, "security_groups", barrier),
         "profiles": Together(world.profiles, "profiles_of", barrier),

@@ -78,7 +78,7 @@ def test_a_cluster_that_nothing_is_written_about_has_the_defaults() -> None:
 
 
 def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None:
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=60)
 
     class Slow(Table):
         def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:

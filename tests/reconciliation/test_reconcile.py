@@ -99,7 +99,7 @@ def fleet(down: int, answering: int) -> tuple[Account, threading.Event]:
 
     def wait() -> None:
         for _ in range(answering):
-            assert cleaned.acquire(timeout=20), "a cluster that does not answer delays the others"
+            assert cleaned.acquire(timeout=60), "a cluster that does not answer delays the others"
             cleaned.release()
         over.set()
 

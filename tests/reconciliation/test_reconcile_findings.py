@@ -116,7 +116,7 @@ def test_events_that_the_policy_ignores_are_not_found() -> None:
 
 
 def test_lost_warnings_of_a_storm_are_received_concurrently() -> None:
-    together = threading.Barrier(INSTANCE_CONCURRENCY, timeout=20)
+    together = threading.Barrier(INSTANCE_CONCURRENCY, timeout=60)
 
     class Concurrent(Account):
         def receive(self, event: Any, begun: Action | None = None) -> NoticeOutcome:
