@@ -87,8 +87,8 @@ def manifests(cluster: str) -> list[dict[str, Any]]:
 def sandbox_with_pools(
     folder: Path, documents: Sequence[dict[str, Any]], speed: int = 0
 ) -> Iterator[Sandbox]:
-    """Run a sandbox without nodes, with these manifests and a catalog. Its schedules run on command,
-    or at a speed: 1 is real time."""
+    """Run a sandbox without nodes, with these manifests and a catalog. Its schedules run on
+    command, or at a speed: 1 is real time."""
     options = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", str(speed)]}
     with Sandbox.start(Scenario(CLUSTER, ()), state_dir=folder, options=options) as sandbox:
         client, table = _client(sandbox, "dynamodb"), sandbox.environment()["LEEWAY_TABLE"]

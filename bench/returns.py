@@ -1,6 +1,6 @@
-"""Measures how long after its last pod an empty node goes, deployed on the sandbox, in real minutes.
+"""Measures how long after its last pod an empty node goes, on the sandbox, in real minutes.
 
-The pool has `consolidateAfter: 1m` and the usual budget of 10 %, so its nodes go one after the other.
+The pool has `consolidateAfter: 1m` and the usual budget of 10 %: its nodes go one after the other.
 """
 
 import sys

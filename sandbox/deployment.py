@@ -189,6 +189,7 @@ def _definition(function: FunctionResource, known_services: set[str]) -> dict[st
         "onFailure": function.on_failure,
         "deadLetter": function.dead_letter,
         "aliases": list(function.aliases),
+        "recursiveLoop": function.recursive_loop,
         "clients": [service for service in function.services if service in known_services],
     }
     if function.execution_timeout:

@@ -55,6 +55,7 @@ class FunctionResource:
     dead_letter: str | None
     role: str
     services: tuple[str, ...]
+    recursive_loop: str
 
 
 @dataclass(frozen=True)
@@ -284,6 +285,7 @@ class _Reader:
             dead_letter=properties.get("DeadLetterConfig", {}).get("TargetArn"),
             role=self._role(logical_id),
             services=self._services(self._role(logical_id)),
+            recursive_loop=properties.get("RecursiveLoop", "Terminate"),
         )
 
     def _event_config(self, function: str) -> dict[str, Any]:

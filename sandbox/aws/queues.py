@@ -5,6 +5,7 @@ that never sleeps while the group of a message is busy.
 """
 
 import asyncio
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from moto.sqs import urls
 from moto.sqs.exceptions import QueueDoesNotExist
 from moto.sqs.models import DEDUPLICATION_TIME_IN_SECONDS, Message, Queue, SQSBackend, sqs_backends
 
-from sandbox.aws.calls import Answer, Call
+from sandbox.aws.calls import Answer, Call, Environ
 from sandbox.aws.cloud import ACCOUNT
 
 LONGEST_WAIT = 20  # seconds
@@ -118,6 +119,18 @@ class Changes:
             pass
         finally:
             waiting.remove(event)
+
+
+def with_trace(environ: Environ) -> Environ:
+    """Return a SendMessage call in SQS's JSON protocol with the trace header of its caller as a
+    system attribute of the message: SQS guide, "message system attributes"."""
+    trace = environ.get("HTTP_X_AMZN_TRACE_ID")
+    if not trace or not environ["CONTENT_TYPE"].startswith("application/x-amz-json"):
+        return environ
+    attribute = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
+    given = {"MessageSystemAttributes": attribute} | json.loads(environ["wsgi.input"].read())
+    body = json.dumps(given).encode()
+    return {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,8 @@ class Front:
         try:
             if call.action == "ReceiveMessage":
                 return await self._receive(call, environ)
+            if call.action == "SendMessage":
+                environ = queues.with_trace(environ)
             return self._forward(call, environ)
         except NotImplementedError as gap:
             log.warning("The sandbox does not support %s: %s", call, gap)

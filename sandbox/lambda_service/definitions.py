@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from aws_durable_execution_sdk_python_testing.child_dispatcher import parse_function_target
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -37,6 +37,7 @@ class FunctionDefinition(BaseModel):
     dead_letter: str | None = None
     aliases: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
+    recursive_loop: Literal["Allow", "Terminate"] = "Terminate"
 
     @model_validator(mode="after")
     def _durable_functions_have_no_destinations(self) -> Self:

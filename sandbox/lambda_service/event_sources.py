@@ -14,9 +14,11 @@ from typing import Any
 from sandbox.access_entries import access_key
 from sandbox.journal import Journal
 from sandbox.lambda_service.definitions import EventSource, Functions, Target
+from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.faults import Faults
 from sandbox.lambda_service.invocation import Invocation, Outcome
 from sandbox.lambda_service.pools import Pools
+from sandbox.lambda_service.recursion import lineage_of
 from sandbox.lambda_service.sqs import Sqs, SqsError
 
 _log = logging.getLogger(__name__)
@@ -158,8 +160,16 @@ class _Poller:
         pool = self.pools.find(function.name)
         if pool is None:
             return Outcome.failed("error", "Sandbox.NoFunction", f"{function.name} is gone")
+        traces = (message["Attributes"].get("AWSTraceHeader", "") for message in messages)
+        try:
+            lineage = lineage_of(traces, function)
+        except ServiceError as error:
+            # Lambda drops the messages of a loop.
+            self.journal.add("recursion-stopped", function=function.name, reason=str(error))
+            return Outcome("ok", b"null")
         records = [_record(message, self.source.queue) for message in messages]
-        return await pool.run(Invocation(self.target, json.dumps({"Records": records}).encode()))
+        payload = json.dumps({"Records": records}).encode()
+        return await pool.run(Invocation(self.target, payload, lineage=lineage))
 
     async def _settle(self, url: str, message: Message) -> None:
         """Delete a handled message, unless a fault repeats it."""

@@ -61,7 +61,9 @@ class Events:
             pool = self._pools.find(function.name)
             if pool is None:
                 return
-            invocation = Invocation(first.target, first.payload, first.request_id)
+            invocation = Invocation(
+                first.target, first.payload, first.request_id, lineage=first.lineage
+            )
             outcome = await pool.run(invocation)
             attempt += 1
             if outcome.ending == "ok":

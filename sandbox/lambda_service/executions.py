@@ -28,6 +28,7 @@ from sandbox.lambda_service.definitions import Functions, Target
 from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.invocation import Invocation
 from sandbox.lambda_service.pools import Pools
+from sandbox.lambda_service.recursion import Lineage
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -57,6 +58,7 @@ class WorkerInvoker(LambdaInvoker):
         self._functions = functions
         self._loop = loop
         self.names: dict[str, str] = {}
+        self.lineages: dict[str, Lineage] = {}
 
     def invoke(
         self,
@@ -82,6 +84,7 @@ class WorkerInvoker(LambdaInvoker):
             json.dumps(invocation_input.to_json_dict()).encode(),
             execution=self.names.get(arn),
             execution_arn=arn,
+            lineage=self.lineages.get(arn, {}),
         )
         outcome = await pool.run(invocation)
         if outcome.ending != "ok":
@@ -126,7 +129,7 @@ class Executions(Executor):
         self.RETRY_BACKOFF_SECONDS = retry_delay  # type: ignore[assignment]
         # Every running invocation needs a thread, and the library allows only 32.
         self._invocation_pool = DaemonThreadPool(concurrency, "durable-invocation")
-        self._names = invoker.names
+        self._names, self._lineages = invoker.names, invoker.lineages
         self._journal = journal
         self._executions = store
         self._kept = kept
@@ -143,10 +146,12 @@ class Executions(Executor):
         name: str | None,
         payload: str,
         when_ended: Callable[[ExecutionStatus], None] | None = None,
+        lineage: Lineage | None = None,
     ) -> Started:
         """Start an execution, or return the existing one of this name.
 
-        A thread calls ``when_ended`` at the end of a new execution.
+        All its invocations continue the chain of requests of its start. A thread calls
+        ``when_ended`` at the end of a new execution.
 
         Raises:
             ServiceError: the name is malformed, or was used with another payload or version.
@@ -160,7 +165,7 @@ class Executions(Executor):
         with self._starting:
             known = self._started.get((target.function.name, wanted))
             if known is None:
-                return self._start_new(target, wanted, payload, when_ended)
+                return self._start_new(target, wanted, payload, when_ended, lineage or {})
         if known.version != target.version or known.payload != _digest(payload):
             message = f"Execution already started: {known.arn}"
             raise ServiceError(409, "DurableExecutionAlreadyStartedException", message)
@@ -194,6 +199,7 @@ class Executions(Executor):
         name: str,
         payload: str,
         when_ended: Callable[[ExecutionStatus], None] | None,
+        lineage: Lineage,
     ) -> Started:
         function = target.function
         execution = self._create_execution(
@@ -216,6 +222,7 @@ class Executions(Executor):
         self._started[function.name, name] = started
         self._ended[arn] = ended
         self._names[arn] = name
+        self._lineages[arn] = lineage
         self._journal.add(
             "execution-started", function=function.name, execution=name, execution_arn=arn
         )
@@ -287,7 +294,7 @@ class Executions(Executor):
         self._executions.forget(arn)
         for counter in (self._checkpoints, self._written):
             counter.pop(arn, None)
-        for known in (self._ended, self._names, self._completion_events):
+        for known in (self._ended, self._names, self._lineages, self._completion_events):
             known.pop(arn, None)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,7 +36,8 @@ class Outcome:
 class Invocation:
     """One run of a handler; ``execution`` is the name of its durable execution.
 
-    ``timeout`` is in seconds, from the start.
+    ``timeout`` is in seconds, from the start. ``lineage`` counts the invocations of each function
+    in the chain of requests that led to this one.
     """
 
     target: Target
@@ -43,6 +45,7 @@ class Invocation:
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     execution: str | None = None
     execution_arn: str | None = None
+    lineage: Mapping[str, int] = field(default_factory=dict)
     outcome: asyncio.Future[Outcome] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from sandbox.lambda_service.invocation import Invocation, Outcome
 from sandbox.lambda_service.pools import Pools
+from sandbox.lambda_service.recursion import lineage_field
 from sandbox.lambda_service.workers import Worker, WorkerPool
 
 RUNTIME_PREFIX = "/_runtime/"
@@ -64,11 +65,12 @@ class RuntimeApi:
 
 
 def _headers(invocation: Invocation) -> dict[str, str]:
+    trace = f"Root=1-00000000-{uuid.uuid4().hex[:24]};Sampled=0;{lineage_field(invocation.lineage)}"
     return {
         # The native client crashes without a content type.
         "Content-Type": "application/json",
         "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
         "Lambda-Runtime-Deadline-Ms": str(int(invocation.deadline * 1000)),
         "Lambda-Runtime-Invoked-Function-Arn": invocation.target.arn,
-        "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{uuid.uuid4().hex[:24]};Sampled=0",
+        "Lambda-Runtime-Trace-Id": trace,
     }

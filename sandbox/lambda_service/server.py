@@ -19,6 +19,7 @@ from sandbox.lambda_service.errors import ServiceError
 from sandbox.lambda_service.executions import Started
 from sandbox.lambda_service.invocation import Invocation, Outcome
 from sandbox.lambda_service.quota import StartQuota
+from sandbox.lambda_service.recursion import TRACE_HEADER, Lineage, lineage_of
 from sandbox.lambda_service.service import Service
 
 _log = logging.getLogger(__name__)
@@ -86,11 +87,12 @@ class LambdaApi:
             return await self._dry_run(request)
         payload = await request.read() or b"{}"
         _check_payload(payload, _EVENT_BYTES if kind == "Event" else _SYNCHRONOUS_BYTES)
+        lineage = lineage_of([request.headers.get(TRACE_HEADER, "")], target.function)
         if target.function.durable:
-            return await self._invoke_durable(request, target, payload, kind)
+            return await self._invoke_durable(request, target, payload, kind, lineage)
         if "X-Amz-Durable-Execution-Name" in request.headers:
             raise ServiceError.invalid("Only a durable function takes a durable execution name.")
-        invocation = Invocation(target, payload)
+        invocation = Invocation(target, payload, lineage=lineage)
         if kind == "Event":
             self._events.accept(invocation)
             return web.Response(status=202, headers={"x-amzn-RequestId": invocation.request_id})
@@ -113,7 +115,7 @@ class LambdaApi:
         return _answer(outcome, invocation.target.version, headers)
 
     async def _invoke_durable(
-        self, request: web.Request, target: Target, payload: bytes, kind: str
+        self, request: web.Request, target: Target, payload: bytes, kind: str, lineage: Lineage
     ) -> web.Response:
         if kind != "Event" and target.function.execution_timeout > _SYNCHRONOUS_SECONDS:
             raise ServiceError.invalid(
@@ -130,7 +132,7 @@ class LambdaApi:
 
         name = request.headers.get("X-Amz-Durable-Execution-Name")
         started = await asyncio.to_thread(
-            self._executions.start, target, name, payload.decode(), hand_on
+            self._executions.start, target, name, payload.decode(), hand_on, lineage
         )
         headers = {"X-Amz-Durable-Execution-Arn": started.arn}
         if kind == "Event":

@@ -1,7 +1,9 @@
 """No notice is lost between EventBridge and the functions."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leeway.execution.attempt import parse_attempt_id
@@ -145,7 +147,7 @@ def test_functions_that_must_be_fast_stay_active_in_a_vpc(
         if name.startswith("ReceiveNotice"):
             assert parse_notice(payload).kind is NoticeKind.TEST_NOTIFICATION
         elif name.startswith("ProvisionNodes"):
-            assert read_batch(payload, ()) == Batch((), ())
+            assert read_batch(payload, ()) == Batch((), (), ())
         else:
             assert target["Arn"].endswith(":live")
             assert parse_attempt_id(payload).instance == "i-00000000"
@@ -158,3 +160,34 @@ def test_the_environment_has_only_the_given_endpoints(deployed: DeployedTemplate
         assert function.environment["AWS_ENDPOINT_URL"] == "http://localhost:4566"
     for function in deployed.functions:
         assert not {name for name in function.environment if name.startswith("AWS_")}
+
+
+def test_lambda_stops_no_chain_of_requests_that_comes_back_to_a_function() -> None:
+    """Lambda stops it at the 17th invocation of a function that does not allow that."""
+    causes = {name: set(_caused_by(name)) for name in _functions()}
+    for _ in causes:
+        for caused in causes.values():
+            caused |= {further for name in caused for further in causes[name]}
+    in_loops = {name for name, caused in causes.items() if name in caused}
+    assert in_loops == {"ProvisionNodesFunction", "RetireNodeFunction"}
+    allowed = {n for n, p in _functions().items() if p.get("RecursiveLoop") == "Allow"}
+    assert allowed == in_loops
+
+
+def _functions() -> dict[str, Any]:
+    found = resources().items()
+    return {n: r["Properties"] for n, r in found if r["Type"] == "AWS::Lambda::Function"}
+
+
+def _caused_by(function: str) -> Iterator[str]:
+    """The functions that the role of a function may invoke, also by a queue."""
+    mappings = [r["Properties"] for r in resources().values() if "EventSourceMapping" in r["Type"]]
+    by_queue = {m["EventSourceArn"]["Fn::GetAtt"][0]: m["FunctionName"]["Ref"] for m in mappings}
+    role = resources()[_functions()[function]["Role"]["Fn::GetAtt"][0]]
+    for policy in role["Properties"]["Policies"]:
+        for statement in policy.get("PolicyDocument", {}).get("Statement", ()):
+            text, actions = json.dumps(statement["Resource"]), json.dumps(statement["Action"])
+            if '"lambda:InvokeFunction"' in actions:
+                yield from (name for name in _functions() if f'"{name}' in text)
+            if '"sqs:SendMessage"' in actions:
+                yield from (to for queue, to in by_queue.items() if f'"{queue}"' in text)

@@ -65,7 +65,7 @@ class Consumed:
         attributes = {"VisibilityTimeout": str(seconds)}
         self.sqs.set_queue_attributes(QueueUrl=self.urls["queue"], Attributes=attributes)
 
-    def consume(self, **options: Any) -> None:
+    def consume(self, recursive_loop: str = "Terminate", **options: Any) -> None:
         """Register the function and its mapping."""
         source = {
             "name": "Wake",
@@ -74,7 +74,8 @@ class Consumed:
             "batchSize": 1,
             "partialFailures": True,
         }
-        functions = [definition(self.name, "consuming.handler", timeout=30)]
+        more = {"timeout": 30, "recursiveLoop": recursive_loop}
+        functions = [definition(self.name, "consuming.handler", **more)]
         body = {"functions": functions, "eventSources": [source | options]}
         self.service.control("PUT", "functions", body)
 
@@ -333,3 +334,25 @@ def test_a_mapping_of_a_function_that_does_not_exist_is_refused(service: Service
     source = {"name": "x", "function": f"{ARN}nowhere", "queue": QUEUE_ARN + "q.fifo"}
     status, _ = service.raw_control("PUT", "functions", {"functions": [], "eventSources": [source]})
     assert status == 404
+
+
+def test_a_function_that_sends_its_messages_on_to_its_own_queue_is_stopped(
+    consumed: Consumed,
+) -> None:
+    consumed.consume()
+    consumed.send("loop", again=30)
+    stopped = eventually(
+        lambda: consumed.service.journal("recursion-stopped", function=consumed.name)
+    )
+    assert len(stopped) == 1
+    consumed.empty()
+    assert len(consumed.ended(16)) == 2 * 16, "Lambda stops the 17th invocation of a chain"
+    consumed.send("another chain")
+    assert consumed.ended(17)[-1] == "another chain"
+
+
+def test_a_function_that_allows_recursive_loops_is_not_stopped(consumed: Consumed) -> None:
+    consumed.consume(recursive_loop="Allow")
+    consumed.send("loop", again=20)
+    assert len(consumed.ended(21)) == 2 * 21
+    assert not consumed.service.journal("recursion-stopped", function=consumed.name)

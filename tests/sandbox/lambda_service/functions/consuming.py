@@ -31,6 +31,8 @@ def handler(event: Any, context: Any) -> Any:
             failed.append({"itemIdentifier": record["messageId"]})
             if "hides" in task:
                 _hide(record, task["hides"])
+        if again := task.get("again", 0):
+            _send_on(record, {**task, "again": again - 1})
         _write(log, {"at": time.time(), "end": task["name"]})
     return {"batchItemFailures": failed}
 
@@ -40,6 +42,13 @@ def _hide(record: dict[str, Any], seconds: int) -> None:
     url = sqs.get_queue_url(QueueName=record["eventSourceARN"].rpartition(":")[2])["QueueUrl"]
     receipt = record["receiptHandle"]
     sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=seconds)
+
+
+def _send_on(record: dict[str, Any], task: dict[str, Any]) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=record["eventSourceARN"].rpartition(":")[2])["QueueUrl"]
+    unique = {"MessageGroupId": "a", "MessageDeduplicationId": f"again {task['again']}"}
+    sqs.send_message(QueueUrl=url, MessageBody=json.dumps(task), **unique)
 
 
 def _write(log: Path, entry: dict[str, Any]) -> None:
