@@ -42,4 +42,5 @@ def install() -> None:
     models.SERVICE_NAME_CONVERSION["spot"] = SPOT_ROLE.removeprefix("AWSServiceRoleFor")
     if not has_spot_role():
         iam_backends[ACCOUNT]["aws"].create_service_linked_role(_SPOT, "", "")
-    EC2Response.modify_instance_metadata_defaults = _modify_defaults
+    answer = "modify_instance_metadata_defaults"
+    setattr(EC2Response, answer, _modify_defaults)

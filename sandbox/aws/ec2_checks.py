@@ -61,8 +61,8 @@ class Launch:
         used = {} if self.template is None else {"ec2:LaunchTemplate": TEMPLATE}
         found = [Request(action, arn, used) for arn in (IMAGE, SUBNET, GROUP)]
         if not self.found:
-            tags = _requested(self.tags.get("fleet", {}))
-            found.append(Request(action, ALL_TEMPLATES, {**used, **tags}))
+            requested = _requested(self.tags.get("fleet", {}))
+            found.append(Request(action, ALL_TEMPLATES, {**used, **requested}))
         elif self.template is not None:
             found.append(Request(action, TEMPLATE, {**used, **resource_tags(self.template)}))
         created = dict(self.created)

@@ -341,14 +341,13 @@ def _enabled(monitoring: Mapping[str, Any] | None) -> bool:
 def _interfaces(specification: LaunchSpecification) -> list[dict[str, Any]]:
     """The network interfaces of the template's primary network card, in the pool's subnet: moto
     knows no other card."""
-    interfaces = deepcopy(
-        [one for one in specification.interfaces if not one.get("NetworkCardIndex")]
-    )
+    primary = [one for one in specification.interfaces if not one.get("NetworkCardIndex")]
+    interfaces: list[dict[str, Any]] = [dict(deepcopy(one)) for one in primary]
     for number, interface in enumerate(interfaces):
         interface.setdefault("DeviceIndex", number)
         if specification.pool.subnet:
             interface["SubnetId"] = specification.pool.subnet
-    return [dict(interface) for interface in interfaces]
+    return interfaces
 
 
 def _tag_the_rest(

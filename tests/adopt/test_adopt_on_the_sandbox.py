@@ -34,8 +34,10 @@ OF_OTHER_CLUSTERS = {
     "eks:DescribeUpdate",
     "eks:UpdateAccessEntry",
     "eks:UpdateClusterConfig",
+    "iam:CreateServiceLinkedRole",
+    "iam:GetRole",
 }
-"""Calls for clusters with another mode, functions in a VPC, and entries of others."""
+"""Calls for clusters with another mode, functions in a VPC, entries of others, and node roles."""
 
 _numbers = count(1)
 
@@ -231,6 +233,30 @@ def test_settings_of_others_need_consent_and_come_back(
     assert (code, "ObjectRestored" in err) == (1, True)
     assert run("release", cluster, "--yes")[0] == 0
     assert world.state(cluster, cluster) == before
+
+
+def test_adopt_creates_the_role_for_spot_of_an_account_and_release_leaves_it(
+    world: World, cluster: str, run: Run
+) -> None:
+    iam, name = world.aws.client("iam"), "AWSServiceRoleForEC2Spot"
+    iam.delete_service_linked_role(RoleName=name)
+    nodes = ("--node-role", role("nodes"))
+
+    code, out, _ = run("adopt", cluster, "--dry-run", *nodes)
+    assert code == 0
+    assert "iam:CreateServiceLinkedRole AWSServiceName=spot.amazonaws.com" in out
+    assert run("adopt", cluster, "--yes", *nodes)[0] == 0
+    created = iam.get_role(RoleName=name)["Role"]
+    assert created["Path"] == "/aws-service-role/spot.amazonaws.com/"
+    code, out, _ = run("adopt", cluster, *nodes)
+    assert (code, "Nothing has to be changed" in out) == (0, True)
+
+    code, out, _ = run("release", cluster)
+    assert (code, "SpotRoleStays" in out) == (0, True)
+    assert iam.get_role(RoleName=name)["Role"] == created
+    assert world.records(f"ADOPTION#{cluster}") == []
+    called = world.aws.control("GET", "status")["calls_by_access_key"][KEY]
+    assert called.keys() >= {"iam:CreateServiceLinkedRole", "iam:GetRole"}
 
 
 def test_a_cluster_with_a_config_map_changes_its_mode_for_good(

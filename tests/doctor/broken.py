@@ -103,6 +103,14 @@ def no_entry(sandbox: Sandbox) -> Iterator[None]:
     eks.create_access_entry(**of, kubernetesGroups=["leeway:drain"])
 
 
+@contextmanager
+def no_spot_role(sandbox: Sandbox) -> Iterator[None]:
+    iam = client("iam", sandbox.aws_url)
+    iam.delete_service_linked_role(RoleName="AWSServiceRoleForEC2Spot")
+    yield
+    iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+
+
 BROKEN = {
     "NoticesNotReceived": (disabled_rule, "fails"),
     "ScheduleDisabled": (disabled_schedule, "fails"),

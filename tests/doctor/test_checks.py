@@ -404,6 +404,12 @@ def test_a_mode_without_access_entries_fails_with_each_missing_entry() -> None:
     assert codes == ["ModeWithoutAccessEntries", "AccessEntryMissing", "AccessEntryMissing"]
 
 
+def test_an_account_without_the_role_for_spot_is_a_warning_if_leeway_launches_nodes() -> None:
+    assert found(healthy(spot_role=False)) == [("warns", "SpotRoleMissing")]
+    launches_none = in_cluster(pools=(), roles=())
+    assert ("warns", "SpotRoleMissing") not in found(healthy(spot_role=False, **launches_none))
+
+
 def test_a_foreign_tag_fails() -> None:
     tags = {"eks:cluster-name": GroupTag("web", "other")}
     groups = (ScalingGroup("web", tags, HOOKS),)

@@ -34,7 +34,7 @@ from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.cli.conftest import drop_clients
-from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry
+from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
@@ -293,6 +293,10 @@ def test_pools_are_resolved_as_provision_nodes_does(sandbox: Sandbox, doctor: Do
         0,
         {("warns", "PoolNeverLaunched"), ("warns", "NodeRoleWithoutPolicy")},
     )
+    with stored(sandbox, *pool()), no_spot_role(sandbox):
+        code, document = doctor()
+    assert code == 0
+    assert ("warns", "SpotRoleMissing") in new(document)
     nowhere = [{"tags": {"karpenter.sh/discovery": "nowhere"}}]
     with stored(sandbox, *pool(role="missing", subnetSelectorTerms=nowhere)):
         code, document = doctor()

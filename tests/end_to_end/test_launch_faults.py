@@ -53,6 +53,9 @@ CLASSES: dict[str, dict[str, Any]] = {
             "lost-answer",
             "late-answer",
             "deleted-template",
+            "denied-template",
+            "denied",
+            "no-spot-role",
         )
     },
 }
@@ -62,7 +65,8 @@ MOST_TRIES = 40
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A cluster without nodes, with a pool for each case."""
+    """A cluster without nodes, with a pool for each case, in an account whose default puts tags
+    into the metadata of instances."""
     scenario = Scenario(cluster=CLUSTER, groups=(), workloads=(daemonset("cni"),))
     options = {
         "aws": ["--schedule-speed", "0"],
@@ -74,10 +78,13 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         scenario, state_dir=state, parameters=PARAMETERS, options=options
     ) as running:
         prepare(running)
+        ec2 = client("ec2", running.aws_url)
+        ec2.modify_instance_metadata_defaults(InstanceMetadataTags="enabled")
         iam = client("iam", running.aws_url)
         iam.create_instance_profile(InstanceProfileName="without-role")
         for name, spec in CLASSES.items():
-            of = pool(name, capacity=["on-demand"], only=ONE_POD_EACH)
+            capacity = ["spot", "on-demand"] if name == "no-spot-role" else ["on-demand"]
+            of = pool(name, capacity=capacity, only=ONE_POD_EACH)
             store(running, *with_class(of, **spec))
         yield running
         check_accounts(running)
@@ -218,6 +225,45 @@ def test_a_launch_template_that_is_deleted_meanwhile_is_created_again(
     assert deleted.runs(2) == [0, 0]
     deleted.check_launched(2)
     deleted.until_all_run()
+
+
+def test_a_denied_launch_is_repeated_once_and_the_next_run_is_not_blocked(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    gone = case("denied-template")
+    gone.need(1)
+    assert gone.runs(1) == [1]
+    gone.delete_templates()
+    gone.need(2)
+    # EC2 denies a fleet whose template it does not find, if the role may use only tagged ones.
+    denial = failing("CreateFleet", error="UnauthorizedOperation", status=403)
+    sandbox.faults("aws", [denial | {"count": 1}])
+    assert gone.runs(2) == [2, 0]
+    gone.check_launched(2)
+    gone.until_all_run()
+    denied = case("denied")
+    denied.need(1)
+    sandbox.faults("aws", [denial])
+    assert denied.runs(2) == [2, 2]
+    denied.check_told("LaunchForbidden", pods=1)
+    sandbox.faults("aws", [])
+    assert denied.runs(1) == [1]
+    denied.check_launched(1)
+    denied.until_all_run()
+
+
+def test_an_account_without_the_role_for_spot_gets_on_demand_nodes(
+    sandbox: Sandbox, case: Begin
+) -> None:
+    iam = client("iam", sandbox.aws_url)
+    iam.delete_service_linked_role(RoleName="AWSServiceRoleForEC2Spot")
+    both = case("no-spot-role")
+    both.need(2)
+    assert both.runs(2) == [2, 0]
+    assert "SpotRoleMissing" in both.logged()
+    both.check_launched(2)
+    both.until_all_run()
+    iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
 
 
 def test_a_launch_template_that_ec2_refuses_is_the_reason(sandbox: Sandbox, case: Begin) -> None:

@@ -1,4 +1,4 @@
-"""Pods that request Elastic Fabric Adapters get nodes with their interfaces, and no other pods do."""
+"""Pods that request Elastic Fabric Adapters get nodes with their interfaces, others do not."""
 
 import json
 from collections.abc import Sequence

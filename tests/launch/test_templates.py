@@ -106,8 +106,8 @@ def test_the_users_volumes_replace_the_default_ones() -> None:
 
 
 def test_security_groups_are_those_of_the_interface_and_not_also_of_the_instance() -> None:
-    for spec in ({}, {"associatePublicIPAddress": True}):
-        found = data(template(**spec))
+    for made in (template(), template(associatePublicIPAddress=True)):
+        found = data(made)
         assert "SecurityGroupIds" not in found
         (interface,) = found["NetworkInterfaces"]
         assert interface["Groups"] == ["sg-1", "sg-2"]
@@ -122,8 +122,8 @@ def test_the_node_class_decides_about_a_public_address(public: bool) -> None:
 
 
 def test_tags_are_not_in_the_metadata_whatever_the_default_of_the_account() -> None:
-    for spec in ({}, {"metadataOptions": {"httpPutResponseHopLimit": 2}}):
-        assert data(template(**spec))["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
+    for made in (template(), template(metadataOptions={"httpPutResponseHopLimit": 2})):
+        assert data(made)["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
 
 
 def test_a_node_of_an_ipv6_cluster_has_a_primary_ipv6_address() -> None:
@@ -143,8 +143,8 @@ def test_each_network_card_has_an_efa_and_only_the_primary_one_is_device_0() -> 
 
 
 def test_a_primary_card_that_takes_no_efa_has_an_interface_and_the_others_have_no_address() -> None:
-    spec = {"associatePublicIPAddress": False}
-    found = data(template(efas=2, efa_card=1, details=IPV6, **spec))
+    made = template(efas=2, efa_card=1, details=IPV6, associatePublicIPAddress=False)
+    found = data(made)
     first, *others = found["NetworkInterfaces"]
     assert "InterfaceType" not in first
     assert (first["PrimaryIpv6"], first["AssociatePublicIpAddress"]) == (True, False)

@@ -501,7 +501,8 @@ def tags_in_metadata(aws: Sandbox) -> Iterator[None]:
 def test_a_key_that_the_metadata_cannot_have_is_an_error_unless_the_template_has_no_tags_there(
     aws: Sandbox, key: str, options: dict[str, str], refused: bool
 ) -> None:
-    own = template(aws, **({"MetadataOptions": options} if options else {}))
+    data: dict[str, Any] = {"MetadataOptions": options} if options else {}
+    own = template(aws, **data)
     tags = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": "owned"}]}]
     pools = overrides(aws, "m5.large", zones=("us-east-1a",))
     answer = _create(aws, own, pools, TagSpecifications=tags)

@@ -90,8 +90,8 @@ QUOTA_REACHED = ReasonCode(
 SPOT_ROLE_MISSING = ReasonCode(
     "SpotRoleMissing",
     "The account has no role AWSServiceRoleForEC2Spot, without which EC2 launches no Spot "
-    "instance: Leeway uses on-demand capacity where a pool allows it. Create the role with `aws iam "
-    "create-service-linked-role --aws-service-name spot.amazonaws.com`, or run `leeway adopt`.",
+    "instance: Leeway uses on-demand capacity where a pool allows it. Create the role with `aws "
+    "iam create-service-linked-role --aws-service-name spot.amazonaws.com`, or run `leeway adopt`.",
     "the-account-has-no-spot-role",
 )
 SUBNET_EXHAUSTED = ReasonCode(

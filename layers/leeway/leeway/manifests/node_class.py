@@ -163,7 +163,9 @@ class EC2NodeClassSpec(NodeClassFields):
         Any, NotActedOn("capacity reservations are not supported")
     ] = None
     """Capacity reservations of the nodes."""
-    network_interfaces: Annotated[Any, NotActedOn("nodes have one network interface, and those of EFAs that pods request")] = None
+    network_interfaces: Annotated[
+        Any, NotActedOn("nodes have one network interface, and those of EFAs that pods request")
+    ] = None
     """Network interfaces of the nodes."""
     placement_group_selector: Annotated[Any, NotActedOn("placement groups are not supported")] = (
         None
