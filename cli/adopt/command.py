@@ -83,7 +83,7 @@ def adopt(
             raise BadInputError(INVALID_OPTION(option="--node-role", expected=expected))
 
     from cli.adopt.connect import connected
-    from cli.adopt.plan import RBAC, Choices, plan_adoption
+    from cli.adopt.plan import RBAC, Choices, plan_adoption, read_objects
     from cli.adopt.run import Command, run_adoption
 
     chosen = Choices(tuple(groups or ()), tuple(node_roles or ()), rbac or RBAC, update_stack)
@@ -92,6 +92,10 @@ def adopt(
         run_adoption(found, lambda: plan_adoption(found, chosen), command)
         if not update_stack:
             _say_stack_command(found, command)
+        if not dry_run and (update_stack or cluster in found.stack.clusters):
+            from cli.adopt.ask_functions import ask_functions
+
+            ask_functions(found, read_objects(chosen.rbac), command)
 
 
 def release(

@@ -1,7 +1,8 @@
 """Refuses what the roles of functions do not allow, and answers EC2's dry runs.
 
-A call of a function needs a statement of its role that names the action and, of the table, the
-partition keys. In a dry run, EC2 also checks tags and templates. Other conditions are not judged.
+A call of a function needs a statement of its role that names the action and, for the table and for
+queues, the partition keys and the queue. In a dry run, EC2 also checks tags and templates. Other
+resources and conditions are not judged.
 
 Sources: EC2 API reference, "DryRun" and "Error codes"; IAM's guide, "Troubleshoot access denied
 error messages".
@@ -56,15 +57,19 @@ class Authorization:
     def __init__(self, region: str, stacks: DeployedStacks) -> None:
         self._region, self._stacks = region, stacks
 
-    def error_of(self, call: Call, keys: Iterable[str] = ()) -> Error | None:
+    def error_of(self, call: Call, keys: Iterable[str] = (), body: bytes = b"") -> Error | None:
         """Return the error of a call that is refused or a dry run; None if it is to be answered.
-        `keys` are the partition keys of the table that it reaches."""
+        `keys` are the partition keys of the table that it reaches, `body` is that of a request to
+        DynamoDB or SQS."""
         is_dry = call.service == "ec2" and call.form.get("DryRun", [""])[0].lower() == "true"
         role = None if call.polling else self._stacks.role_of(call.access_key)
-        denied = self._denied(call, role, sorted(keys), is_dry=is_dry) if role else None
+        resource = self._resource(call.service, body)
+        denied = self._denied(call, role, sorted(keys), resource, is_dry=is_dry) if role else None
         return denied or (self._dry_answer(call.form) if is_dry else None)
 
-    def _denied(self, call: Call, role: str, keys: list[str], *, is_dry: bool) -> Error | None:
+    def _denied(
+        self, call: Call, role: str, keys: list[str], resource: str, *, is_dry: bool
+    ) -> Error | None:
         action = _PERMISSIONS.get(str(call), str(call))
         if action in _SANDBOX_ONLY:
             return None
@@ -76,9 +81,23 @@ class Authorization:
             for missing in refused(statements, checks):
                 return _error(call.service, found.arn, missing.action, missing.resource)
             return None
-        if keys:
-            granting = [one for one in granting if _allows_keys(one, keys)]
-        return None if granting else _error(call.service, found.arn, action, "*")
+        if resource:
+            asked = Request(action, resource, {"dynamodb:LeadingKeys": keys})
+            granting = [one for one in granting if not [*refused([one], [asked])]]
+        return None if granting else _error(call.service, found.arn, action, resource or "*")
+
+    def _resource(self, service: str, body: bytes) -> str:
+        """Return the table, the index or the queue of a call; empty for other services."""
+        if service not in ("dynamodb", "sqs"):
+            return ""
+        asked = json.loads(body or b"{}")
+        if service == "sqs":
+            name = str(asked.get("QueueUrl", "")).rpartition("/")[2]
+        else:
+            table = asked.get("TableName") or next(iter(asked.get("RequestItems", {})), "")
+            index = asked.get("IndexName")
+            name = f"table/{table}/index/{index}" if index else f"table/{table}"
+        return f"arn:aws:{service}:{self._region}:{ACCOUNT}:{name}"
 
     def _dry_answer(self, form: Form) -> Error:
         for name in _values(form, r".+\.LaunchTemplateName"):
@@ -143,13 +162,6 @@ def _statements(documents: tuple[str, ...]) -> list[Mapping[str, Any]]:
 def _actions(statement: Mapping[str, Any]) -> list[str]:
     allows = statement["Effect"] == "Allow"
     return [one.lower() for one in listed(statement["Action"])] if allows else []
-
-
-def _allows_keys(statement: Mapping[str, Any], keys: list[str]) -> bool:
-    """Whether the conditions of a statement allow all of these keys; it has some."""
-    conditions = {**statement, "Action": "*", "Resource": "*"}
-    asked = Request("dynamodb:*", "*", {"dynamodb:LeadingKeys": keys})
-    return "Condition" in statement and not [*refused([conditions], [asked])]
 
 
 def _error(service: str, role: str, action: str, resource: str) -> Error:

@@ -1,13 +1,13 @@
 """What somebody can break in a deployment that works, and the one finding that the doctor has."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from sandbox.provisioning import ACCOUNT, client
 from sandbox.sandbox import Sandbox
 
-CLUSTER, GROUP = "care", "web"
+CLUSTER, GROUP, STACK = "care", "web", "leeway"
 ALARM = "leeway-NoticesLateAlarm"
 RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
 
@@ -109,6 +109,32 @@ def no_spot_role(sandbox: Sandbox) -> Iterator[None]:
     iam.delete_service_linked_role(RoleName="AWSServiceRoleForEC2Spot")
     yield
     iam.create_service_linked_role(AWSServiceName="spot.amazonaws.com")
+
+
+def role_of(sandbox: Sandbox, function: str) -> str:
+    assert sandbox.deployed
+    (found,) = [f for f in sandbox.deployed.functions if f.name == f"{STACK}-{function}"]
+    return sandbox.deployed.stack.roles[found.role].name
+
+
+@contextmanager
+def without(sandbox: Sandbox, lost: Mapping[str, str]) -> Iterator[None]:
+    """Take a statement from the role of each of some functions."""
+    iam, before = client("iam", sandbox.aws_url), []
+    for function, sid in lost.items():
+        role = role_of(sandbox, function)
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+            document = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+            before.append((role, name, document))
+            kept = [one for one in document["Statement"] if one["Sid"] != sid]
+            changed = json.dumps({**document, "Statement": kept})
+            iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=changed)
+    try:
+        yield
+    finally:
+        for role, name, document in before:
+            text = json.dumps(document)
+            iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=text)
 
 
 BROKEN = {

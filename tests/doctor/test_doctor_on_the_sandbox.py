@@ -34,7 +34,7 @@ from sandbox.sandbox import Sandbox
 from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.cli.conftest import drop_clients
-from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role
+from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role, without
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
@@ -175,6 +175,28 @@ def test_a_deleted_binding_takes_rights_from_a_group(doctor: Doctor, kube: Clien
     messages = [one["reason"] for one in of_code(document, "RightMissing")]
     assert "Group leeway:drain may not create pods/eviction in cluster care." in messages
     assert all("leeway:drain" in one for one in messages)
+
+
+def test_a_statement_that_a_role_lost_is_the_one_finding(sandbox: Sandbox, doctor: Doctor) -> None:
+    with without(sandbox, {"retire-node": "TellWhatWasDone"}):
+        code, document = doctor(CLUSTER)
+    assert (code, new(document)) == (1, {("fails", "StatementMissing")})
+    (one,) = of_code(document, "StatementMissing")
+    assert "AWS refuses leeway-retire-node events:PutEvents" in one["reason"]
+    assert "statement TellWhatWasDone" in one["reason"]
+    assert one["command"] == "sam deploy --stack-name leeway"
+
+
+def test_functions_that_the_caller_may_not_invoke_are_one_finding(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> object:
+        error = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
+        raise ClientError(error, "Invoke")
+
+    monkeypatch.setattr("cli.doctor.read.probes.answers_of", refuse)
+    _, document = doctor(CLUSTER)
+    assert [one["part"] for one in document["unread"]] == ["the answers of the functions"]
 
 
 def test_a_termination_handler_in_the_cluster_is_found_by_its_image(
@@ -372,7 +394,9 @@ def test_the_policy_grants_what_the_command_calls_and_no_more(
     granted = {action for one in statements for action in actions_of(one)}
     assert called == granted
     verbs = ("Describe", "Get", "List", "Query")
-    assert all(action.partition(":")[2].startswith(verbs) for action in granted)
+    assert {one for one in granted if not one.partition(":")[2].startswith(verbs)} == {
+        "lambda:InvokeFunction"
+    }
 
 
 def test_credentials_that_are_missing_are_the_only_error(

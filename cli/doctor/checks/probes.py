@@ -1,13 +1,13 @@
 """What the functions say that AWS and the API servers refuse them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from leeway.wiring.probes import DENIED, UNCLEAR, UNREACHABLE
 
 from cli.cluster_setup.desired import LeewayStack
 from cli.doctor import reasons
-from cli.doctor.facts import Answer, ClusterFacts, Facts, FunctionAnswers, known
+from cli.doctor.facts import Answer, ClusterFacts, Facts, FunctionAnswers, MissingRight, known
 from cli.doctor.finding import Finding, fails, warns
 from cli.doctor.mending import aws, deploy, shell
 from cli.doctor.rights import Right, rights_of
@@ -18,32 +18,32 @@ _LAUNCHES = frozenset({"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunIn
 
 def check_answers(facts: Facts) -> Iterator[Finding]:
     """Check what the functions answered: one finding for each cause."""
-    stack = known(facts.stack)
-    answers = known(facts.answers) or ()
+    stack, answers = known(facts.stack), known(facts.answers) or ()
     if stack is None:
         return
-    for one in answers:
-        if one.problem:
-            yield fails(
-                reasons.PROBES_NOT_ANSWERED,
-                f"function {one.name}",
-                shell("aws", "logs", "tail", f"/aws/lambda/{one.name}"),
-                function=one.name,
-                problem=one.problem,
-            )
-    yield from _about_aws(stack, answers)
-    clusters = {one.name: one for one in facts.clusters}
+    yield from about_aws(stack, answers)
     rights = rights_of(one.body for one in facts.wanted_objects)
+    clusters = {one.name: one for one in facts.clusters}
     for one in answers:
         cluster = clusters.get(one.cluster)
-        if cluster is not None and one.rules is not None:
-            yield from _about_cluster(stack, cluster, one, rights)
+        # Without its access entry, which check_setup reports, a role has no right.
+        if cluster is not None and _has_entry(cluster, *_role_of(stack, one.function)):
+            yield from about_cluster(stack, one, rights, known(cluster.rights) or ())
 
 
-def _about_aws(stack: LeewayStack, answers: tuple[FunctionAnswers, ...]) -> Iterator[Finding]:
+def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterator[Finding]:
+    """Return findings about functions that do not answer, and about calls of AWS."""
     denied: dict[tuple[str, str], list[Answer]] = {}
     unreachable: dict[tuple[str, str], Answer] = {}
     for function in answers:
+        if function.problem:
+            yield fails(
+                reasons.PROBES_NOT_ANSWERED,
+                f"function {function.name}",
+                shell("aws", "logs", "tail", f"/aws/lambda/{function.name}"),
+                function=function.name,
+                problem=function.problem,
+            )
         for one in function.answers:
             if one.call in _LAUNCHES and not stack.node_roles:
                 continue
@@ -81,43 +81,45 @@ def _about_aws(stack: LeewayStack, answers: tuple[FunctionAnswers, ...]) -> Iter
         )
 
 
-def _about_cluster(
-    stack: LeewayStack, cluster: ClusterFacts, one: FunctionAnswers, rights: tuple[Right, ...]
+def about_cluster(
+    stack: LeewayStack,
+    one: FunctionAnswers,
+    rights: Iterable[Right],
+    lacking: Iterable[MissingRight] = (),
 ) -> Iterator[Finding]:
+    """Return findings about the token of a function. `rights` are those in rbac/; `lacking` are
+    those that a group does not have, which are findings about the group."""
     role, group = _role_of(stack, one.function)
-    if not _has_entry(cluster, role, group):
-        return  # check_setup reports the entry, which is the cause
     subject = f"function {one.name}"
     if one.cluster_problem:
+        shown = aws("eks describe-access-entry", cluster_name=one.cluster, principal_arn=role)
         yield fails(
             reasons.CLUSTER_REFUSES_FUNCTION,
             subject,
-            aws("eks describe-access-entry", cluster_name=cluster.name, principal_arn=role),
-            cluster.name,
+            shown,
+            one.cluster,
             function=one.name,
-            cluster=cluster.name,
             problem=one.cluster_problem,
         )
         return
-    # A right that the group does not have either is a finding about the group.
-    of_group = {(m.group, m.verb, m.resource) for m in known(cluster.rights) or ()}
+    of_group = {(each.group, each.verb, each.resource) for each in lacking}
     missing = [
         f"{right.verb} {right.resource}"
         for right in rights
-        if right.group == group
+        if one.rules is not None
+        and right.group == group
         and not right.namespace
         and (right.group, right.verb, right.resource) not in of_group
-        and not any(_grants(rule, right) for rule in one.rules or ())
+        and not any(_grants(rule, right) for rule in one.rules)
     ]
     if missing:
         yield fails(
             reasons.FUNCTION_WITHOUT_RIGHTS,
             subject,
-            shell("leeway", "adopt", cluster.name),
-            cluster.name,
+            shell("leeway", "adopt", one.cluster),
+            one.cluster,
             function=one.name,
             rights=", ".join(missing),
-            cluster=cluster.name,
             group=group,
         )
 

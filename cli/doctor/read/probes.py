@@ -42,14 +42,15 @@ def _answers(stack: str, function: str, cluster: str) -> FunctionAnswers | None:
     ask = _answer_of_durable if function in DURABLE else _answer_of
     try:
         answer = json.loads(ask(name, payload))
-        if not isinstance(answer, dict) or "answers" not in answer:
-            raise _NoAnswerError("it does not know probes: it is of another version")
     except ClientError as error:
         if code_of(error) == _MISSING:
             return None
         raise
     except (_NoAnswerError, ValueError) as error:
         return FunctionAnswers(name, function, cluster, str(error))
+    if not isinstance(answer, dict) or "answers" not in answer:
+        problem = "it does not know probes, so it is of another version"
+        return FunctionAnswers(name, function, cluster, problem)
     kubernetes = answer.get("kubernetes") or {}
     return FunctionAnswers(
         name,

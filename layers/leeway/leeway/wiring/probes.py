@@ -8,8 +8,9 @@ holds, of a key that nothing else uses. All others get reads, or requests for so
 not exist: AWS checks the right first, and then finds nothing. A service that checks in another
 order hides a missing right, and never reports one that is there.
 
-Not asked are rights that Lambda uses for the function (logs, checkpoints, failed events), and
-`iam:PassRole` to EventBridge Scheduler.
+Not asked are rights that Lambda uses for the function (logs, checkpoints, failed events), those
+that other services check of the function (`ec2:CreateFleet` for groups, `iam:PassRole` for
+schedules), and those on IAM's roles of nodes, whose names the function does not know.
 """
 
 import os
@@ -423,8 +424,8 @@ def _tags(cluster: str, *kinds: str) -> list[dict[str, Any]]:
     return [{"ResourceType": one, "Tags": tag_list(cluster_tags(cluster))} for one in kinds]
 
 
-def _fleet(template: str, tags: Sequence[Mapping[str, Any]] = ()) -> object:
-    named = {"LaunchTemplateName": template, "Version": VERSION}
+def _fleet(template: Callable[[_Cluster], str], cluster: _Cluster) -> object:
+    named = {"LaunchTemplateName": template(cluster), "Version": VERSION}
     return _client("ec2").create_fleet(
         DryRun=True,
         Type="instant",
@@ -435,12 +436,8 @@ def _fleet(template: str, tags: Sequence[Mapping[str, Any]] = ()) -> object:
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": "on-demand",
         },
-        TagSpecifications=tags,
+        TagSpecifications=_tags(cluster.named, "fleet", "instance", "volume"),
     )
-
-
-def _tagged_fleet(template: Callable[[_Cluster], str], cluster: _Cluster) -> object:
-    return _fleet(template(cluster), _tags(cluster.named, "fleet", "instance", "volume"))
 
 
 def _run(cluster: _Cluster) -> object:
@@ -470,7 +467,7 @@ def _launches() -> list[Probe]:
         Probe(
             "ec2:CreateFleet",
             fleets,
-            partial(_tagged_fleet, lambda cluster: cluster.template),
+            partial(_fleet, lambda cluster: cluster.template),
             _DRY,
             "by a launch template that exists",
             _OF_LAUNCHES,
@@ -478,7 +475,7 @@ def _launches() -> list[Probe]:
         Probe(
             "ec2:CreateFleet",
             fleets,
-            partial(_tagged_fleet, lambda _: _KEY),
+            partial(_fleet, lambda _: _KEY),
             _DRY | {_TEMPLATE_MISSING},
             "by a launch template that does not exist",
             _OF_LAUNCHES,
@@ -569,12 +566,6 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         ),
         *_describe("Look", "DescribeInstances", "DescribeLaunchTemplateVersions"),
         _find_api_server(),
-        Probe(
-            "ec2:CreateFleet",
-            "LaunchByGroups",
-            lambda _: _fleet(_KEY),
-            _DRY | {_TEMPLATE_MISSING},
-        ),
         _terminate("EndInstancesThatJoinedTheClusters", _joined, "an instance that joined"),
         _terminate("EndInstancesOnlyTaggedForTheClusters", _only_tagged, "a tagged instance"),
         _hook("RecordLifecycleActionHeartbeat", "WorkOnGroupsTaggedForTheClusters"),

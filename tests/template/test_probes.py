@@ -1,0 +1,71 @@
+"""The probes of each function ask for the statements of its role, and cannot change anything."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from leeway.wiring.probes import PROBES, Probe
+
+from tests.template.granted import actions_of, grants_key, role_of, statements
+
+BY_LAMBDA = {"WriteLogs", "RememberSteps", "KeepWhatFailed"}
+"""Statements that Lambda uses for a function."""
+
+NOT_ASKED = {
+    "receive_notice": {"LetSchedulesInvoke"},
+    "retire_node": {"LaunchByGroups"},
+    "provision_nodes": {"FindInstanceProfiles"},
+}
+"""Statements that another service uses, or that need the name of a role of nodes."""
+
+FUNCTIONS = sorted(PROBES)
+
+
+def of_role(function: str) -> Mapping[str, Mapping[str, Any]]:
+    return {one["Sid"]: one for one in statements(role_of(function))}
+
+
+def statements_of(probe: Probe) -> set[str]:
+    return {probe.statement, *probe.statements.values()}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_statement_of_a_role_is_asked_for(function: str) -> None:
+    asked = {name for probe in PROBES[function] for name in statements_of(probe)}
+    expected = of_role(function).keys() - BY_LAMBDA - NOT_ASKED.get(function, set())
+    assert asked == expected
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_probe_names_a_statement_that_grants_its_call(function: str) -> None:
+    granted = of_role(function)
+    for probe in PROBES[function]:
+        assert probe.call in actions_of(dict(granted[probe.statement])), probe
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_probe_names_a_statement_that_grants_its_key_of_the_table(function: str) -> None:
+    granted = of_role(function)
+    on_table = [one for one in PROBES[function] if one.about.endswith("#")]
+    assert on_table
+    for probe in on_table:
+        statement = dict(granted[probe.statement])
+        assert grants_key([statement], probe.call, f"{probe.about}leeway-probe"), probe
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_action_on_every_kind_of_key_is_asked_for(function: str) -> None:
+    wanted = {
+        (sid, action, key.removesuffix("*"))
+        for sid, statement in of_role(function).items()
+        for action in actions_of(dict(statement))
+        for key in keys(statement)
+    }
+    asked = {(one.statement, one.call, one.about) for one in PROBES[function]}
+    assert wanted <= asked
+
+
+def keys(statement: Mapping[str, Any]) -> list[str]:
+    condition = statement.get("Condition", {}).get("ForAllValues:StringLike", {})
+    found = condition.get("dynamodb:LeadingKeys", [])
+    return [found] if isinstance(found, str) else found
