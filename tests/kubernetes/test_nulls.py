@@ -40,9 +40,13 @@ NOW = SystemClock().now()
 BUDGET = {
     "metadata": documents.metadata("web", "shop"),
     "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1},
-    "status": {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1},
+    "status": {
+        "currentHealthy": 2,
+        "desiredHealthy": 1,
+        "disruptionsAllowed": 1,
+        "expectedPods": 2,
+    },
 }
-BUDGET["status"]["expectedPods"] = 2  # type: ignore[index]
 CLUSTER: list[tuple[str, dict[str, Any]]] = [
     ("Node", documents.node("n-1", taints=[{"key": "only", "effect": "NoSchedule"}])),
     ("Pod", documents.pod("runs", "n-1")),
@@ -114,7 +118,8 @@ def _with(document: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
         if isinstance(inside, dict) and part not in inside:
             return document
         inside = inside[part]
-    return replaced(document, path, value)
+    changed: dict[str, Any] = replaced(document, path, value)
+    return changed
 
 
 def readings(cluster: list[tuple[str, dict[str, Any]]]) -> dict[str, object]:
