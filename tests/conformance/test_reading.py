@@ -46,6 +46,7 @@ def waiting(env: Conformance) -> Iterator[str]:
         }
     )
     created = env.kube.create(made)
+    assert created.metadata is not None
     yield str(created.metadata.uid)
     env.kube.delete(Pod, "waits", namespace=env.namespace, grace_period=0)
 

@@ -86,7 +86,7 @@ class HttpPodWatch:
 
         def apply(lines: list[bytes]) -> None:
             for event in events_in(lines):
-                receive(_change(event))
+                receive(change_of(event))
 
         try:
             self._request.read(apply, began)
@@ -98,7 +98,8 @@ class HttpPodWatch:
         self._request.stop()
 
 
-def _change(event: WatchEvent) -> PodChange:
+def change_of(event: WatchEvent) -> PodChange:
+    """Return an event of a watch as a change."""
     found = read_json(event.object, _DECODER)
     if event.type == "BOOKMARK":
         return PodChange(found.metadata.version)
