@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from sandbox.access import AddressError, bearer, check_address, read_token
+from sandbox.access import bearer, check_address, read_token
 from sandbox.access_entries import access_entries, access_key
 from sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
 from sandbox.controls import Controls
@@ -24,7 +24,7 @@ from sandbox.provisioning import (
 )
 from sandbox.proxies import bypass_proxies, proxy_exceptions
 from sandbox.ready_counts import ReadyCounts
-from sandbox.reasons import CLUSTER_NOT_READY
+from sandbox.reasons import CLUSTER_NOT_READY, ReasonError
 from sandbox.scenario import Scenario
 from sandbox.startup import TOKEN_FILE, Endpoints, Startup
 from sandbox.state_folder import published, read_endpoints, state_lock
@@ -90,13 +90,15 @@ class Sandbox:
             report_progress: called with each step of the start and its progress.
 
         Raises:
-            RefusedError: the host is every interface of this machine.
+            RefusedError: the host is every interface of this machine, or a namespace of an earlier
+                sandbox in the real cluster does not end.
             SandboxError: a process did not start, or nodes or pods did not become ready in time.
-            ReasonError: a namespace of an earlier sandbox in the real cluster does not end.
         """
         try:
             check_address(host)
-        except AddressError as error:
+            if real is not None:
+                real.wait_for_namespaces(lambda what: report_progress(what, 0, None))
+        except ReasonError as error:
             raise RefusedError.relayed(error.code, str(error)) from error
         bypass_proxies(advertise)
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -104,8 +106,6 @@ class Sandbox:
         with ExitStack() as stack:
             stack.enter_context(state_lock(state_dir))
             stack.callback(stop_all, children)
-            if real is not None:
-                real.wait_for_namespaces(lambda what: report_progress(what, 0, None))
             report_progress("starting its processes", 0, None)
             startup = Startup(
                 state_dir, scenario, host, advertise, dict(options or {}), children, real

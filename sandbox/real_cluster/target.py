@@ -63,7 +63,7 @@ class RealCluster:
         namespace that terminates, and it cannot be created again.
 
         Raises:
-            ReasonError: one still terminates after these seconds.
+            ReasonError: one still terminates after these seconds, or the server does not answer.
         """
         until, reported = time.monotonic() + seconds, False
         with Client(read_config(self.kubeconfig, self.context), trust_env=False) as kube:
@@ -130,7 +130,11 @@ def find_cluster(
 
 
 def _terminating(kube: Client) -> list[str]:
-    found = (one.metadata for one in kube.list(Namespace, labels={LABEL: "true"}))
+    try:
+        found = [one.metadata for one in kube.list(Namespace, labels={LABEL: "true"})]
+    except (ApiError, HTTPError, OSError) as error:
+        server = kube.config.cluster.server
+        raise ReasonError(CLUSTER_UNREACHABLE, server=server, problem=error) from error
     return [str(one.name) for one in found if one and one.deletionTimestamp]
 
 

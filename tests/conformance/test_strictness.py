@@ -56,7 +56,7 @@ def test_a_storm_of_evictions_under_one_budget_evicts_each_pod_once(
 
         with Requests(make, threading.Event().set) as requests:
             due = [PodRequest(pod, RemovalMethod.EVICT, 1, POD_EVICTED()) for pod in pods]
-            answers = []
+            answers: list[Meaning] = []
             while len(answers) < STORM:
                 requests.start(tuple(due))  # as each pass of a drain plans them
                 answered = requests.answered(1)

@@ -54,6 +54,8 @@ def test_an_eviction_with_a_wrong_uid_uses_a_disruption_before_it_is_refused(liv
     expected = json.dumps(answer).replace("probe-864cd47678-778kd", first)
     expected = expected.replace("60c06a5c-8a32-4050-87df-9a8fca034d07", uid)
     assert (refused.status_code, refused.json()) == (409, json.loads(expected))
+    # The controller has counted the pod as disrupted, as when this was recorded.
+    live.until(lambda: status_of(live, "probe")["currentHealthy"] == 2)
     budget_now = live.api.get(f"{BUDGETS}/probe").json()
     spent = recorded("has spent a disruption").answer
     spent["status"]["disruptedPods"] = {first: spent["status"]["disruptedPods"].popitem()[1]}
