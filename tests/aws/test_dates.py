@@ -31,14 +31,14 @@ def session_with(clock: CorrectedClock) -> boto3.Session:
 def test_one_answer_of_any_service_corrects_the_clock(aws: Sandbox, wrong: float) -> None:
     clock = CorrectedClock(WrongClock(timedelta(seconds=wrong)))
     session_with(clock).client("sqs", endpoint_url=aws.url).list_queues()
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=10)
 
 
 def test_an_error_answer_corrects_the_clock(aws: Sandbox) -> None:
     clock = CorrectedClock(WrongClock(timedelta(seconds=60)))
     with pytest.raises(ClientError):
         session_with(clock).client("dynamodb", endpoint_url=aws.url).describe_table(TableName="no")
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=10)
 
 
 def test_a_call_without_an_answer_does_not_change_the_clock(aws: Sandbox) -> None:
@@ -52,4 +52,4 @@ def test_a_call_without_an_answer_does_not_change_the_clock(aws: Sandbox) -> Non
     with pytest.raises(Exception, match="Could not connect"):
         unreached.list_queues()
     assert clock.offset.ahead == known
-    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=3)
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=10)

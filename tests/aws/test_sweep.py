@@ -184,13 +184,12 @@ def test_an_incomplete_list_is_an_error(aws: Sandbox, sweep: Ec2Sweep) -> None:
 def test_spot_interruptions_are_found_without_a_warning(aws: Sandbox, sweep: Ec2Sweep) -> None:
     market = {"InstanceMarketOptions": {"MarketType": "spot"}}
     (member, other) = aws.group("taken-back", 2, template=market)
-    assert sweep.interruptions() == []
+    before = sweep.interruptions()
     command = {"instance": member, "copies": 0, "late": 30}
     (begun,) = aws.control("POST", "interrupt", command)["interruptions"]
-    (seen,) = sweep.interruptions()
+    (seen,) = [one for one in sweep.interruptions() if one not in before]
     assert abs(seen.marked_at.timestamp() + 120 - begun["reclaim_at"]) <= 1
     assert (seen.instance, seen.action) == (member, InterruptionAction.TERMINATE)
-    assert other != seen.instance
     assert sweep.states([member]) == {member: "running"}
     instances = Ec2Instances(client_factory(aws, "ec2"))
     now = [instances.current_instance(one) for one in (member, other)]
@@ -211,21 +210,21 @@ def test_failed_status_checks_are_found_with_their_start(aws: Sandbox, sweep: Ec
     first, second, third = (launch(aws, {"Name": "impaired"}) for _ in range(3))
     all_of_them = dict.fromkeys((first, second, third), "running")
     aws.wait(lambda: sweep.states(all_of_them) == all_of_them)
-    assert sweep.impairments() == []
+
+    def found() -> dict[str, Any]:
+        return {x.instance: x.since for x in sweep.impairments() if x.instance in all_of_them}
+
+    assert found() == {}
     failing = [(first, "system"), (first, "instance"), (second, "attached-ebs")]
     for instance, check in failing:
         aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": 90})
-    found = {one.instance: one.since for one in sweep.impairments()}
-    assert {name: set(since) for name, since in found.items()} == {
-        first: {"system", "instance"},
-        second: {"attached-ebs"},
-    }
-    assert third not in found
-    for since in found[first].values():
-        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=120)
+    checks = {name: set(since) for name, since in found().items()}
+    assert checks == {first: {"system", "instance"}, second: {"attached-ebs"}}
+    for since in found()[first].values():
+        assert timedelta(seconds=80) < datetime.now(UTC) - since < timedelta(seconds=180)
     for instance, check in failing:
         aws.control("POST", "impair", {"instance": instance, "check": check, "lasts": None})
-    assert sweep.impairments() == []
+    assert found() == {}
 
 
 def test_an_item_of_a_manifest_in_the_index_is_not_a_record(

@@ -91,7 +91,7 @@ def test_the_flags_apply_to_a_pod_that_appears_during_the_cordon(
         run(live, node, f"late-{suffix}", **spec)
 
     appearing = meanwhile(appear)
-    assert drain(live, node, *flags, "--timeout", "20s") == 1
+    assert drain(live, node, *flags, "--timeout", "60s") == 1
     appearing.join()
     last = capsys.readouterr().err.splitlines()[-1]
     assert f"default/late-{suffix}: The pod appeared during the drain" in last
@@ -111,7 +111,7 @@ def test_the_flags_apply_to_a_pod_that_appears_while_a_budget_blocks(
         run(live, node, "late")
 
     appearing = meanwhile(appear)
-    assert drain(live, node, "--timeout", "4s") == 1
+    assert drain(live, node, "--timeout", "10s") == 1
     appearing.join()
     assert "default/late: The pod appeared during the drain, and evicting it needs --force" in (
         capsys.readouterr().err
@@ -132,11 +132,11 @@ def test_with_the_flags_a_pod_that_appears_later_is_evicted_too(live: Live, node
         live.api.delete(f"{BUDGETS}/allowed")
 
     appearing = meanwhile(appear)
-    assert drain(live, node, "--force", "--timeout", "25s") == 0
+    assert drain(live, node, "--force", "--timeout", "90s") == 0
     appearing.join()
 
 
-@pytest.mark.parametrize("more", [(), ("--deadline", "20s", "--on-blocked", "wait")])
+@pytest.mark.parametrize("more", [(), ("--deadline", "60s", "--on-blocked", "wait")])
 def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
     live: Live, node: str, more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,7 +162,7 @@ def test_the_pods_of_another_machine_with_the_nodes_name_are_not_evicted(
             live.create(PODS, bare_pod(name, nodeName=node, terminationGracePeriodSeconds=1))
 
     replacing = meanwhile(replace_machine)
-    assert drain(live, node, "--force", "--timeout", "25s", *more) == 1
+    assert drain(live, node, "--force", "--timeout", "90s", *more) == 1
     replacing.join()
     printed = capsys.readouterr().err
     assert f"default/stuck-{suffix}: Another machine has the name of the node now" in printed
@@ -189,7 +189,7 @@ def test_another_machine_with_the_name_before_the_first_list_is_not_drained(
         live.create(PODS, bare_pod(name, nodeName=node, terminationGracePeriodSeconds=1))
 
     replacing = meanwhile(replace_machine)
-    assert drain(live, node, "--force", "--timeout", "20s") == 1
+    assert drain(live, node, "--force", "--timeout", "60s") == 1
     replacing.join()
     printed = capsys.readouterr()
     assert printed.out == f"node/{node} not drained\n"

@@ -65,7 +65,7 @@ class FakeNode:
 
     def evict(self, pod: Pod, grace: int | None, dry_run: bool = False) -> Response:
         if pod.name in self.hangs:
-            assert self.others_done.wait(20), "the other pods are delayed"
+            assert self.others_done.wait(60), "the other pods are delayed"
         with self._lock:
             self.evicted.append(pod.name)
             self.there.pop(pod.uid, None)

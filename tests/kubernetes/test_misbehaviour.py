@@ -129,7 +129,7 @@ def drained(cluster: LightkubeCluster, seconds: float) -> Drain:
 def test_a_watch_may_take_longer_than_other_requests(
     server: FaultyServer, cluster: LightkubeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("leeway.kubernetes.transport.REQUEST_SECONDS", 2.0)
     server.on("GET", PODS, json_answer(pods()))
     server.on("WATCH", PODS, late_event)
     with cluster.watch_pods("node-1") as feed:
@@ -139,7 +139,7 @@ def test_a_watch_may_take_longer_than_other_requests(
 
 def late_event(request: Request) -> None:
     request.start_stream()
-    request.faulty.stopped.wait(0.9)
+    request.faulty.stopped.wait(3.0)
     request.wfile.write(line("ADDED", pod("late")))
     request.faulty.stopped.wait(HANGS)
 

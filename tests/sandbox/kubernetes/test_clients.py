@@ -51,7 +51,7 @@ def kubectl(cluster: Live, tmp_path: Path) -> Kubectl:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 
@@ -74,7 +74,7 @@ def test_kubectl_drain_refuses_then_drains_around_a_budget(cluster: Live, kubect
     forced = ("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force")
     blocked = kubectl(*forced, "--timeout=3s")
     cluster.api.delete(f"{_BUDGETS}/guarded")
-    drained = kubectl(*forced, "--timeout=20s")
+    drained = kubectl(*forced, "--timeout=60s")
     restored = kubectl("uncordon", node)
 
     left, kept = (f"default/{one['metadata']['name']}" for one in (guarded, daemon))
@@ -198,7 +198,7 @@ def test_kubectl_applies_scales_and_deletes(cluster: Live, kubectl: Kubectl) -> 
     again = kubectl("apply", "-f", "-", stdin=manifest)
     by_server = kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest)
     scaled = kubectl("scale", "deployment", "applied", "--replicas=3")
-    rolled = kubectl("rollout", "status", "deployment", "applied", "--timeout=20s")
+    rolled = kubectl("rollout", "status", "deployment", "applied", "--timeout=60s")
     deleted = kubectl("delete", "deployment", "applied")
 
     assert created.stdout == "deployment.apps/applied created\n", created.stderr

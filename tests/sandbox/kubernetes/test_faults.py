@@ -117,12 +117,12 @@ def test_a_wrong_clock_changes_dates_and_timestamps(cluster: Live, name: str, wr
     answer = cluster.api.post(PODS, json=bare_pod(name))
 
     created = datetime.fromisoformat(answer.json()["metadata"]["creationTimestamp"])
-    assert abs(created - shown) < timedelta(seconds=5)
-    assert abs(parsedate_to_datetime(answer.headers["Date"]) - shown) < timedelta(seconds=5)
+    assert abs(created - shown) < timedelta(seconds=20)
+    assert abs(parsedate_to_datetime(answer.headers["Date"]) - shown) < timedelta(seconds=20)
 
     cluster.fail_with()
     healed = parsedate_to_datetime(cluster.api.get("/api/v1/nodes").headers["Date"])
-    assert abs(healed - datetime.now(UTC)) < timedelta(seconds=5)
+    assert abs(healed - datetime.now(UTC)) < timedelta(seconds=20)
 
 
 def test_an_invalid_fault_is_refused(cluster: Live) -> None:
