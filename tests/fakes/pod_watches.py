@@ -105,7 +105,8 @@ class WakesInMemory:
     slow: str = ""
     answers: threading.Event = field(default_factory=threading.Event)
 
-    def wake(self, cluster: str, why: str) -> None:
+    def wake(self, cluster: str, why: str, at: datetime | None = None) -> None:
+        assert at is None, "the watch wakes at once"
         if self.failures:
             self.failures -= 1
             raise CloudUnavailable("SendMessage: ThrottlingException")
