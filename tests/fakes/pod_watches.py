@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from leeway.pod_watch.pods import UnscheduledPod
 from leeway.pod_watch.ports import PodChange
