@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from leeway.pod_watch.pods import UnscheduledPod
 from leeway.pod_watch.ports import PodChange
@@ -117,7 +118,8 @@ class WakesInMemory:
     slow: str = ""
     answers: threading.Event = field(default_factory=threading.Event)
 
-    def wake(self, cluster: str, why: str) -> None:
+    def wake(self, cluster: str, why: str, at: datetime | None = None) -> None:
+        assert at is None, "the watch wakes at once"
         if self.failures:
             self.failures -= 1
             raise CloudUnavailable("SendMessage: ThrottlingException")

@@ -400,7 +400,8 @@ def come_and_go(live: Live) -> None:
         live.api.request("DELETE", f"{PODS}/goes-{number}").raise_for_status()
 
 
-RAN, STILL_RUNS = {"state": {"terminated": {"finishedAt": "AT"}}}, {"state": {"running": {}}}
+RAN = {"state": {"terminated": {"finishedAt": "AT"}}}
+STILL_RUNS: dict[str, Any] = {"state": {"running": {}}}
 
 
 @pytest.mark.parametrize(

@@ -51,20 +51,20 @@ def snapshot_of(
     own: Mapping[str, InstanceFacts],
     quiet: Mapping[str, datetime],
     retiring: Collection[str] = (),
-    gone: Collection[str] = (),
     unavailable: Collection[Unavailable] = (),
     most: int | None = None,
     worth: Worth = USUAL,
     launches: Mapping[str, CurrentLaunch] | None = None,
+    gone: Collection[str] = (),
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
     `own` are Leeway's instances, by id; `quiet` is since when each node is quiet, by its name; a
     node that is not in it counts as quiet from now on. `retiring` are instances with an open
-    retirement besides those that the cluster shows, `gone` those that were given back empty,
-    `unavailable` offerings without capacity, `most` how many nodes the disruption budget of the
-    cluster allows now, `worth` what a move of pods is worth. `launches` is what each pool would
-    launch with now, by its name.
+    retirement besides those that the cluster shows, `unavailable` offerings without capacity,
+    `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
+    pods is worth. `launches` is what each pool would launch with now, by its name. `gone` are
+    instances that were given back empty and that EC2 ends.
     """
     pools = pools_of(read.manifests)
     by_name = {one.name: one for one in pools}

@@ -281,8 +281,9 @@ def _ended_at(pod: Raw) -> datetime | None:
         ended = read_json(pod, _ENDED_PODS)
     except MsgspecError:
         return None
-    states = (one.state for one in (ended.status and ended.status.statuses) or ())
-    times = [state and state.terminated and state.terminated.finished_at for state in states]
+    statuses = (ended.status.statuses if ended.status else None) or ()
+    terminated = (one.state.terminated if one.state else None for one in statuses)
+    times = [one.finished_at if one else None for one in terminated]
     known = [at for at in times if at is not None and at.tzinfo is not None]
     if known and len(known) == len(times):
         return max(known)
