@@ -11,6 +11,7 @@ from math import isfinite
 from leeway.capacity_return.drift import DRIFTS_AFTER, drift_of
 from leeway.capacity_return.launch_drift import CurrentLaunch, launch_drift_of
 from leeway.capacity_return.pool_rules import rules_of
+from leeway.capacity_return.rules import ReturnRules
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
@@ -55,6 +56,7 @@ def snapshot_of(
     most: int | None = None,
     worth: Worth = USUAL,
     launches: Mapping[str, CurrentLaunch] | None = None,
+    deleted: Mapping[str, datetime] | None = None,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -62,7 +64,8 @@ def snapshot_of(
     node that is not in it counts as quiet from now on. `retiring` are instances with an open
     retirement besides those that the cluster shows, `unavailable` offerings without capacity,
     `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
-    pods is worth. `launches` is what each pool would launch with now, by its name.
+    pods is worth. `launches` is what each pool would launch with now, by its name;
+    `deleted` is when pools were deleted whose nodes are given back.
     """
     pools = pools_of(read.manifests)
     by_name = {one.name: one for one in pools}
@@ -78,7 +81,12 @@ def snapshot_of(
         own=own_nodes,
         pools=pools,
         catalog=read.catalog,
-        rules={m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+        rules={
+            **{
+                name: ReturnRules(after=None, deleted_at=at) for name, at in (deleted or {}).items()
+            },
+            **{m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+        },
         others=(*(node for name, node in nodes.items() if name not in names), *coming),
         waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
         unavailable=frozenset(unavailable),

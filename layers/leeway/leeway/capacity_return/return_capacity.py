@@ -4,9 +4,10 @@ It runs in the cluster's queue group, so no launch runs beside it, and it decide
 has just read: no decision is older than a launch.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.capacity_return import reasons
 from leeway.capacity_return.begin_return import BeginReturn, PlannedReturn
@@ -20,12 +21,17 @@ from leeway.capacity_return.ports import Dependencies
 from leeway.capacity_return.quiet_nodes import QuietNodes
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.instances.facts import InstanceFacts
+from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.table import RecordChanged
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.retirement.record import Retirement
+
+DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
+"""How long the nodes of a deleted pool stay, so that somebody who deleted it by mistake can apply
+it again. Karpenter drains them at once."""
 
 
 class ReturnCapacity:
@@ -53,19 +59,53 @@ class ReturnCapacity:
             if not own.keys() & read.state.joined.keys():
                 return CapacityReturned()
             now = self._deps.clock.now()
+            deleted, orphaned = self._deleted_pools(read, own, now)
             launches = self._launches.read(read.cluster, read.manifests, read.catalog, own, now)
-            snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool)
+            snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool, deleted)
             decided = decide_returns(snapshot).returns
             confirmed = self._held.confirmed(read.cluster, decided, now)
             if policy.dry_run:
                 returned = self._rehearse(read.cluster, confirmed)
             else:
                 returned = self._begin_all(read.cluster, snapshot, confirmed, own, now)
-            return replace(returned, problems=(*launches.problems, *returned.problems))
+            problems = (*orphaned, *launches.problems, *returned.problems)
+            return replace(returned, problems=problems)
         except Exception as error:  # noqa: BLE001 (the launches of the run are done)
             described = clause(str(error) or type(error).__name__)
             failed = reasons.CAPACITY_RETURN_FAILED(cluster=read.cluster, error=described)
             return CapacityReturned(failures=(failed,))
+
+    def has_nodes(self, cluster: str) -> bool:
+        """Whether a cluster may have nodes that Leeway launched.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        return bool(own_instances(self._deps.instances.of_cluster(cluster), self._foreign))
+
+    def _deleted_pools(
+        self, read: ClusterRead, own: Mapping[str, InstanceFacts], now: datetime
+    ) -> tuple[Mapping[str, datetime], tuple[Reason, ...]]:
+        """Return when pools were deleted whose nodes are given back now, and what is to be said
+        about pools with nodes and without a manifest."""
+        exist = {one.metadata.name for one in read.manifests if isinstance(one, NodePool)}
+        nodes = Counter(own[one].owner.name for one in own.keys() & read.state.joined.keys())
+        orphans = sorted(nodes.keys() - exist)
+        deleted = self._deps.pools.deleted_pools(read.cluster) if orphans else {}
+        given = {name: deleted[name] for name in orphans if name in deleted}
+        said = tuple(
+            reasons.POOL_HAS_NODES(
+                pool=name,
+                at=deleted[name],
+                count=nodes[name],
+                due=deleted[name] + DELETED_POOLS_STAY_FOR,
+            )
+            if name in deleted
+            else reasons.POOL_UNKNOWN(pool=name, count=nodes[name])
+            for name in orphans
+        )
+        due = {name: at for name, at in given.items() if now - at >= DELETED_POOLS_STAY_FOR}
+        return due, said
 
     def _snapshot(
         self,
@@ -74,6 +114,7 @@ class ReturnCapacity:
         own: Mapping[str, InstanceFacts],
         quiet: Mapping[str, datetime],
         launches: Mapping[str, CurrentLaunch],
+        deleted: Mapping[str, datetime],
     ) -> Snapshot:
         now, cluster = self._deps.clock.now(), read.cluster
         found = self._deps.records.open_records(cluster).records
@@ -90,6 +131,7 @@ class ReturnCapacity:
             most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
             worth=policy.worth,
             launches=launches,
+            deleted=deleted,
         )
 
     def _rehearse(self, cluster: str, confirmed: Iterable[NodeReturn]) -> CapacityReturned:

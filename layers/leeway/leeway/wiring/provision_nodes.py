@@ -71,6 +71,7 @@ def _return_capacity() -> ReturnCapacity:
             offerings=DynamoUnavailableOfferings(dynamodb, table),
             requests=DynamoCapacityRequests(dynamodb, table),
             quiet=DynamoProvisioningRecords(dynamodb, table),
+            pools=configuration(),
             retire_node=retirements(),
             sources=node_sources(),
             clock=clock(),
