@@ -223,8 +223,8 @@ CLUSTER_IN_DRY_RUN = _code(
 )
 POOL_WITHOUT_LIMITS = _code(
     "PoolWithoutLimits",
-    "Pool {pool} has no spec.limits, so everybody who may create pods can have nodes launched until "
-    "Leeway's nodes of the cluster cost {most}.",
+    "Pool {pool} has no spec.limits, so everybody who may create pods can have nodes launched "
+    "until Leeway's nodes of the cluster cost {most}.",
 )
 MANIFEST_HAS_ERRORS = _code(
     "ManifestHasErrors",

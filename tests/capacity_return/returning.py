@@ -1,7 +1,7 @@
 """The use case on ports in memory."""
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ from leeway.capacity_return.return_capacity import ReturnCapacity
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
 from leeway.ports.table import RecordChanged
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason
@@ -79,6 +80,8 @@ class Returning:
         self.aws = World()
         self.policy = ClusterPolicy()
         self.time = NOW
+        self.deleted: dict[str, datetime] = {}
+        self.unread = False
         self.restart()
 
     def restart(self) -> None:
@@ -92,12 +95,19 @@ class Returning:
             OfferingsInMemory(),
             self.requests,
             self.quiet,
+            self,
             self.starts,
             self.queue,
             self.aws.deps.sources,
             clock,
         )
         self.returns = ReturnCapacity(deps)
+
+    def deleted_pools(self, cluster: str) -> dict[str, datetime]:
+        """The pools that were deleted."""
+        if self.unread:
+            raise CloudUnavailable("throttled")
+        return self.deleted
 
     def record_launches(self) -> None:
         """Every instance that the index calls Leeway's was launched by it."""

@@ -17,6 +17,7 @@ from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.ports import CapacityReturned
 from leeway.retirement.replacement_intent import ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import Pod
 from leeway.selection.pools import Taint
 
 from tests.capacity_return.clusters import Cluster
@@ -324,3 +325,69 @@ def test_a_table_or_queue_that_fails_delays_a_return_and_is_reported(empty: Retu
     found = [empty.run() for _ in range(3)]
     assert [one.code for run in found for one in run.failures] == ["CapacityReturnFailed"] * 2
     assert empty.started() == ["i-spare"], "the next minute's run finds it"
+
+
+def of_deleted_pool(catalog: Catalog, nodes: int = 1, *some: Pod) -> Returning:
+    """Nodes whose pool was deleted at the begin."""
+    cluster = Cluster(catalog)
+    for number in range(nodes):
+        cluster.add(f"n-{number}", *some)
+    returning = Returning(cluster)
+    returning.record_launches()
+    cluster.manifests = []
+    returning.deleted = {"web": NOW}
+    return returning
+
+
+def test_the_nodes_of_a_deleted_pool_go_after_15_minutes_within_the_budget(
+    catalog: Catalog,
+) -> None:
+    returning = of_deleted_pool(catalog, 3, *pods(1, cpu=500))
+    early = returning.runs(14)
+    assert {one.code for each in early for one in each.problems} == {"DeletedPoolHasNodes"}
+    assert returning.started() == []
+    returning.runs(4)
+    (first,) = returning.started()
+    record = returning.records.retirements[first]
+    assert record.returns is not None
+    assert (record.returns.cause, record.returns.optional) == ("PoolDeleted", False)
+    assert record.replacement is Replacement.BEFORE, "its pods first get another place"
+    assert returning.returns.has_nodes("prod")
+
+
+def test_a_pool_that_is_applied_again_keeps_its_nodes(catalog: Catalog) -> None:
+    returning = of_deleted_pool(catalog)
+    returning.runs(14)
+    returning.deleted = {}
+    keeps = Cluster(catalog, disruption={"consolidateAfter": "Never"})
+    returning.cluster.manifests = keeps.manifests
+    returning.runs(10)
+    assert returning.started() == []
+
+
+def test_a_pool_without_a_manifest_that_nobody_deleted_keeps_its_nodes(catalog: Catalog) -> None:
+    returning = of_deleted_pool(catalog)
+    returning.deleted = {}
+    found = returning.runs(40)
+    assert returning.started() == []
+    assert {one.code for each in found for one in each.problems} == {"PoolUnknown"}
+
+
+def test_manifests_that_cannot_be_read_give_no_node_back(catalog: Catalog) -> None:
+    returning = of_deleted_pool(catalog)
+    returning.runs(14)
+    returning.unread = True
+    found = returning.runs(20)
+    assert {one.code for each in found for one in each.failures} == {"CapacityReturnFailed"}
+    assert returning.started() == []
+
+
+def test_a_protected_node_of_a_deleted_pool_stays(catalog: Catalog) -> None:
+    cluster = Cluster(catalog)
+    cluster.add("n-0", protected=True)
+    returning = Returning(cluster)
+    returning.record_launches()
+    cluster.manifests = []
+    returning.deleted = {"web": NOW}
+    returning.runs(30)
+    assert returning.started() == []

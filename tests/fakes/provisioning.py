@@ -147,10 +147,15 @@ class GroupInstancesInMemory:
 
 
 class NothingReturned:
-    """Gives no capacity back, and remembers when it might have."""
+    """Gives no capacity back, and remembers when it might have. `owns`: there are nodes of
+    Leeway."""
 
     def __init__(self) -> None:
+        self.owns = False
         self.runs: list[bool] = []
+
+    def has_nodes(self, cluster: str) -> bool:
+        return self.owns
 
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool

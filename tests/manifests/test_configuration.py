@@ -2,13 +2,15 @@
 
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.instances.owners import OwnerKind
-from leeway.manifests.configuration import CAUTIOUS, Configuration
+from leeway.manifests.configuration import CAUTIOUS, POOL_KINDS, Configuration
 from leeway.manifests.ports import StoredManifest
 from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
@@ -17,6 +19,7 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
+from tests.fakes.clock import FakeClock
 
 
 class Time:
@@ -41,7 +44,9 @@ class Table:
         self.reads = 0
         self.units = 0
 
-    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+    def of(
+        self, cluster: str, resource: str = "", deleted: bool = False
+    ) -> tuple[StoredManifest, ...]:
         self.reads += 1
         if not self.answers:
             raise CloudUnavailable("throttled")
@@ -81,7 +86,9 @@ def test_a_table_that_is_slow_is_asked_about_all_clusters_side_by_side() -> None
     together = threading.Barrier(4, timeout=60)
 
     class Slow(Table):
-        def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+        def of(
+            self, cluster: str, resource: str = "", deleted: bool = False
+        ) -> tuple[StoredManifest, ...]:
             together.wait()
             return super().of(cluster)
 
@@ -246,3 +253,36 @@ def test_a_policy_with_any_spec_is_never_in_the_way(spec: object) -> None:
 
 
 _CLUSTER = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
+
+
+def pool(name: str, kind: str = "nodepool", **changes: Any) -> StoredManifest:
+    """A stored pool."""
+    group = "karpenter.sh"
+    one = manifest(name, resource=f"{kind}.{group}")
+    return replace(one, **changes)
+
+
+def test_a_pool_is_deleted_only_if_somebody_deleted_it_and_none_has_its_name() -> None:
+    early, late = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (9, 10))
+    table = Table(
+        pool("gone", deleted_at=early),
+        pool("gone", "provisioner", deleted_at=late),
+        pool("converted", "provisioner", deleted_at=early),
+        pool("converted"),
+        pool("invalid", body="{}"),
+    )
+    config = Configuration(table, FakeClock(late), Reported())
+    assert config.deleted_pools("prod") == {"gone": late}
+    assert config.has_deleted("prod", POOL_KINDS)
+    written = config.manifests("prod", POOL_KINDS)
+    assert "gone" not in {one.name for one in written}
+
+
+def test_pools_that_cannot_be_read_now_are_not_deleted() -> None:
+    early = datetime(2026, 11, 20, 9, tzinfo=UTC)
+    table = Table(pool("gone", deleted_at=early))
+    config = Configuration(table, FakeClock(early), Reported())
+    assert config.deleted_pools("prod")
+    table.answers = False
+    with pytest.raises(CloudUnavailable):
+        config.deleted_pools("prod")

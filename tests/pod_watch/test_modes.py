@@ -1,6 +1,8 @@
 """Which clusters are watched, by their stored manifests."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -47,7 +49,9 @@ class Table:
     def __init__(self, *manifests: StoredManifest) -> None:
         self._manifests = manifests
 
-    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
+    def of(
+        self, cluster: str, resource: str = "", deleted: bool = False
+    ) -> tuple[StoredManifest, ...]:
         return tuple(m for m in self._manifests if resource in ("", m.resource))
 
 
@@ -63,6 +67,11 @@ class Unheard:
         ((manifest(spec={"provisioning": {"watch": True}}), HEADROOM), WatchMode.NOT_AT_ALL),
         ((pool(),), WatchMode.BY_WATCH),
         ((PROVISIONER,), WatchMode.BY_WATCH),
+        # Its nodes are given back.
+        (
+            (replace(pool(), deleted_at=datetime(2026, 11, 20, tzinfo=UTC)),),
+            WatchMode.BY_THE_MINUTE,
+        ),
         ((pool(requirements=5),), WatchMode.NOT_AT_ALL),  # it is invalid and can launch nothing
         ((manifest(), pool()), WatchMode.BY_WATCH),
         ((manifest(spec={"provisioning": {"watch": False}}), pool()), WatchMode.BY_THE_MINUTE),

@@ -20,6 +20,7 @@ from leeway.selection.pods import Pod
 from leeway.selection.pools import Taint
 
 from tests.fakes.fleets import Shortage
+from tests.fakes.provisioning import NothingReturned
 from tests.launch.launching import NOW
 from tests.launch.pools import node_class, pods, pool
 from tests.provisioning.buying import (
@@ -191,6 +192,19 @@ def test_at_most_zero_launches_nothing(buying: Buying) -> None:
     buying.wait_for_nodes(*big_pods(1))
     assert buying.run().capped
     assert not buying.fleets.running
+
+
+def test_a_cluster_without_pools_gives_the_nodes_of_deleted_pools_back(buying: Buying) -> None:
+    returns = buying.returns = NothingReturned()
+    buying.manifests.written = ()
+    buying.wait_for_nodes(*big_pods(1))
+    assert buying.run().result.code == "ClusterWithoutPools"
+    assert returns.runs == []
+    returns.owns = True
+    report = buying.run()
+    assert (report.result.code, report.without_node) == ("ClusterWithoutPools", ())
+    assert returns.runs == [True]
+    assert not buying.events.calls
 
 
 USD = 5.0

@@ -6,12 +6,15 @@ else, so the right to write manifests is a right to write nothing else. The item
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leeway.aws.errors import conditional_write
 from leeway.aws.query import query_partition
 from leeway.manifests.ports import StoredManifest
+
+DELETED_KEPT_FOR = timedelta(days=30)
+"""How long the table keeps when a manifest was deleted."""
 
 
 class DynamoManifests:
@@ -21,11 +24,15 @@ class DynamoManifests:
         self._client = client
         self._table = table
 
-    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
-        """Read a cluster's manifests, of all kinds or of one, by a consistent Query."""
+    def of(
+        self, cluster: str, resource: str = "", deleted: bool = False
+    ) -> tuple[StoredManifest, ...]:
+        """Read a cluster's manifests, of all kinds or of one, by a consistent Query. With
+        `deleted`, also the deleted ones."""
         prefix = f"{resource}#" if resource else ""
         items = query_partition(self._client(), self._table, _partition(cluster), prefix)
-        return tuple(_read(item) for item in items)
+        found = map(_read, items)
+        return tuple(one for one in found if deleted or one.deleted_at is None)
 
 
 class DynamoManifestWriting:
@@ -52,14 +59,21 @@ class DynamoManifestWriting:
             self._client().put_item(TableName=self._table, Item=item, **_unchanged(replaces))
 
     def delete(self, cluster: str, manifest: StoredManifest) -> None:
-        """Delete a manifest if its version is stored.
+        """Delete a manifest if its version is stored. What stays is the time of the deletion: the
+        nodes of a pool go only if somebody has deleted it, and not if it cannot be found.
 
         Raises:
             RecordChanged: another version is stored, or none.
         """
+        now = datetime.now(UTC)
+        item = {
+            **_key(cluster, manifest),
+            "deleted_at": {"S": now.isoformat()},
+            "expires": {"N": str(int((now + DELETED_KEPT_FOR).timestamp()))},
+        }
         with conditional_write(manifest.title):
-            self._client().delete_item(
-                TableName=self._table, Key=_key(cluster, manifest), **_unchanged(manifest.version)
+            self._client().put_item(
+                TableName=self._table, Item=item, **_unchanged(manifest.version)
             )
 
 
@@ -100,6 +114,7 @@ def _read(item: dict[str, Any]) -> StoredManifest:
         version=int(version) if version.isdigit() else 0,
         written_by=item.get("written_by", {}).get("S", "unknown"),
         written_at=_time(item.get("written_at", {}).get("S", "")),
+        deleted_at=_deleted_at(item.get("deleted_at", {}).get("S", "")),
     )
 
 
@@ -108,3 +123,12 @@ def _time(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
+
+
+def _deleted_at(text: str) -> datetime | None:
+    """Translate the time of a deletion. A text that is no time deletes nothing."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None

@@ -40,14 +40,14 @@ class PlannedReturn:
     def terms(self) -> ReturnTerms:
         """What has to be true at the cordon."""
         cause = self.decision.cause
-        outdated = cause in {Cause.EXPIRED, Cause.DRIFTED}
+        outdated = cause in {Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED}
         forced = outdated and self.rules.drain_within is not None
         return ReturnTerms(
             cause=cause,
             pods=None if outdated else len(self.node.pods),
             forced=forced,
             saving=self.decision.saving / len(self.decision.nodes),
-            optional=cause is not Cause.EXPIRED,
+            optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},
             price_limit=self._price_limit if cause is Cause.UNDERUTILIZED else None,
         )
 

@@ -11,6 +11,7 @@ from math import isfinite
 from leeway.capacity_return.drift import DRIFTS_AFTER, drift_of
 from leeway.capacity_return.launch_drift import CurrentLaunch, launch_drift_of
 from leeway.capacity_return.pool_rules import rules_of
+from leeway.capacity_return.rules import ReturnRules
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
@@ -56,6 +57,7 @@ def snapshot_of(
     worth: Worth = USUAL,
     launches: Mapping[str, CurrentLaunch] | None = None,
     gone: Collection[str] = (),
+    deleted: Mapping[str, datetime] | None = None,
 ) -> Snapshot:
     """Make the snapshot of a cluster.
 
@@ -64,7 +66,8 @@ def snapshot_of(
     retirement besides those that the cluster shows, `unavailable` offerings without capacity,
     `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
     pods is worth. `launches` is what each pool would launch with now, by its name. `gone` are
-    instances that were given back empty and that EC2 ends.
+    instances that were given back empty and that EC2 ends; `deleted` is when pools were deleted
+    whose nodes are given back.
     """
     pools = pools_of(read.manifests)
     by_name = {one.name: one for one in pools}
@@ -80,7 +83,12 @@ def snapshot_of(
         own=own_nodes,
         pools=pools,
         catalog=read.catalog,
-        rules={m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+        rules={
+            **{
+                name: ReturnRules(after=None, deleted_at=at) for name, at in (deleted or {}).items()
+            },
+            **{m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+        },
         others=(*(node for name, node in nodes.items() if name not in names), *coming),
         waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
         unavailable=frozenset(unavailable),

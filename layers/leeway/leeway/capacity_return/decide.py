@@ -64,10 +64,14 @@ class _Run:
         self.kept: dict[str, Reason] = {}
 
     def replace_outdated(self) -> None:
-        """Replace nodes that have expired or drifted, the oldest first."""
+        """Replace nodes that have expired or drifted, or whose pool was deleted, the oldest
+        first."""
         for one in sorted([*self.free, *self.forced], key=lambda each: each.created_at):
             rules = self._snapshot.rules[one.pool]
-            if rules.expired(one.created_at, self._snapshot.now):
+            if rules.deleted_at is not None:
+                reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
+                self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
+            elif rules.expired(one.created_at, self._snapshot.now):
                 reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
                 self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
             elif one.drift:
@@ -78,7 +82,7 @@ class _Run:
     def remove_empty(self) -> None:
         """Give back nodes without pods that have been quiet for long enough."""
         for one in self._left():
-            if one.pods:
+            if one.pods or self._snapshot.rules[one.pool].deleted_at is not None:
                 continue
             blocker = next(against_consolidation(one, self._snapshot), None)
             expected = self._why_expected(one)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from leeway.admission.record import Admission
@@ -21,6 +22,14 @@ class ClusterInstances(Protocol):
 
     def of_cluster(self, cluster: str) -> Mapping[str, InstanceFacts]:
         """Read the facts of a cluster's instances, by id. The result may be a minute old."""
+        ...
+
+
+class DeletedPools(Protocol):
+    """The pools that users deleted."""
+
+    def deleted_pools(self, cluster: str) -> Mapping[str, datetime]:
+        """Return when pools were deleted that do not exist any more, by name: by a fresh read."""
         ...
 
 
@@ -46,6 +55,7 @@ class Dependencies:
     offerings: UnavailableOfferings
     requests: CapacityRequests
     quiet: QuietRecords
+    pools: DeletedPools
     retire_node: RetireNode
     provision_nodes: ProvisionNodes
     sources: NodeSources

@@ -18,6 +18,23 @@ NODE_DRIFTED = ReasonCode(
     "NodeDrifted",
     "Node {node} differs from what pool {pool} launches now: it is replaced. {drift}",
 )
+POOL_DELETED = ReasonCode(
+    "PoolDeleted",
+    "Node {node} is of pool {pool}, which was deleted at {at:%Y-%m-%d %H:%M} UTC: its pods move, "
+    "and it is given back.",
+)
+POOL_HAS_NODES = ReasonCode(
+    "DeletedPoolHasNodes",
+    "Pool {pool} was deleted at {at:%Y-%m-%d %H:%M} UTC and has {count} nodes: Leeway gives them "
+    "back from {due:%H:%M} UTC on. To keep them, apply the pool again.",
+    "a-pool-was-deleted",
+)
+POOL_UNKNOWN = ReasonCode(
+    "PoolUnknown",
+    "{count} nodes are of pool {pool}, which has no valid manifest and which nobody has deleted "
+    "with `leeway delete`: Leeway keeps them. Apply the pool, or delete it.",
+    "a-pool-was-deleted",
+)
 NODE_NOT_NEEDED = ReasonCode(
     "NodeNotNeeded",
     "The pods of node {node} ({pods}) fit on {targets}: it is given back, which saves "

@@ -4,6 +4,7 @@ It runs in the cluster's queue group, so no launch runs beside it, and it decide
 has just read: no decision is older than a launch.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,6 +23,7 @@ from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
+from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.table import RecordChanged
 from leeway.provisioning.cluster_read import ClusterRead
@@ -32,6 +34,9 @@ from leeway.retirement.record import Retirement
 WAKES_AHEAD = timedelta(seconds=75)
 """How far ahead a run requests a further one. The run of the next minute finds what is due later,
 and a message that waits for two minutes raises an alarm."""
+DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
+"""How long the nodes of a deleted pool stay, so that somebody who deleted it by mistake can apply
+it again. Karpenter drains them at once."""
 
 
 class ReturnCapacity:
@@ -59,8 +64,9 @@ class ReturnCapacity:
             if not own.keys() & read.state.joined.keys():
                 return CapacityReturned()
             now = self._deps.clock.now()
+            deleted, orphaned = self._deleted_pools(read, own, now)
             launches = self._launches.read(read.cluster, read.manifests, read.catalog, own, now)
-            snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool)
+            snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool, deleted)
             decision = decide_returns(snapshot)
             confirmed, confirm_at = self._held.confirmed(read.cluster, decision, now)
             if policy.dry_run:
@@ -69,7 +75,8 @@ class ReturnCapacity:
                 returned = self._begin_all(read.cluster, snapshot, confirmed, own, now)
                 failures = self._wake(read.cluster, (decision.due_at, confirm_at), now)
                 returned = replace(returned, failures=failures)
-            return replace(returned, problems=(*launches.problems, *returned.problems))
+            problems = (*orphaned, *launches.problems, *returned.problems)
+            return replace(returned, problems=problems)
         except Exception as error:  # noqa: BLE001 (the launches of the run are done)
             return CapacityReturned(failures=(_failed(read.cluster, error),))
 
@@ -87,6 +94,38 @@ class ReturnCapacity:
             return (_failed(cluster, error),)
         return ()
 
+    def has_nodes(self, cluster: str) -> bool:
+        """Whether a cluster may have nodes that Leeway launched.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        return bool(own_instances(self._deps.instances.of_cluster(cluster), self._foreign))
+
+    def _deleted_pools(
+        self, read: ClusterRead, own: Mapping[str, InstanceFacts], now: datetime
+    ) -> tuple[Mapping[str, datetime], tuple[Reason, ...]]:
+        """Return when pools were deleted whose nodes are given back now, and what is to be said
+        about pools with nodes and without a manifest."""
+        exist = {one.metadata.name for one in read.manifests if isinstance(one, NodePool)}
+        nodes = Counter(own[one].owner.name for one in own.keys() & read.state.joined.keys())
+        orphans = sorted(nodes.keys() - exist)
+        deleted = self._deps.pools.deleted_pools(read.cluster) if orphans else {}
+        given = {name: deleted[name] for name in orphans if name in deleted}
+        said = tuple(
+            reasons.POOL_HAS_NODES(
+                pool=name,
+                at=deleted[name],
+                count=nodes[name],
+                due=deleted[name] + DELETED_POOLS_STAY_FOR,
+            )
+            if name in deleted
+            else reasons.POOL_UNKNOWN(pool=name, count=nodes[name])
+            for name in orphans
+        )
+        due = {name: at for name, at in given.items() if now - at >= DELETED_POOLS_STAY_FOR}
+        return due, said
+
     def _snapshot(
         self,
         read: ClusterRead,
@@ -94,6 +133,7 @@ class ReturnCapacity:
         own: Mapping[str, InstanceFacts],
         quiet: Mapping[str, datetime],
         launches: Mapping[str, CurrentLaunch],
+        deleted: Mapping[str, datetime],
     ) -> Snapshot:
         now, cluster = self._deps.clock.now(), read.cluster
         found = self._deps.records.open_records(cluster).records
@@ -112,6 +152,7 @@ class ReturnCapacity:
             most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
             worth=policy.worth,
             launches=launches,
+            deleted=deleted,
         )
 
     def _gone(

@@ -9,7 +9,8 @@ from leeway.headroom.cron import Cron
 
 
 class Cause(StrEnum):
-    """Why a node is given back; the names are those of disruption budgets.
+    """Why a node is given back; the names are those of disruption budgets. No budget names
+    POOL_DELETED.
 
     Source: Karpenter documentation, "Disruption".
     """
@@ -18,6 +19,7 @@ class Cause(StrEnum):
     EXPIRED = "Expired"
     DRIFTED = "Drifted"
     UNDERUTILIZED = "Underutilized"
+    POOL_DELETED = "PoolDeleted"
 
 
 MOST_WINDOWS = 100
@@ -77,6 +79,7 @@ class ReturnRules:
     - `drain_within`: the most that a drain may take, None for no limit. With a limit, expired and
       drifted nodes go although annotations or PodDisruptionBudgets forbid to disrupt their pods.
     - `budgets`: all that apply must allow a disruption.
+    - `deleted_at`: when the pool was deleted; its nodes are drained. None if it exists.
 
     Source: Karpenter documentation, "TerminationGracePeriod".
     """
@@ -86,6 +89,7 @@ class ReturnRules:
     expires: timedelta | None = None
     drain_within: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
+    deleted_at: datetime | None = None
 
     def expired(self, created_at: datetime, now: datetime) -> bool:
         """Whether a node that was created at this time has expired."""

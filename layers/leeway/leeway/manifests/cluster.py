@@ -149,9 +149,9 @@ class Launches(Strict):
     maximum, Leeway waits until the oldest launches are ten minutes old."""
     usd_per_hour: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = USD_PER_HOUR
     """USD per hour that the nodes of Leeway's pools in the cluster cost together at most, at the
-    prices of now; 0 launches none. At the maximum, pods wait, with the reason PriceCeilingReached.
-    A node that retires does not count, and a node of at most its price may always replace it.
-    Nodes that run are never ended because of it."""
+    prices of now; 0 launches only replacements. At the maximum, pods wait, with the reason
+    PriceCeilingReached. A node that retires does not count, and a node of at most its price may
+    always replace it. Nodes that run are never ended because of it."""
 
 
 class GiveBack(Strict):

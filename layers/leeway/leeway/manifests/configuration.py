@@ -1,7 +1,7 @@
 """The stored manifests of clusters, as functions use them: at most a minute old. If they cannot be
 read, interrupted nodes are still drained."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import RLock
@@ -26,6 +26,9 @@ minute."""
 RETRY_AFTER = timedelta(seconds=10)
 """How long after a failed read the table is read again."""
 
+POOL_KINDS = ("nodepool.karpenter.sh", "provisioner.karpenter.sh")
+"""The kinds of manifests of pools."""
+
 _POLICY = "cluster.leeway.sh"
 
 CAUTIOUS = ClusterPolicy(paused=True)
@@ -43,11 +46,12 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The last read; `stored` is None until a read succeeds."""
+    """The last read; `stored` is None until a read succeeds. `deleted` were deleted."""
 
     stored: tuple[StoredManifest, ...] | None
     until: datetime
     problem: Exception | None = None
+    deleted: tuple[StoredManifest, ...] = ()
 
 
 class Configuration:
@@ -100,6 +104,25 @@ class Configuration:
             if one.resource in resources and not self._reading(cluster, one).written
         )
 
+    def has_deleted(self, cluster: str, resources: Collection[str]) -> bool:
+        """Whether a manifest of some kinds was deleted in the last 30 days."""
+        return any(one.resource in resources for one in self._read(cluster).deleted)
+
+    def deleted_pools(self, cluster: str) -> Mapping[str, datetime]:
+        """Return when pools were deleted that do not exist any more, by name. Not from the cache:
+        a pool may have been applied again since.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the manifests could not be read.
+        """
+        found = [one for kind in POOL_KINDS for one in self._manifests.of(cluster, kind, True)]
+        exist = {one.name for one in found if one.deleted_at is None}
+        times: dict[str, datetime] = {}
+        for one in found:
+            if one.deleted_at is not None and one.name not in exist:
+                times[one.name] = max(one.deleted_at, times.get(one.name, one.deleted_at))
+        return times
+
     def faulty(self, cluster: str) -> int:
         """Count the manifests, of any kind, that have an error."""
         stored = self._read(cluster).stored or ()
@@ -134,7 +157,10 @@ class Configuration:
         self, cluster: str, resource: str, known: _Known | None, now: datetime
     ) -> _Known:
         try:
-            return _Known(self._manifests.of(cluster, resource), now + FRESH_FOR)
+            found = self._manifests.of(cluster, resource, deleted=True)
+            stored = tuple(one for one in found if one.deleted_at is None)
+            deleted = tuple(one for one in found if one.deleted_at is not None)
+            return _Known(stored, now + FRESH_FOR, deleted=deleted)
         except (CloudUnavailable, CloudRefused) as error:
             before = known.stored if known is not None else None
             self._reports.manifest_problem(cluster, "", MANIFESTS_NOT_READ(error=error))

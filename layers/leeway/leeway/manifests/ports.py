@@ -11,6 +11,7 @@ class StoredManifest:
 
     `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
     if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
+    `deleted_at` is when it was deleted, None if it was not: a deleted manifest has no body.
     """
 
     resource: str
@@ -20,6 +21,7 @@ class StoredManifest:
     version: int
     written_by: str
     written_at: datetime
+    deleted_at: datetime | None = None
 
     @property
     def title(self) -> str:
@@ -30,6 +32,9 @@ class StoredManifest:
 class StoredManifests(Protocol):
     """Reads of the table's manifests."""
 
-    def of(self, cluster: str, resource: str = "") -> tuple[StoredManifest, ...]:
-        """Read the current manifests of a cluster, all or those of one kind."""
+    def of(
+        self, cluster: str, resource: str = "", deleted: bool = False
+    ) -> tuple[StoredManifest, ...]:
+        """Read the current manifests of a cluster, all or those of one kind. With `deleted`, also
+        return those that were deleted in the last 30 days."""
         ...

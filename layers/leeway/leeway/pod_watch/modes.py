@@ -1,9 +1,7 @@
 """Reads from the stored manifests which clusters have pools, and whether they are watched."""
 
-from leeway.manifests.configuration import Configuration
+from leeway.manifests.configuration import POOL_KINDS, Configuration
 from leeway.pod_watch.ports import WatchMode
-
-POOL_KINDS = ("nodepool.karpenter.sh", "provisioner.karpenter.sh")
 
 
 class ConfiguredModes:
@@ -14,8 +12,9 @@ class ConfiguredModes:
 
     def mode_of(self, cluster: str) -> WatchMode:
         """Return the mode of a cluster. A pool whose manifest is invalid can launch nothing, and
-        does not count."""
+        does not count. Deleted pools may have left nodes, which are given back."""
         if not self._configuration.manifests(cluster, POOL_KINDS):
-            return WatchMode.NOT_AT_ALL
+            deleted = self._configuration.has_deleted(cluster, POOL_KINDS)
+            return WatchMode.BY_THE_MINUTE if deleted else WatchMode.NOT_AT_ALL
         watches = self._configuration.policy_of(cluster).watches_pods
         return WatchMode.BY_WATCH if watches else WatchMode.BY_THE_MINUTE

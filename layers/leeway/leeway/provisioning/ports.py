@@ -95,6 +95,10 @@ class CapacityReturned:
 class CapacityReturns(Protocol):
     """Gives capacity back, at the end of a run."""
 
+    def has_nodes(self, cluster: str) -> bool:
+        """Whether a cluster may have nodes that Leeway launched."""
+        ...
+
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
     ) -> CapacityReturned:

@@ -135,11 +135,14 @@ class NodeProvisioning:
         policy = self._deps.manifests.policy_of(cluster)
         manifests = [one.meant for one in written]
         requests = [one for one in self._deps.requests.of_cluster(cluster) if one.is_open(now)]
-        if not any(isinstance(one, NodePool) for one in manifests):
+        unanswered: tuple[Reason, ...] = ()
+        has_pools = any(isinstance(one, NodePool) for one in manifests)
+        if not has_pools:
             reason = CLUSTER_WITHOUT_POOLS(cluster=cluster)
             answer = CapacityAnswer(answered_at=now, without_node=(reason,))
-            failures = self._answer((one, answer) for one in requests)
-            return ProvisioningReport(cluster, why, reason, failures=failures)
+            unanswered = self._answer((one, answer) for one in requests)
+            if not self._deps.returns.has_nodes(cluster):
+                return ProvisioningReport(cluster, why, reason, failures=unanswered)
         catalog = self._deps.catalog.read()
         if catalog is None:
             return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
@@ -148,8 +151,10 @@ class NodeProvisioning:
         if not policy.paused:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
-        outcome = self._launch(read, policy, until)
-        failures = () if policy.dry_run else self._tell(read, outcome, until)
+        outcome, failures = LaunchOutcome((), (), (), ()), unanswered
+        if has_pools:
+            outcome = self._launch(read, policy, until)
+            failures = () if policy.dry_run else self._tell(read, outcome, until)
         returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
         result = PROVISIONED(
@@ -158,7 +163,9 @@ class NodeProvisioning:
             launched=len(outcome.launched),
             without=len(outcome.without_node),
         )
-        if policy.dry_run:
+        if not has_pools:
+            result = CLUSTER_WITHOUT_POOLS(cluster=cluster)
+        elif policy.dry_run:
             result = PROVISIONING_REHEARSED(cluster=cluster, pods=demanded)
         report = ProvisioningReport(
             cluster,
@@ -414,7 +421,8 @@ def _status(
     returned, returned_at = report.returned.begun, now
     if before is not None and not returned:
         returned, returned_at = before.returned, before.returned_at or now
-    problems = [*report.launch_problems, *report.failures, *report.unreadable][:MOST_PROBLEMS]
+    found = (*report.launch_problems, *report.failures, *report.returned.problems)
+    problems = [*found, *report.unreadable][:MOST_PROBLEMS]
     return ProvisioningStatus(
         cluster=report.cluster,
         run_at=at,

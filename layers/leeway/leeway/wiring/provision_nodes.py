@@ -74,6 +74,7 @@ def _return_capacity() -> ReturnCapacity:
             offerings=DynamoUnavailableOfferings(dynamodb, table),
             requests=DynamoCapacityRequests(dynamodb, table),
             quiet=DynamoProvisioningRecords(dynamodb, table),
+            pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
             sources=node_sources(),
