@@ -109,7 +109,7 @@ def test_a_node_offers_the_efas_with_which_it_was_launched(
         {"InterfaceType": "efa", "NetworkCardIndex": card, "DeviceIndex": card}
         for card in range(efas)
     ]
-    data = {"NetworkInterfaces": interfaces} if interfaces else {}
+    data: dict[str, Any] = {"NetworkInterfaces": interfaces} if interfaces else {}
     instance = _launch(aws, _node_config(), "m6in.32xlarge", **data)
     status = _node(aws, recorder, instance)["status"]
     for part in ("capacity", "allocatable"):
