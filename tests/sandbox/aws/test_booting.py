@@ -101,6 +101,21 @@ def _reason(aws: Sandbox, recorder: Recorder, instance: str) -> str:
     return str(refusal["reason"])
 
 
+@pytest.mark.parametrize(("efas", "offered"), [(0, None), (1, "1"), (2, "2")])
+def test_a_node_offers_the_efas_with_which_it_was_launched(
+    aws: Sandbox, recorder: Recorder, efas: int, offered: str | None
+) -> None:
+    interfaces = [
+        {"InterfaceType": "efa", "NetworkCardIndex": card, "DeviceIndex": card}
+        for card in range(efas)
+    ]
+    data: dict[str, Any] = {"NetworkInterfaces": interfaces} if interfaces else {}
+    instance = _launch(aws, _node_config(), "m6in.32xlarge", **data)
+    status = _node(aws, recorder, instance)["status"]
+    for part in ("capacity", "allocatable"):
+        assert status[part].get("vpc.amazonaws.com/efa") == offered
+
+
 def test_an_al2023_node_has_the_labels_taints_and_resources_of_its_user_data(
     aws: Sandbox, recorder: Recorder
 ) -> None:
