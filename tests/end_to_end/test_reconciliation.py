@@ -398,8 +398,7 @@ def test_a_tag_alone_does_not_let_reconcile_terminate_an_instance_without_a_grou
 
 def _reconciled(env: Environment, since: float) -> bool:
     """Return whether a run of reconcile has ended."""
-    logs = (e["line"] for e in env.since(since).of("logs"))
-    return any(isinstance(line, dict) and "NoticesFound" in line for line in logs)
+    return bool(env.since(since).of("invocation", function="leeway-reconcile"))
 
 
 def test_reconcile_updates_the_index_and_reports_nothing_without_problems(env: Environment) -> None:
@@ -426,13 +425,10 @@ def test_reconcile_updates_the_index_and_reports_nothing_without_problems(env: E
     since = time.time()
     run_reconcile(env)
 
-    def counted(metric: str) -> list[float]:
-        logs = (e["line"] for e in env.since(since).of("logs"))
-        lines = [line for line in logs if isinstance(line, dict) and metric in line]
-        return [line[metric][0] for line in lines]
-
-    assert set(until(lambda: counted("ReconcileProblems"))) == {0.0}
-    assert set(counted("NoticesFound")) == {0.0}
+    until(partial(_reconciled, env, since))
+    lines = [e["line"] for e in env.since(since).of("logs", function="leeway-reconcile")]
+    counted = {"ClusterProblems", "LaunchProblems", "MinorProblems"}
+    assert not any(isinstance(line, dict) and counted & line.keys() for line in lines)
 
 
 def test_the_role_grants_only_the_calls_of_admissions_and_reconcile(
