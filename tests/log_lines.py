@@ -168,7 +168,6 @@ REPORTS: dict[str, Report] = {
         HeadroomReport(FACTS.cluster, problems=(PROBLEM,), replicas=3, invalid_manifests=1)
     ),
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
-    "minute_done": lambda telemetry: telemetry.minute_done(woken=1, problems=1),
     "watch_problems": lambda telemetry: telemetry.watch_problems(1),
     "provisioned": lambda telemetry: telemetry.provisioned(UNPROVISIONED),
     "dropped": lambda telemetry: telemetry.dropped(MESSAGE_FOR_OTHER_CLUSTER(cluster="other")),

@@ -1,15 +1,29 @@
 """The usage, the prices and the timings of measurements."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from leeway.manifests.reading import read_manifests
+from samtranslator.yaml_helper import yaml_parse
 
 from bench.__main__ import main
 from bench.costs import Usage, dollars
-from bench.idle import METRIC, SECONDS, month
+from bench.idle import (
+    ALARM,
+    FIFO_REQUEST,
+    HOURS,
+    METRIC,
+    MINUTES,
+    POLLS,
+    SCHEDULED,
+    TEMPLATE,
+    month,
+    pools_month,
+    rows,
+)
 from bench.provision import manifests
 from bench.storms import timings, usage
 
@@ -20,16 +34,33 @@ def test_the_total_of_a_bill_is_the_sum_of_its_items() -> None:
     assert costs["total"] == pytest.approx(0.2 + 8.0 + 1.0)
 
 
-def test_a_quiet_month_of_many_clusters_has_one_metric_for_each_and_three_for_all() -> None:
-    assert month(1, 0.5).metrics == pytest.approx(4 * METRIC)
-    assert month(40, 3.0).metrics == pytest.approx(43 * METRIC)
-    assert month(40, 3.0).alarms == month(1, 0.5).alarms > 0
+def test_a_stack_with_one_cluster_costs_as_little_as_it_should() -> None:
+    assert month(1).total < 2.50
+    assert month(1).total + pools_month(1).total < 9
 
 
-def test_the_documented_price_of_a_quiet_month_is_the_computed_one() -> None:
+def test_a_quiet_month_pays_for_what_the_template_deploys() -> None:
+    quiet = month(1)
+    template = yaml_parse(TEMPLATE.read_text())["Resources"].values()
+    alarms = [one for one in template if one["Type"] == "AWS::CloudWatch::Alarm"]
+    assert quiet.alarms == pytest.approx(len(alarms) * ALARM)
+    assert quiet.schedules == pytest.approx((3 * MINUTES + HOURS / 6) * SCHEDULED)
+    assert quiet.queue == pytest.approx(POLLS * FIFO_REQUEST)
+    assert quiet.metrics < METRIC, "without problems no metric has data all the time"
+    assert month(40).alarms == quiet.alarms
+    assert month(40).metrics == quiet.metrics
+
+
+def test_the_documented_prices_of_a_quiet_month_are_the_computed_ones() -> None:
     page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text()
-    computed = [month(size, seconds).total for size, seconds in SECONDS.items()]
-    assert f"| in all | {' | '.join(f'{total:.2f}' for total in computed)} |" in page
+    section = page.partition("## What it costs when nothing happens")[2].partition("\n## ")[0]
+    documented = [line for line in section.splitlines() if re.search(r"\d\.\d\d \|$", line)]
+    assert len(documented) == len(list(rows()))
+    for line, (name, *prices) in zip(documented, rows(), strict=True):
+        assert line.startswith(f"| {name}")
+        assert line.endswith(f" | {' | '.join(prices)} |")
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert f"[about ${month(1).total:.2f} a month]" in readme
 
 
 def test_usage_is_read_from_the_journals_and_the_calls() -> None:

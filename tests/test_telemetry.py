@@ -9,14 +9,23 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.telemetry import ManifestTelemetry
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE
+from leeway.provisioning.reasons import CATALOG_MISSING, OBJECT_NOT_READABLE
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport
 from leeway.retire_node.outcome import Outcome
 from leeway.wiring.clients import log_execution, logger, metrics
 
-from tests.log_lines import DRAINED, LEFT_BEHIND, LOCKED_OUT, REPORTS, lines_of, metrics_in
+from tests.log_lines import (
+    DRAINED,
+    LEFT_BEHIND,
+    LOCKED_OUT,
+    RECEIPT,
+    REPORT,
+    REPORTS,
+    lines_of,
+    metrics_in,
+)
 
 FORTY = [f"cluster-{number}" for number in range(40)]
 
@@ -26,16 +35,11 @@ def counted(name: str, outcome: Outcome) -> list[tuple[dict[str, str], float]]:
     return [(by, value) for metric, by, value in metrics_in(lines) if metric == name]
 
 
-def test_only_a_run_that_listed_instances_counts_them() -> None:
-    full = lines_of(
-        lambda telemetry: telemetry.reconciled(
-            [ClusterReport("prod", instances=12)], all_clusters=True
-        )
-    )
-    counts = [(by["Cluster"], n) for name, by, n in metrics_in(full) if name == "Instances"]
-    assert counts == [("prod", 12.0)]
-    single = lines_of(lambda t: t.reconciled([ClusterReport("prod")], all_clusters=False))
-    assert {name for name, *_ in metrics_in(single)} == {"ReconcileProblems"}
+def test_only_a_run_of_all_clusters_counts_findings() -> None:
+    full = lines_of(lambda telemetry: telemetry.reconciled([REPORT], all_clusters=True))
+    assert {name for name, *_ in metrics_in(full)} == {"ClusterProblems", "MinorProblems"}
+    single = lines_of(lambda telemetry: telemetry.reconciled([REPORT], all_clusters=False))
+    assert {name for name, *_ in metrics_in(single)} == {"ClusterProblems"}
 
 
 def test_a_run_logs_a_limited_number_of_objects_that_cannot_be_read() -> None:
@@ -47,47 +51,35 @@ def test_a_run_logs_a_limited_number_of_objects_that_cannot_be_read() -> None:
     assert warnings[-1]["message"] == "Leeway can't read 10 further objects."
 
 
-def test_a_run_without_clusters_counts_its_findings_too() -> None:
-    lines = lines_of(lambda telemetry: telemetry.reconciled([], all_clusters=True))
-    assert [(by, value) for name, by, value in metrics_in(lines) if name == "NoticesFound"] == [
-        ({"service": "test"}, 0.0)
-    ]
-
-
 def test_no_metric_has_a_dimension_with_many_values() -> None:
     by = {name for _, by, _ in metrics_in(lines_of(*REPORTS.values())) for name in by}
-    assert by == {"service", "Cluster", "Kind", "Result"}
+    assert by == {"service"}
 
 
-def test_forty_clusters_without_changes_have_one_metric_each() -> None:
+def test_a_minute_without_problems_has_no_metric() -> None:
     quiet = lines_of(
         lambda t: t.reconciled(
             [ClusterReport(name, instances=9) for name in FORTY], all_clusters=True
         ),
         *(lambda t, name=name: t.headroom_reconciled(HeadroomReport(name)) for name in FORTY),
+        lambda t: t.watch_problems(0),
+        lambda t: t.provisioned(ProvisioningReport("prod", "test", CATALOG_MISSING(cluster="a"))),
+        lambda t: t.retired(DRAINED),
+        lambda t: t.received(RECEIPT),
     )
-    metrics = {(name, *by.values()) for name, by, _ in metrics_in(quiet)}
-    assert len([name for name, *_ in metrics if name == "Instances"]) == len(FORTY)
-    assert {name for name, *_ in metrics} == {
-        "Instances",
-        "NoticesFound",
-        "PausedPools",
-        "ReconcileProblems",
-    }
-    assert len(metrics) == len(FORTY) + 3
+    assert list(metrics_in(quiet)) == []
 
 
 def test_a_retirement_without_a_cordon_and_one_that_left_pods_are_counted_apart() -> None:
-    (locked_out,) = counted("NodesNotCordoned", LOCKED_OUT)
-    (left_behind,) = counted("NodesNotCordoned", LEFT_BEHIND)
-    assert (locked_out, left_behind) == (({"service": "test"}, 1.0), ({"service": "test"}, 0.0))
+    assert counted("NodesNotCordoned", LOCKED_OUT) == [({"service": "leeway"}, 1.0)]
+    assert counted("NodesNotCordoned", LEFT_BEHIND) == []
 
 
 @pytest.mark.parametrize("outcome", [LOCKED_OUT, LEFT_BEHIND])
 def test_a_retirement_with_a_problem_is_counted_for_an_alarm(
     outcome: Outcome,
 ) -> None:
-    assert counted("RetirementProblems", outcome) == [({"service": "test"}, 1.0)]
+    assert counted("RetirementProblems", outcome) == [({"service": "leeway"}, 1.0)]
     assert counted("RetirementProblems", DRAINED) == []
 
 

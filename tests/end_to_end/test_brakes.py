@@ -184,7 +184,7 @@ def says(kube: Client, name: str, text: str) -> bool:
 
 
 def measured(env: Environment, name: str) -> bool:
-    """Whether provision_nodes has emitted a metric above 0."""
+    """Whether provision_nodes has counted a problem."""
     lines = [e["line"] for e in env.since(0).of("logs", function=FUNCTION)]
     return any(one.get(name) in ([1.0], 1, 1.0) for one in lines if isinstance(one, dict))
 
@@ -229,7 +229,7 @@ def test_a_controller_that_doubles_its_pods_stops_at_the_maximum_and_at_the_limi
         launches.run_until(partial(launches.launched, most))
     launches.run_until(lambda: "LaunchesCapped" in told(kube, "double"))
     assert launches.count() == MOST
-    assert measured(env, "LaunchesCapped")
+    assert measured(env, "LaunchProblems")
     until(lambda: len(bound(kube)) == MOST)
     let_launches_age(env.sandbox, 10)  # Ten minutes later it goes on by itself.
     launches.run_until(lambda: launches.count() == 2 * MOST)

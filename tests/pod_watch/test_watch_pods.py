@@ -25,7 +25,7 @@ def test_nothing_runs_where_no_cluster_has_a_pool(world: World) -> None:
     report = world.tick()
     assert (report.woken, report.reason.code) == ((), "NoClusterToWatch")
     assert (world.wakes.wakes, world.lease.stored, world.watches.clusters) == ([], None, {})
-    assert world.told.minutes == [(0, 0)]
+    assert world.told.measured == [0]
 
 
 def test_a_cluster_without_a_watch_is_left_to_the_minute(world: World) -> None:
@@ -241,7 +241,7 @@ def test_a_cluster_whose_pools_cannot_be_read_stays_watched(world: World) -> Non
 def test_pools_that_cannot_be_read_delay_no_other_cluster(world: World) -> None:
     world.modes.of = {"blue": CloudUnavailable("ThrottlingException"), "green": MINUTELY}
     assert world.tick().woken == ("green",)
-    assert world.told.minutes == [(1, 1)]
+    assert world.told.measured == [1]
 
 
 def test_a_queue_that_fails_gets_the_message_later(
@@ -291,7 +291,7 @@ def test_a_run_that_cannot_read_the_lease_wakes_the_buyers_and_does_not_watch(
     world.lease.error = CloudUnavailable("ThrottlingException")
     report = world.tick()
     assert (report.woken, report.reason.code) == (("blue", "green"), "WatchLeaseUnavailable")
-    assert world.told.minutes == [(2, 1)]
+    assert world.told.measured == [1]
     assert world.watches.clusters == {}
 
 

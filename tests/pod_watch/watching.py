@@ -41,7 +41,6 @@ class Told:
 
     problems: list[tuple[str, str]] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
-    minutes: list[tuple[int, int]] = field(default_factory=list)
     measured: list[int] = field(default_factory=list)
 
     def watch_started(self, clusters: Sequence[str], reason: Reason) -> None:
@@ -52,9 +51,6 @@ class Told:
 
     def woken(self, cluster: str, reason: Reason) -> None:
         pass
-
-    def minute_done(self, woken: int, problems: int) -> None:
-        self.minutes.append((woken, problems))
 
     def watch_problem(self, cluster: str, reason: Reason) -> None:
         self.problems.append((cluster, reason.code))

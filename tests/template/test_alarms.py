@@ -1,8 +1,6 @@
 """Each alarm of the template watches an emitted metric and has a section in the runbook."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -23,10 +21,7 @@ OF_AWS = {
         "AWS::Lambda::Function",
         {
             "AsyncEventAge",
-            "DurableExecutionFailed",
-            "DurableExecutionTimedOut",
             "Errors",
-            "Invocations",
             "Throttles",
         },
     ),
@@ -40,15 +35,12 @@ OF_AWS = {
 "Types of metrics for Lambda functions" and "Monitoring durable functions"; Amazon SQS Developer
 Guide, "Available CloudWatch metrics"."""
 
-DONE_AGAIN = {"ReconcileFailures"}
+DONE_AGAIN = {"ProvisionFailures", "ReconcileFailures"}
 """Queues whose work the run of the next minute repeats."""
 
 CAN_WAIT = {
     "CatalogNotRefreshedAlarm",
-    "HeadroomProblemsAlarm",
-    "ManifestProblemsAlarm",
-    "NoticesMissingAlarm",
-    "PodWatchProblemsAlarm",
+    "MinorProblemsAlarm",
     "RetirementProblemsAlarm",
 }
 """Alarms that can wait until the morning: nodes are drained and replaced in spite of them."""
@@ -60,15 +52,6 @@ BY_THE_CLOCK = {
     "WatchPodsNotDoneAlarm",
 }
 """Alarms of scheduled functions, for which missing data is the failure."""
-
-
-def watched_by(alarm: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the metrics of an alarm with namespace, name and dimensions."""
-    if "MetricName" in alarm:
-        yield alarm
-    for query in alarm.get("Metrics", ()):
-        if "MetricStat" in query:
-            yield query["MetricStat"]["Metric"]
 
 
 def emitted_by(function: str) -> set[Watched]:
@@ -98,43 +81,38 @@ def emitted() -> set[Watched]:
 def test_an_alarm_watches_metrics_that_are_emitted_with_these_dimensions(
     name: str, emitted: set[Watched]
 ) -> None:
-    watched = list(watched_by(ALARMS[name]["Properties"]))
-    assert watched
-    for metric in watched:
-        namespace, (dimension,) = metric["Namespace"], metric["Dimensions"]
-        if namespace not in OF_AWS:
-            dimensions = frozenset({f"{dimension['Name']}={dimension['Value']}"})
-            assert (namespace, metric["MetricName"], dimensions) in emitted
-            continue
-        by, kind, names = OF_AWS[namespace]
-        value = dimension["Value"]
-        resource = value["Ref"] if "Ref" in value else value["Fn::GetAtt"][0]
-        assert dimension["Name"] == by
-        assert resources()[resource]["Type"] == kind
-        assert metric["MetricName"] in names
+    metric = ALARMS[name]["Properties"]
+    namespace, (dimension,) = metric["Namespace"], metric["Dimensions"]
+    if namespace not in OF_AWS:
+        dimensions = frozenset({f"{dimension['Name']}={dimension['Value']}"})
+        assert (namespace, metric["MetricName"], dimensions) in emitted
+        return
+    by, kind, names = OF_AWS[namespace]
+    value = dimension["Value"]
+    resource = value["Ref"] if "Ref" in value else value["Fn::GetAtt"][0]
+    assert dimension["Name"] == by
+    assert resources()[resource]["Type"] == kind
+    assert metric["MetricName"] in names
 
 
-def test_every_count_of_problems_is_watched_for_all_clusters(
+def test_every_metric_is_watched_for_all_clusters(
     emitted: set[Watched],
 ) -> None:
     problems = {name for _, name, _ in emitted if "Problems" in name}
-    watched = {m["MetricName"] for a in ALARMS.values() for m in watched_by(a["Properties"])}
+    watched = {a["Properties"]["MetricName"] for a in ALARMS.values()}
     assert problems == {
-        "AdmissionProblems",
         "CatalogProblems",
-        "HeadroomProblems",
-        "ManifestProblems",
-        "PodWatchProblems",
-        "ProvisioningProblems",
-        "ReconcileProblems",
+        "ClusterProblems",
+        "LaunchProblems",
+        "MinorProblems",
         "RetirementProblems",
     }
-    assert problems <= watched
+    assert {name for _, name, _ in emitted} <= watched
 
 
 def test_every_queue_of_work_that_is_not_repeated_is_watched() -> None:
     queues = {name for name, r in resources().items() if r["Type"] == "AWS::SQS::Queue"}
-    watched = [m for a in ALARMS.values() for m in watched_by(a["Properties"])]
+    watched = [a["Properties"] for a in ALARMS.values()]
     named = {str(m["Dimensions"]) for m in watched if m["Namespace"] == "AWS/SQS"}
     unwatched = {queue for queue in queues if not any(f"'{queue}'" in text for text in named)}
     assert unwatched == DONE_AGAIN
@@ -169,44 +147,11 @@ def test_every_scheduled_function_has_an_alarm_for_missing_runs() -> None:
         if r["Type"] == "AWS::Scheduler::Schedule" and "State" not in r["Properties"]
     }
     assert len(scheduled) == len(BY_THE_CLOCK)
-    watched = [str(list(watched_by(ALARMS[name]["Properties"]))) for name in BY_THE_CLOCK]
+    watched = [str(ALARMS[name]["Properties"]["Dimensions"]) for name in BY_THE_CLOCK]
     for function in scheduled:
         variables = resources()[function]["Properties"]["Environment"]["Variables"]
         names = (f"'Ref': '{function}'", f"'{variables['POWERTOOLS_SERVICE_NAME']}'")
         assert [any(name in metrics for name in names) for metrics in watched].count(True) == 1
-
-
-EXPRESSIONS: dict[str, dict[tuple[int | None, ...], bool]] = {
-    "runs - errors": {
-        # One failed run, several, a successful one, and a successful and a failed one.
-        (1, 1): True,
-        (3, 3): True,
-        (1, 0): False,
-        (2, 1): False,
-    },
-    "FILL(failed, 0) + FILL(timed_out, 0)": {
-        (None, None): False,
-        (0, 0): False,
-        (1, None): True,
-        (None, 1): True,
-    },
-}
-"""The expressions of alarms, with values of their metrics and the expected state."""
-
-
-@pytest.mark.parametrize("name", [n for n, a in ALARMS.items() if "Metrics" in a["Properties"]])
-def test_an_alarm_with_an_expression_fires_for_the_right_values(name: str) -> None:
-    alarm = ALARMS[name]["Properties"]
-    computed, *metrics = alarm["Metrics"]
-    names = [metric["Id"] for metric in metrics]
-    assert [metric["ReturnData"] for metric in metrics] == [False, False]
-    for values, rings in EXPRESSIONS[computed["Expression"]].items():
-        fill = {"FILL": lambda value, otherwise: otherwise if value is None else value}
-        given = dict(zip(names, values, strict=True))
-        result = eval(computed["Expression"], {"__builtins__": {}}, given | fill)  # noqa: S307
-        below = alarm["ComparisonOperator"] == "LessThanThreshold"
-        threshold = alarm["Threshold"]
-        assert (result < threshold if below else result > threshold) == rings
 
 
 def test_an_alarm_over_several_minutes_tolerates_one_good_minute() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,3 +12,12 @@ class Telemetry:
 
     logger: Logger
     metrics: Metrics
+
+    def count(self, problems: str, count: int) -> None:
+        """Count problems for the alarm of this name, which covers all functions and clusters; the
+        log lines name them. CloudWatch charges for each metric in each hour with data: without
+        problems there are none."""
+        if count:
+            self.metrics.add_dimension("service", "leeway")
+            self.metrics.add_metric(problems, MetricUnit.Count, count)
+            self.metrics.flush_metrics()

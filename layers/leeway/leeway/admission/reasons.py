@@ -2,7 +2,7 @@
 
 from leeway.reasons import ReasonCode
 
-_RUNBOOK = "nodesnotreadyalarm"
+_RUNBOOK = "nodes-are-not-ready"
 
 NODE_ADMITTED = ReasonCode("NodeAdmitted", "The node is ready for pods.")
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.pool_pauses.record import PoolRecord
 from leeway.reasons import Reason
@@ -27,17 +25,11 @@ class AdmissionTelemetry(Telemetry):
                 "node": outcome.node,
                 "attempt": outcome.attempt,
                 "hooks": list(outcome.hooks),
+                "seconds": max(0.0, outcome.duration_seconds),
             },
         )
-        self.metrics.add_dimension("Cluster", outcome.cluster)
-        self.metrics.add_dimension("Result", outcome.result)
-        self.metrics.add_metric("NodesAdmitted", MetricUnit.Count, 1)
-        seconds = max(0.0, outcome.duration_seconds)
-        self.metrics.add_metric("TimeToAdmit", MetricUnit.Seconds, seconds)
-        self.metrics.flush_metrics()
         if outcome.needs_attention:
-            self.metrics.add_metric("AdmissionProblems", MetricUnit.Count, 1)
-            self.metrics.flush_metrics()
+            self.count("LaunchProblems", 1)
 
     def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
         """Log that a pool is paused, or why that was not reported."""

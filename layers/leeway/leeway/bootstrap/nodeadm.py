@@ -75,8 +75,10 @@ def _cut_labels(config: Mapping[str, Any]) -> set[str]:
         cut.add(found[1])
         return ""
 
+    if not isinstance(flags, list):
+        return cut
     of_labels = False
-    for at, flag in enumerate(flags if isinstance(flags, list) else ()):
+    for at, flag in enumerate(flags):
         if isinstance(flag, str) and (of_labels or "--node-labels" in flag):
             flags[at] = _LABEL.sub(without, flag)
         of_labels = flag == "--node-labels"

@@ -28,8 +28,5 @@ class CatalogTelemetry(Telemetry):
                     "read_at": since,
                 },
             )
-        sizes = {part.part.value: part.size for part in refresh.parts}
-        self.metrics.add_metric("InstanceTypes", MetricUnit.Count, sizes["types"])
         self.metrics.add_metric("CatalogProblems", MetricUnit.Count, len(refresh.stale))
-        self.metrics.add_metric("CatalogSize", MetricUnit.Bytes, refresh.size)
         self.metrics.flush_metrics()

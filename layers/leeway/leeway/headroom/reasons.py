@@ -2,7 +2,7 @@
 
 from leeway.reasons import ReasonCode
 
-_RUNBOOK = "headroomproblemsalarm"
+_RUNBOOK = "headroom-is-not-applied"
 
 FIXED_SIZE = ReasonCode("FixedSize", "The manifest sets a fixed size.")
 

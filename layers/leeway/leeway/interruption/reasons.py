@@ -54,7 +54,7 @@ ADMISSION_NOT_STARTED = ReasonCode(
 ADMISSION_NEEDS_DEADLINE = ReasonCode(
     "AdmissionNeedsDeadline",
     "The policy sets no deadline for {kind} notices. An admission needs one: set it.",
-    "admissionsfailedalarm",
+    "admitnodefailuresalarm",
 )
 
 NOTICE_REJECTED = ReasonCode(

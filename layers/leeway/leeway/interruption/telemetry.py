@@ -1,8 +1,6 @@
-"""Logs and counts the notices that receive_notice receives."""
+"""Logs the notices that receive_notice receives."""
 
 from dataclasses import dataclass
-
-from aws_lambda_powertools.metrics import MetricUnit
 
 from leeway.interruption.outcome import NoticeOutcome
 from leeway.interruption.reasons import NOTICE_REJECTED
@@ -11,10 +9,10 @@ from leeway.telemetry import Telemetry
 
 @dataclass(frozen=True, slots=True)
 class NoticeTelemetry(Telemetry):
-    """Logs and counts the notices that receive_notice receives."""
+    """Logs the notices that receive_notice receives."""
 
     def received(self, receipt: NoticeOutcome) -> None:
-        """Log the outcome of a notice, one line per instance, and count it."""
+        """Log the outcome of a notice, one line per instance."""
         notice = receipt.notice
         for one in receipt.instances:
             self.logger.info(
@@ -29,10 +27,6 @@ class NoticeTelemetry(Telemetry):
                     "attempt": one.attempt,
                 },
             )
-            self.metrics.add_dimension("Kind", notice.kind)
-            self.metrics.add_dimension("Result", one.result)
-            self.metrics.add_metric("NoticesReceived", MetricUnit.Count, 1)
-            self.metrics.flush_metrics()
 
     def rejected(self, event: object, error: Exception) -> None:
         """Log an event that is not a notice, or that could not be received for all instances."""

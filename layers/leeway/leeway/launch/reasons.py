@@ -158,7 +158,7 @@ LAUNCH_ADMISSION_DIED = ReasonCode(
 LAUNCHED_WITHOUT_NODE = ReasonCode(
     "LaunchedInstanceWithoutNode",
     "Launched instance {instance} of pool {pool} runs, and its admission ended without a node.",
-    "nodesnotreadyalarm",
+    "nodes-are-not-ready",
 )
 ADMISSION_STARTED_AGAIN = ReasonCode(
     "LaunchAdmissionStartedAgain", "Leeway started attempt {attempt} of the admission."
@@ -191,7 +191,7 @@ LAUNCHES_CAPPED = ReasonCode(
     "LaunchesCapped",
     "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
     "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
-    "launchescappedalarm",
+    "launches-are-held-back",
 )
 NODES_VANISHED = ReasonCode(
     "NodesVanished",

@@ -3,10 +3,12 @@
 from leeway.reasons import ReasonCode
 
 MANIFEST_INVALID = ReasonCode(
-    "ManifestInvalid", "{problem}{author}. Apply the manifest again.", "manifestproblemsalarm"
+    "ManifestInvalid",
+    "{problem}{author}. Apply the manifest again.",
+    "a-stored-manifest-has-errors",
 )
 MANIFESTS_NOT_READ = ReasonCode(
     "ManifestsNotRead",
     "The manifests of the cluster cannot be read: {error}. The last ones that were read apply.",
-    "reconcileproblemsalarm",
+    "clusterproblemsalarm",
 )

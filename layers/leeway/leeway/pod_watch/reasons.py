@@ -2,7 +2,7 @@
 
 from leeway.reasons import ReasonCode
 
-_RUNBOOK = "podwatchproblemsalarm"
+_RUNBOOK = "pods-are-not-watched"
 
 NO_CLUSTER_TO_WATCH = ReasonCode(
     "NoClusterToWatch",

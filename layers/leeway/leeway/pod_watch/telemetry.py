@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 
@@ -33,14 +31,6 @@ class PodWatchTelemetry(Telemetry):
         """Log why the buyer of a cluster is woken."""
         self.logger.info(reason.message, extra={"code": reason.code, "cluster": cluster})
 
-    def minute_done(self, woken: int, problems: int) -> None:
-        """Measure that the work of this minute is done: how many buyers were woken, and how many
-        clusters had a problem."""
-        self.metrics.add_metric("BuyersWoken", MetricUnit.Count, woken)
-        self.watch_problems(problems)
-
     def watch_problems(self, problems: int) -> None:
-        """Measure how many watches do not work."""
-        # Without a cluster dimension: one alarm covers all clusters.
-        self.metrics.add_metric("PodWatchProblems", MetricUnit.Count, problems)
-        self.metrics.flush_metrics()
+        """Count the watches that do not work, and the clusters whose buyer was not woken."""
+        self.count("MinorProblems", problems)

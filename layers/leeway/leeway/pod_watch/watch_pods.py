@@ -49,11 +49,6 @@ class Telemetry(HoldingTelemetry, Protocol):
         """Log that this run watches, and why."""
         ...
 
-    def minute_done(self, woken: int, problems: int) -> None:
-        """Measure that the work of this minute is done: how many buyers were woken, and how many
-        clusters had a problem."""
-        ...
-
     def watch_ended(self, reason: Reason) -> None:
         """Log why a run that watched has ended."""
         ...
@@ -104,7 +99,7 @@ class WatchPods:
         problems = len(clusters) - len(modes) + len(pools) - len(woken)
         keeper, reason = self._take_lease(watched, ends_at)
         problems += reason.code == WATCH_LEASE_UNAVAILABLE.name
-        self._telemetry.minute_done(len(woken), problems)
+        self._telemetry.watch_problems(problems)
         if keeper is None:
             return WatchReport(woken, (), reason)
         self._telemetry.watch_started(watched, reason)

@@ -7,7 +7,7 @@ NODES_NEVER_JOINED = ReasonCode(
     "Leeway paused pool {pool} of cluster {cluster}: {count} of its instances in a row never "
     "joined ({instances}). Check its user data, its AMI, its security groups, and the access entry "
     "of its node role. Then run `leeway resume {cluster} --pool {pool}`.",
-    "poolspausedalarm",
+    "a-pool-is-paused",
 )
 
 NODES_NEVER_READY = ReasonCode(
@@ -15,5 +15,5 @@ NODES_NEVER_READY = ReasonCode(
     "Leeway paused pool {pool} of cluster {cluster}: {count} of its instances in a row joined and "
     "were not ready for pods in time ({instances}). {why} Correct the cause, then run "
     "`leeway resume {cluster} --pool {pool}`.",
-    "poolspausedalarm",
+    "a-pool-is-paused",
 )

@@ -19,34 +19,34 @@ CLUSTER_WITHOUT_POOLS = ReasonCode(
 PROVISIONING_FAILED = ReasonCode(
     "ProvisioningFailed",
     "Leeway could not provision cluster {cluster}: {error}.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 CATALOG_MISSING = ReasonCode(
     "CatalogMissing",
     "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 LAUNCHES_IN_VAIN = ReasonCode(
     "LaunchesInVain",
     "Leeway launches nothing more for the pods of {workload}: {count} nodes that it launched for "
     "them in the last hour have joined and are empty ({nodes}). Compare the labels, taints and "
     "allocatable resources of these nodes with the node pool and with the pod.",
-    "launchescappedalarm",
+    "launches-are-held-back",
 )
 REQUEST_NOT_ANSWERED = ReasonCode(
     "RequestNotAnswered",
     "Leeway could not write the answer to the capacity request of {instance}: {error}.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 STATUS_NOT_WRITTEN = ReasonCode(
     "StatusNotWritten",
     "Leeway could not write the status of provisioning in cluster {cluster}: {error}.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 POD_EVENTS_NOT_WRITTEN = ReasonCode(
     "PodEventsNotWritten",
     "Leeway could not write {count} Events about pods in cluster {cluster}: {error}.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 UPCOMING_PODS_NOT_READ = ReasonCode(
     "UpcomingPodsNotRead",
@@ -72,12 +72,12 @@ PROVISIONED_AHEAD = ReasonCode(
 MESSAGE_NOT_VALID = ReasonCode(
     "MessageNotValid",
     "Leeway dropped a message of the provisioning queue that is not valid: {problem}.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 MESSAGE_FOR_OTHER_CLUSTER = ReasonCode(
     "MessageForOtherCluster",
     "Leeway dropped a message for cluster {cluster}: add the cluster to the stack's ClusterNames.",
-    "provisioningproblemsalarm",
+    "clusterproblemsalarm",
 )
 NO_TIME_FOR_CLUSTER = ReasonCode(
     "NoTimeForCluster",

@@ -1,9 +1,6 @@
 """Logs and measures provisioning."""
 
-from collections import Counter
 from dataclasses import dataclass
-
-from aws_lambda_powertools.metrics import MetricUnit
 
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.status import MOST_NAMES, grouped
@@ -20,7 +17,7 @@ class ProvisioningTelemetry(Telemetry):
 
     def provisioned(self, report: ProvisioningReport) -> None:
         """Log a run with its launches, its problems, the objects that can't be read and the groups
-        of pods without a node, and measure it."""
+        of pods without a node, and count the problems."""
         cluster = {"cluster": report.cluster}
         self.logger.info(
             report.result.message,
@@ -56,25 +53,10 @@ class ProvisioningTelemetry(Telemetry):
         if others:
             text = f"{others} further pods get no node, for other reasons."
             self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
-        self._measure(report)
-
-    def _measure(self, report: ProvisioningReport) -> None:
-        # Without a cluster dimension: one alarm covers all clusters, CloudWatch charges for each
-        # metric of each cluster, and the log lines name the cluster.
-        launched = Counter(one.instance.capacity_type for one in report.launched)
-        for capacity_type, count in launched.items():
-            self.metrics.add_dimension("CapacityType", capacity_type)
-            self.metrics.add_metric("NodesLaunched", MetricUnit.Count, count)
-            self.metrics.flush_metrics()
-        self.metrics.add_metric("PodsWithoutNode", MetricUnit.Count, len(report.without_node))
-        self.metrics.add_metric("CapacityReturns", MetricUnit.Count, len(report.returned.begun))
-        self.metrics.add_metric("LaunchesCapped", MetricUnit.Count, int(report.capped))
-        self.metrics.add_metric("ProvisioningProblems", MetricUnit.Count, len(report.failures))
-        self.metrics.add_metric("ProvisioningSeconds", MetricUnit.Seconds, report.seconds)
-        self.metrics.flush_metrics()
+        self.count("LaunchProblems", int(report.capped))
+        self.count("ClusterProblems", len(report.failures))
 
     def dropped(self, reason: Reason) -> None:
         """Log and count a message that is dropped."""
         self.logger.error(reason.message, extra={"code": reason.code})
-        self.metrics.add_metric("ProvisioningProblems", MetricUnit.Count, 1)
-        self.metrics.flush_metrics()
+        self.count("ClusterProblems", 1)

@@ -2,8 +2,8 @@
 
 from leeway.reasons import ReasonCode
 
-_MISSING = "noticesmissingalarm"
-_PROBLEMS = "reconcileproblemsalarm"
+_MISSING = "eventbridge-delivers-no-notices"
+_PROBLEMS = "clusterproblemsalarm"
 
 # Findings.
 HOOK_EVENT_LOST = ReasonCode(
@@ -77,7 +77,7 @@ START_LOST = ReasonCode(
 EXECUTION_OVERDUE = ReasonCode(
     "ExecutionOverdue",
     "The {work} of instance {instance} should have ended by {time} UTC: its execution has died.",
-    "retirementsfailedalarm",
+    "retirenodefailuresalarm",
 )
 CAPACITY_NOT_RESTORED = ReasonCode(
     "GroupCapacityNotRestored",

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from leeway.reconciliation.reasons import LAUNCH_TEMPLATES_DELETED
 from leeway.reconciliation.report import ClusterReport
 from leeway.telemetry import Telemetry
@@ -16,24 +14,17 @@ class ReconciliationTelemetry(Telemetry):
 
     def reconciled(self, reports: Iterable[ClusterReport], *, all_clusters: bool) -> None:
         """Log a line for each finding, clean-up and problem of a run, and count them. Only a run of
-        `all_clusters` counts findings: without this metric, no such run has ended."""
+        `all_clusters` counts findings and paused pools."""
         problems = findings = paused = 0
         for report in reports:
             self._log(report)
             problems += len(report.problems)
             findings += len(report.findings)
             paused += len(report.paused_pools)
-            if report.instances is not None:
-                self.metrics.add_dimension("Cluster", report.cluster)
-                self.metrics.add_metric("Instances", MetricUnit.Count, report.instances)
-                self.metrics.flush_metrics()
-        # Without a cluster dimension: one alarm covers all clusters, CloudWatch charges for each
-        # metric of each cluster, and the log lines name the cluster.
+        self.count("ClusterProblems", problems)
         if all_clusters:
-            self.metrics.add_metric("NoticesFound", MetricUnit.Count, findings)
-            self.metrics.add_metric("PausedPools", MetricUnit.Count, paused)
-        self.metrics.add_metric("ReconcileProblems", MetricUnit.Count, problems)
-        self.metrics.flush_metrics()
+            self.count("LaunchProblems", paused)
+            self.count("MinorProblems", findings)
 
     def _log(self, report: ClusterReport) -> None:
         cluster = {"cluster": report.cluster}

@@ -148,7 +148,7 @@ SUCCESSOR_NOT_JOINED = ReasonCode(
     "SuccessorNotJoined",
     "Successor {instance} had no node after {minutes:g} minutes and was terminated; the group "
     "launches another one.",
-    "nodesnotreadyalarm",
+    "nodes-are-not-ready",
 )
 RETURN_WITHOUT_SUCCESSOR = ReasonCode(
     "ReturnWithoutSuccessor",
@@ -158,7 +158,7 @@ RETURN_WITHOUT_SUCCESSOR = ReasonCode(
 SUCCESSOR_TIMEOUT_PASSED = ReasonCode(
     "SuccessorTimeout",
     "No successor was Ready within {minutes:g} minutes; the drain begins without it.",
-    "nodesnotreadyalarm",
+    "nodes-are-not-ready",
 )
 POOL_LAUNCHES_SUCCESSOR = ReasonCode(
     "PoolLaunchesSuccessor", "Pool {pool} launches {instance} ({offering})."

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from aws_lambda_powertools.metrics import MetricUnit
-
 from leeway.reasons import Reason
 from leeway.retire_node.outcome import Outcome
 from leeway.retirement.record import Retirement
@@ -43,39 +41,15 @@ class RetirementTelemetry(Telemetry):
                 "replacement_reason": outcome.replacement_reason.message,
                 "hooks": list(outcome.hooks),
                 "terminated": outcome.terminated,
+                "evicted": outcome.evicted,
+                "deleted_past_budget": outcome.deleted,
+                "seconds_to_cordon": outcome.seconds_to_cordon,
+                "seconds_to_end": outcome.seconds_to_end,
                 "left_behind": [f"{pod.pod}: {pod.reason}" for pod in outcome.failed],
             },
         )
-        self.metrics.add_dimension("Cluster", outcome.cluster)
-        self.metrics.add_dimension("Kind", outcome.kind)
-        if outcome.retired:
-            self._count_retired(outcome)
-        else:
-            self.metrics.add_dimension("Result", outcome.result)
-            self.metrics.add_metric("NodesNotRetired", MetricUnit.Count, 1)
-        self.metrics.flush_metrics()
-        if outcome.needs_attention:
-            # Without the dimension Cluster, so that one alarm covers all clusters.
-            self.metrics.add_metric("RetirementProblems", MetricUnit.Count, 1)
-            never = int(outcome.never_cordoned)
-            self.metrics.add_metric("NodesNotCordoned", MetricUnit.Count, never)
-            self.metrics.flush_metrics()
-
-    def _count_retired(self, outcome: Outcome) -> None:
-        self.metrics.add_metric("NodesRetired", MetricUnit.Count, 1)
-        self.metrics.add_metric("PodsEvicted", MetricUnit.Count, outcome.evicted)
-        if outcome.deleted:
-            self.metrics.add_metric("PodsDeletedPastBudget", MetricUnit.Count, outcome.deleted)
-        if outcome.failed:
-            self.metrics.add_metric("PodsLeftBehind", MetricUnit.Count, len(outcome.failed))
-        if outcome.seconds_to_cordon is not None:
-            self.metrics.add_metric(
-                "TimeToCordon", MetricUnit.Seconds, max(0.0, outcome.seconds_to_cordon)
-            )
-        if outcome.seconds_to_end is not None:
-            self.metrics.add_metric(
-                "TimeToRetire", MetricUnit.Seconds, max(0.0, outcome.seconds_to_end)
-            )
+        self.count("RetirementProblems", int(outcome.needs_attention))
+        self.count("NodesNotCordoned", int(outcome.needs_attention and outcome.never_cordoned))
 
     def retirement_not_reported(self, outcome: Outcome, reason: Reason) -> None:
         """Log that the Leeway event or the Kubernetes Event of a retirement was not accepted."""
