@@ -37,8 +37,8 @@ OF_OTHER_CLUSTERS = {
     "eks:UpdateClusterConfig",
     "lambda:GetDurableExecution",
 }
-"""Calls for clusters with another mode, functions in a VPC, and entries of others; and to functions,
-which this world has none of."""
+"""Calls for clusters with another mode, functions in a VPC, and entries of others; and to durable
+functions, which this world has none of."""
 
 _numbers = count(1)
 
