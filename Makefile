@@ -9,7 +9,7 @@ BIN := .venv/bin
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
 
-.PHONY: conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
+.PHONY: acceptance conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -68,6 +68,12 @@ endif
 	LEEWAY_CONFORMANCE_CONTEXT='$(CONTEXT)' \
 	LEEWAY_CONFORMANCE_YES_THIS_CLUSTER='$(YES_THIS_CLUSTER)' \
 		$(BIN)/python -m pytest -v tests/conformance
+
+acceptance: setup ## CLUSTER=NAME: prove on that cluster that nodes come and go, for about a dollar (YES=1)
+ifndef CLUSTER
+	@echo 'No cluster: name one with `make acceptance CLUSTER=NAME`.' >&2; exit 2
+endif
+	$(BIN)/leeway acceptance '$(CLUSTER)' $(if $(YES),--yes) --html acceptance.html --output json >acceptance.json
 
 reasons: setup ## generate docs/reasons.md from the code
 	$(BIN)/leeway reasons -o markdown > docs/reasons.md

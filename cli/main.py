@@ -34,6 +34,7 @@ COMMANDS = {
     "resume": "cli.manifests.pause:resume",
     "schedule": "cli.headroom.schedule:schedule",
     "doctor": "cli.doctor.command:doctor",
+    "acceptance": "cli.acceptance.command:acceptance",
     "drain": "cli.drain.command:app",
     "explain": "cli.explain.command:app",
     "rehearse": "cli.rehearse.command:rehearse",

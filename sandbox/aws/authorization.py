@@ -134,7 +134,7 @@ class Authorization:
         requested = _requested_tags(call.form)
         for one in data.get("TagSpecifications") or ():
             tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
-            requested[one["ResourceType"]] = tags | requested.get(one["ResourceType"], {})
+            requested[one["ResourceType"]] = {**tags, **requested.get(one["ResourceType"], {})}
         launch = Launch(
             tags=requested,
             template=dict(ec2.tags.get(template.id, {})) if template else {},
@@ -142,7 +142,7 @@ class Authorization:
             through_fleet=call.action == "CreateFleet",
         )
         # Nobody but the template says what interfaces and what role the instances have.
-        unknown = ("iam:PassRole",) if template and not launch.role else ()
+        unknown: tuple[str, ...] = ("iam:PassRole",) if template and not launch.role else ()
         unknown += () if template else ("iam:PassRole", TEMPLATE, INTERFACE)
         for check in launch.checks():
             if not {check.action, check.resource} & {*unknown}:

@@ -26,7 +26,7 @@ from tests.kubernetes.faulty_server import (
     running_faulty_server,
     text_answer,
 )
-from tests.sandbox.kubernetes.live import BUDGETS, PODS, Live, budget, running_cluster
+from tests.sandbox.kubernetes.live import BUDGETS, Live, budget, running_cluster
 
 CREATED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 

@@ -289,7 +289,8 @@ def _describe(statement: str, *operations: str) -> list[Probe]:
 
 
 def _method(aws: Any, operation: str) -> str:
-    return next(name for name, of in aws.meta.method_to_api_mapping.items() if of == operation)
+    methods: Mapping[str, str] = aws.meta.method_to_api_mapping
+    return next(name for name, of in methods.items() if of == operation)
 
 
 def _groups(statement: str, *operations: str) -> list[Probe]:

@@ -1,0 +1,1 @@
+"""`leeway acceptance`: proves on a cluster that Leeway launches, drains and ends nodes."""
