@@ -39,7 +39,7 @@ OF_OTHER_CLUSTERS = {
     "iam:GetRole",
     "lambda:GetDurableExecution",
 }
-"""Calls for clusters with another mode, functions in a VPC, entries of others and node roles, and to
+"""Calls for clusters with another mode, functions in a VPC, entries of others, node roles, and to
 durable functions, which this world has none of."""
 
 _numbers = count(1)
