@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
+from sandbox.kubernetes import schema
+from sandbox.kubernetes.registry import KINDS
+from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
 from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 
 _STRICT = exchanges("strict-reading")
@@ -36,6 +38,20 @@ def test_a_request_is_answered_as_recorded(cluster: Live, exchange: Exchange) ->
     assert response.status_code in {exchange.status, 200}
     assert response.headers["Content-Type"] == exchange.answer_type
     assert differences(exchange.answer, response.json()) == []
+
+
+def test_no_stored_object_has_a_value_that_the_server_omits(cluster: Live) -> None:
+    cluster.deploy("omits", 2)
+    cluster.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget("o", "omits"))
+    found = []
+    for kind in KINDS.values():
+        root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+        for one in cluster.api.get(f"{root}/{kind.plural}").json()["items"]:
+            kept = json.loads(json.dumps(one))
+            schema.omit_zeros(kind, kept)
+            if kept != one:
+                found.append((kind.kind, one["metadata"]["name"], set(one) - set(kept), one))
+    assert found == []
 
 
 def test_a_watch_from_a_version_that_is_still_to_come_is_silent(cluster: Live) -> None:

@@ -14,9 +14,7 @@ PAGE = 500
 type Parameters = dict[str, str]
 
 
-def list_objects[T](
-    connection: Connection, path: str, pages: Decoder[ObjectList[T]], limit: int = PAGE
-) -> list[T]:
+def list_objects[T](connection: Connection, path: str, pages: Decoder[ObjectList[T]]) -> list[T]:
     """List all objects of a path.
 
     Raises:
@@ -29,7 +27,7 @@ def list_objects[T](
         return read_json(response.content, pages)
 
     found: list[T] = []
-    for first, page in list_pages(read, {}, limit):
+    for first, page in list_pages(read, {}, PAGE):
         found = page.items if first else found + page.items
     return found
 
