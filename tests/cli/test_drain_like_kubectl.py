@@ -115,7 +115,13 @@ def test_the_same_pods_are_refused_without_the_same_flags(
     suffix = node.partition(".")[0]
     run(live, node, f"alone-{suffix}")
     run(live, node, f"local-{suffix}", volumes=LOCAL)
-    run(live, node, f"owned-{suffix}", owner=ORPHAN | {"kind": "ReplicaSet"}, volumes=LOCAL)
+    run(
+        live,
+        node,
+        f"owned-{suffix}",
+        owner=ORPHAN | {"apiVersion": "example.com/v1", "kind": "Set"},
+        volumes=LOCAL,
+    )
     assert drain(live, node, *flags) == 1
     ours = capsys.readouterr().err
     assert not is_cordoned(live, node), "kubectl cordons what it then refuses"

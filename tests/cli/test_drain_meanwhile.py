@@ -37,7 +37,8 @@ def run(live: Live, node: str, name: str, owned: bool = False, **more: Any) -> N
     """Put a pod on the node, of no controller or of one that the cluster does not know."""
     finalizers = more.pop("finalizers", [])
     body = bare_pod(name, nodeName=node, terminationGracePeriodSeconds=1, **more)
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": True}
+    # The garbage collector leaves a pod whose owner is of a kind that it does not know.
+    owner = {"apiVersion": "example.com/v1", "kind": "Set", "name": name, "controller": True}
     body["metadata"] |= {
         "labels": {"app": name},
         "finalizers": finalizers,
