@@ -30,8 +30,9 @@ def lineage_of(headers: Iterable[str], function: FunctionDefinition) -> Lineage:
     for text in fields:
         if text.startswith(_FIELD):
             for one in text.removeprefix(_FIELD).split("|"):
-                name, _, count = one.partition(":")
-                counts[name] = max(counts.get(name, 0), int(count))
+                name, _, count = one.rpartition(":")
+                if count.isdecimal():
+                    counts[name] = max(counts.get(name, 0), int(count))
     own = f"{crc32(function.arn.encode()):08x}"
     counts[own] = counts.get(own, 0) + 1
     if counts[own] > MOST_INVOCATIONS and function.recursive_loop != "Allow":
