@@ -6,6 +6,7 @@ infinite loops" in Lambda's guide.
 """
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 from zlib import crc32
 
 from sandbox.lambda_service.definitions import FunctionDefinition
@@ -26,7 +27,8 @@ def lineage_of(headers: Iterable[str], function: FunctionDefinition) -> Lineage:
         ServiceError: the function is in a loop, which it does not allow.
     """
     counts: dict[str, int] = {}
-    fields = (field for header in headers for field in header.split(";"))
+    # botocore quotes the header.
+    fields = (field for header in headers for field in unquote(header).split(";"))
     for text in fields:
         if text.startswith(_FIELD):
             for one in text.removeprefix(_FIELD).split("|"):
