@@ -6,6 +6,7 @@ infinite loops" in Lambda's guide.
 """
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 from zlib import crc32
 
 from sandbox.lambda_service.definitions import FunctionDefinition
@@ -26,12 +27,14 @@ def lineage_of(headers: Iterable[str], function: FunctionDefinition) -> Lineage:
         ServiceError: the function is in a loop, which it does not allow.
     """
     counts: dict[str, int] = {}
-    fields = (field for header in headers for field in header.split(";"))
+    # botocore quotes the header.
+    fields = (field for header in headers for field in unquote(header).split(";"))
     for text in fields:
         if text.startswith(_FIELD):
             for one in text.removeprefix(_FIELD).split("|"):
-                name, _, count = one.partition(":")
-                counts[name] = max(counts.get(name, 0), int(count))
+                name, _, count = one.rpartition(":")
+                if count.isdecimal():
+                    counts[name] = max(counts.get(name, 0), int(count))
     own = f"{crc32(function.arn.encode()):08x}"
     counts[own] = counts.get(own, 0) + 1
     if counts[own] > MOST_INVOCATIONS and function.recursive_loop != "Allow":
