@@ -214,7 +214,7 @@ def of_deleted_pool(catalog: Catalog, nodes: int = 1, *some: Pod) -> Returning:
         cluster.add(f"n-{number}", *some)
     returning = Returning(cluster)
     returning.record_launches()
-    cluster.manifests = ()
+    cluster.manifests = []
     returning.deleted = {"web": NOW}
     return returning
 
@@ -267,7 +267,7 @@ def test_a_protected_node_of_a_deleted_pool_stays(catalog: Catalog) -> None:
     cluster.add("n-0", protected=True)
     returning = Returning(cluster)
     returning.record_launches()
-    cluster.manifests = ()
+    cluster.manifests = []
     returning.deleted = {"web": NOW}
     returning.runs(30)
     assert returning.started() == []
