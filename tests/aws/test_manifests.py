@@ -50,13 +50,24 @@ def test_the_second_of_two_writers_gets_a_conflict_for_a_manifest(
         writing.delete("two", first)
     writing.delete("two", manifest("two", 2))
     assert manifests.of("two") == ()
-    (deleted,) = manifests.of("two", deleted=True)
-    assert (deleted.name, deleted.body) == ("two", "")
-    assert deleted.deleted_at is not None
     with pytest.raises(RecordChanged):
         writing.write("two", manifest("two", 3), 2)
-    writing.write("two", manifest("two", 4), 0)
-    assert manifests.of("two", deleted=True) == (manifest("two", 4),), "it exists again"
+
+
+def test_the_time_at_which_a_pool_was_deleted_stays_until_it_is_written_again(
+    manifests: DynamoManifests, writing: DynamoManifestWriting
+) -> None:
+    pool = manifest("web", resource="nodepool.karpenter.sh")
+    writing.write("gone", pool, 0)
+    writing.delete("gone", pool)
+    assert manifests.of("gone") == ()
+    (deleted,) = manifests.of("gone", deleted=True)
+    assert (deleted.resource, deleted.name, deleted.body) == (pool.resource, "web", "")
+    assert deleted.deleted_at is not None
+    with pytest.raises(RecordChanged):
+        writing.delete("gone", pool)
+    writing.write("gone", pool, 0)
+    assert manifests.of("gone", deleted=True) == (pool,)
 
 
 def test_manifests_of_several_pages_are_read_completely(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.instances.owners import OwnerKind
-from leeway.manifests.configuration import CAUTIOUS, POOL_KINDS, Configuration
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import CAUTIOUS, Configuration
+from leeway.manifests.ports import POOL_KINDS, StoredManifest
 from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked

@@ -11,10 +11,10 @@ from typing import Any
 
 from leeway.aws.errors import conditional_write
 from leeway.aws.query import query_partition
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.ports import POOL_KINDS, StoredManifest
 
 DELETED_KEPT_FOR = timedelta(days=30)
-"""How long the table keeps when a manifest was deleted."""
+"""How long the table keeps when a pool was deleted."""
 
 
 class DynamoManifests:
@@ -59,12 +59,19 @@ class DynamoManifestWriting:
             self._client().put_item(TableName=self._table, Item=item, **_unchanged(replaces))
 
     def delete(self, cluster: str, manifest: StoredManifest) -> None:
-        """Delete a manifest if its version is stored. What stays is the time of the deletion: the
-        nodes of a pool go only if somebody has deleted it, and not if it cannot be found.
+        """Delete a manifest if its version is stored. Of a pool, the time of the deletion stays:
+        its nodes go only if somebody has deleted it, and not if it cannot be found.
 
         Raises:
             RecordChanged: another version is stored, or none.
         """
+        unchanged = _unchanged(manifest.version)
+        if manifest.resource not in POOL_KINDS:
+            with conditional_write(manifest.title):
+                self._client().delete_item(
+                    TableName=self._table, Key=_key(cluster, manifest), **unchanged
+                )
+            return
         now = datetime.now(UTC)
         item = {
             **_key(cluster, manifest),
@@ -72,9 +79,7 @@ class DynamoManifestWriting:
             "expires": {"N": str(int((now + DELETED_KEPT_FOR).timestamp()))},
         }
         with conditional_write(manifest.title):
-            self._client().put_item(
-                TableName=self._table, Item=item, **_unchanged(manifest.version)
-            )
+            self._client().put_item(TableName=self._table, Item=item, **unchanged)
 
 
 def _key(cluster: str, manifest: StoredManifest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from leeway.clock import Clock
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.interpreting import Written
 from leeway.manifests.policy import cluster_policy
-from leeway.manifests.ports import StoredManifest, StoredManifests
+from leeway.manifests.ports import POOL_KINDS, StoredManifest, StoredManifests
 from leeway.manifests.reading import Reading, read_salvaged, read_stored
 from leeway.manifests.reasons import MANIFEST_INVALID, MANIFESTS_NOT_READ
 from leeway.policy.rules import ClusterPolicy
@@ -25,9 +25,6 @@ minute."""
 
 RETRY_AFTER = timedelta(seconds=10)
 """How long after a failed read the table is read again."""
-
-POOL_KINDS = ("nodepool.karpenter.sh", "provisioner.karpenter.sh")
-"""The kinds of manifests of pools."""
 
 _POLICY = "cluster.leeway.sh"
 

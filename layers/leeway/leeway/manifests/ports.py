@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+POOL_KINDS = ("nodepool.karpenter.sh", "provisioner.karpenter.sh")
+"""The kinds of manifests of pools."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredManifest:
@@ -11,7 +14,7 @@ class StoredManifest:
 
     `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
     if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
-    `deleted_at` is when it was deleted, None if it was not: a deleted manifest has no body.
+    `deleted_at` is when a pool was deleted, None if it was not: it has no body then.
     """
 
     resource: str
@@ -36,5 +39,5 @@ class StoredManifests(Protocol):
         self, cluster: str, resource: str = "", deleted: bool = False
     ) -> tuple[StoredManifest, ...]:
         """Read the current manifests of a cluster, all or those of one kind. With `deleted`, also
-        return those that were deleted in the last 30 days."""
+        return the pools that were deleted in the last 30 days."""
         ...

@@ -1,6 +1,7 @@
 """Reads from the stored manifests which clusters have pools, and whether they are watched."""
 
-from leeway.manifests.configuration import POOL_KINDS, Configuration
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.ports import POOL_KINDS
 from leeway.pod_watch.ports import WatchMode
 
 
