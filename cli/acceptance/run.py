@@ -103,7 +103,7 @@ def _of_family(family: str) -> Iterator[Stage]:
         family,
         lambda world: world.stop(pool),
         lambda world: world.is_gone(pool),
-        900.0,
+        1500.0,
     )
 
 

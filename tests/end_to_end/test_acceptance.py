@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,14 +20,14 @@ from sandbox.sandbox import Sandbox
 from sandbox.scenario import Scenario
 from tests.end_to_end.environment import until
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, store, table_of
-from tests.launch.pools import node_class
+from tests.launch.pools import document, node_class
 from tests.template.granted import actions_of
 from tests.template.reached import IAM_NAMES
 
 ROOT = Path(__file__).parents[2]
 POLICY = ROOT / "docs" / "acceptance-policy.json"
 KEY = "AKIAACCEPTANCE000000"
-SECONDS = 300
+SECONDS = 400
 """The longest that a command may take, on a busy machine."""
 
 
@@ -40,7 +41,9 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         scenario, state_dir=state, parameters=PARAMETERS, options=options
     ) as running:
         prepare(running)
-        store(running, node_class())
+        # By default one node may go in ten minutes.
+        budget = {"churn": {"atLeast": 10}}
+        store(running, node_class(), document("Cluster", CLUSTER, budget))
         yield running
 
 
@@ -60,7 +63,12 @@ def command(sandbox: Sandbox, *arguments: str) -> "subprocess.Popen[str]":
 
 def run(sandbox: Sandbox, *arguments: str) -> tuple[int, str, str]:
     process = command(sandbox, *arguments)
-    out, err = process.communicate(timeout=SECONDS)
+    try:
+        out, err = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(err) from None
     return process.returncode, out, err
 
 
@@ -105,7 +113,7 @@ def test_every_family_gets_a_node_and_gives_it_back(sandbox: Sandbox, tmp_path: 
     assert f"Acceptance of cluster {CLUSTER} passed" in html
     for text in (html, out):
         assert "123456789012" not in text
-        assert "i-" not in text.replace("multi-", "")
+        assert not re.search(r"\bi-[0-9a-f]{8}", text)
     launched = [one for one in sandbox.journal() if one["kind"] == "fleet"]
     assert len(launched) == 2
     assert left(sandbox) == NOTHING
@@ -114,7 +122,7 @@ def test_every_family_gets_a_node_and_gives_it_back(sandbox: Sandbox, tmp_path: 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(sandbox: Sandbox, sign: signal.Signals) -> None:
     process = command(sandbox, "--yes", "--family", "al2023")
-    until(lambda: bool(instances(sandbox)))
+    until(lambda: bool(instances(sandbox)), SECONDS)
     process.send_signal(sign)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, err
@@ -124,7 +132,7 @@ def test_an_interrupted_run_leaves_nothing(sandbox: Sandbox, sign: signal.Signal
 
 def test_the_next_command_removes_what_a_killed_run_has_left(sandbox: Sandbox) -> None:
     process = command(sandbox, "--yes", "--family", "al2023")
-    until(lambda: bool(instances(sandbox)))
+    until(lambda: bool(instances(sandbox)), SECONDS)
     process.kill()
     process.communicate()
     assert left(sandbox)["manifests"]
