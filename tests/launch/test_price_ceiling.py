@@ -150,3 +150,13 @@ def test_a_preview_names_the_ceiling(catalog: Catalog) -> None:
     given = order(catalog, OWN, node_class(), waiting=PODS, ceiling=PriceCeiling(0.1))
     outcome = World().launch_nodes.preview(given).outcome
     assert "PriceCeilingReached" in {one.cause.code for one in outcome.without_node}
+
+
+def test_a_node_without_labels_yet_counts_with_the_price_of_its_launch() -> None:
+    """A node gets the label of its type seconds after it has joined: a burst of new nodes must not
+    look dearer than it is."""
+    amounts = Resources({"cpu": 64_000})
+    bare = ExistingNode(name="new", labels={}, allocatable=amounts, pool="web")
+    prices = Prices(usual())
+    assert PriceCeiling(100, launched={"new": 1.5}).left([bare], prices) == 98.5
+    assert PriceCeiling(100).left([bare], prices) < 98.5

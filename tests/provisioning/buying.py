@@ -8,13 +8,14 @@ from typing import Any
 
 import yaml
 from leeway.capacity_requests.request import CapacityRequest
+from leeway.launch.intent import FleetInstance
 from leeway.manifests.reading import read_manifests
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
 from leeway.provisioning.ports import CapacityReturns
 from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.upcoming import UpcomingPods
-from leeway.selection.labels import JOINED, NODEPOOL, ZONE
+from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import Taint
@@ -62,6 +63,11 @@ def node(name: str, *bound: Pod, cpu: int = 96_000, **more: Any) -> ExistingNode
         "pool": "web",
     }
     return ExistingNode(name=name, **(fields | more))
+
+
+def labels_of(one: FleetInstance) -> dict[str, str]:
+    """The labels that each node of EKS gets."""
+    return {INSTANCE_TYPE: one.instance_type, ZONE: one.zone}
 
 
 class Buying(World):
@@ -115,11 +121,11 @@ class Buying(World):
         found = [
             node(
                 f"ip-{name}",
-                labels={NODEPOOL: "web", **JOINED} if labelled else {},
+                labels={**labels_of(one), **({NODEPOOL: "web", **JOINED} if labelled else {})},
                 pool="web" if labelled else "",
                 taints=() if ready else (NOT_READY,),
             )
-            for name in self.fleets.running
+            for name, one in self.fleets.running.items()
             if name not in self.fleets.ended
         ]
         joined = {name: f"ip-{name}" for name in self.fleets.running}

@@ -92,17 +92,21 @@ class PriceCeiling:
     - `moving`: the pods of the nodes that retire, each with the instance that it leaves. For them,
       nodes of `replacing` USD per hour may be launched in any case: as much as the nodes cost that
       retire, without what was launched in their place.
+    - `launched`: what nodes cost whose launch is known, by name: a node gets the label of its type
+      seconds after it has joined.
     """
 
     most: float
     uncounted: frozenset[str] = frozenset()
     moving: Mapping[str, str] = field(default_factory=dict)
     replacing: float = 0.0
+    launched: Mapping[str, float] = field(default_factory=dict)
 
     def left(self, nodes: Iterable[ExistingNode], prices: Prices) -> float:
         """Return what further nodes may cost besides these, at least 0."""
         counted = (one for one in nodes if one.pool and one.name not in self.uncounted)
-        return max(0.0, self.most - sum(map(prices.of_node, counted)))
+        spent = (self.launched.get(one.name) or prices.of_node(one) for one in counted)
+        return max(0.0, self.most - sum(spent))
 
 
 @dataclass(frozen=True, slots=True)

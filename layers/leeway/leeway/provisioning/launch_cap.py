@@ -1,6 +1,6 @@
 """How much a cluster may still launch: the brakes against faults that cost money."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from leeway.capacity_requests.request import CapacityRequest
@@ -28,7 +28,7 @@ def price_ceiling(
     demand: Demand,
     requests: Iterable[CapacityRequest],
     state: ClusterState,
-    intents: Iterable[LaunchIntent],
+    intents: Collection[LaunchIntent],
     prices: Prices,
 ) -> PriceCeiling:
     """Return the ceiling of a run, `most` in USD per hour. A node of a pool that retires may be
@@ -50,4 +50,9 @@ def price_ceiling(
         for instance in intent.instances
     )
     replacing = max(0.0, sum(retiring.values()) - sum(replaced))
-    return PriceCeiling(most, frozenset(uncounted), moving, replacing)
+    launched = {
+        state.joined.get(one.instance, one.instance): prices.of_instance(one)
+        for intent in intents
+        for one in intent.instances
+    }
+    return PriceCeiling(most, frozenset(uncounted), moving, replacing, launched)
