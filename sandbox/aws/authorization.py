@@ -140,6 +140,7 @@ class Authorization:
             template=dict(ec2.tags.get(template.id, {})) if template else {},
             role=_role_of_profile(data.get("IamInstanceProfile", {}).get("Name", "")),
             through_fleet=call.action == "CreateFleet",
+            found=template is not None or call.action != "CreateFleet",
         )
         # Nobody but the template says what interfaces and what role the instances have.
         unknown: tuple[str, ...] = ("iam:PassRole",) if template and not launch.role else ()

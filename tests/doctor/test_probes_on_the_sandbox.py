@@ -85,7 +85,13 @@ def test_each_lost_statement_is_what_its_function_finds_missing(sandbox: Sandbox
 
 @pytest.mark.parametrize(
     "statement",
-    ["UseResources", "LaunchFromTemplatesOfLeeway", "TagOnlyAtCreation", "GiveNodesTheirRole"],
+    [
+        "UseResources",
+        "LaunchFromTemplatesOfLeeway",
+        "NameTemplatesThatEc2DoesNotFind",
+        "TagOnlyAtCreation",
+        "GiveNodesTheirRole",
+    ],
 )
 def test_the_answer_of_a_launch_names_the_statement_that_ec2_checked(
     sandbox: Sandbox, statement: str

@@ -479,7 +479,10 @@ def _launches() -> list[Probe]:
             partial(_fleet, lambda _: _KEY),
             _DRY | {_TEMPLATE_MISSING},
             "by a launch template that does not exist",
-            _OF_LAUNCHES,
+            {
+                **_OF_LAUNCHES,
+                ("ec2:CreateFleet", "launch-template"): "NameTemplatesThatEc2DoesNotFind",
+            },
         ),
         Probe(
             "ec2:RunInstances",
