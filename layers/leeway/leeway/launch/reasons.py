@@ -206,5 +206,5 @@ PRICE_CEILING_REACHED = ReasonCode(
     "Leeway's nodes of cluster {cluster} would cost more than {most:.2f} USD per hour: the node is "
     "launched when others have gone; spec.launches.usdPerHour of the Cluster manifest changes the "
     "maximum.",
-    "launchescappedalarm",
+    "launchproblemsalarm",
 )
