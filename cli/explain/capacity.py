@@ -11,6 +11,7 @@ from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
 from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.foreign_nodes import ForeignNode, GroupSize
 from leeway.capacity_return.launch_drift import CurrentLaunch
+from leeway.capacity_return.return_capacity import due_deletions
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.clock import SystemClock
 from leeway.durations import render_duration
@@ -154,9 +155,16 @@ def _capacity(
     quiet = {name: _quiet_since(one, now) for name, one in details.items()}
 
     def snapshot(read: ClusterRead, instances: Mapping[str, InstanceFacts]) -> Snapshot:
-        unavailable, most = offers.unavailable, stored.most
         return snapshot_of(
-            read, instances, quiet, stored.retiring, unavailable, most, worth, launches
+            read,
+            instances,
+            quiet,
+            stored.retiring,
+            offers.unavailable,
+            stored.most,
+            worth,
+            launches,
+            deleted=due_deletions(stored.deleted, now),
         )
 
     made = snapshot(read, own_instances(facts))

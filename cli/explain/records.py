@@ -1,10 +1,13 @@
-"""Reads what is being retired, and what the disruption budget of a cluster allows."""
+"""Reads what is being retired, which pools were deleted, and what the disruption budget allows."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
+from leeway.manifests.configuration import deleted_pools
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.retirement.record import Retirement
@@ -18,11 +21,12 @@ from cli.stack import cluster_name, find_stack
 
 @dataclass(frozen=True, slots=True)
 class StoredRecords:
-    """The instances with an open retirement, and how many more may begin now; None if it is not
-    known."""
+    """The instances with an open retirement, how many more may begin now (None if it is not known),
+    and when pools were deleted."""
 
     retiring: frozenset[str] = frozenset()
     most: int | None = None
+    deleted: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def read_records(
@@ -44,6 +48,8 @@ def read_records(
     with aws_errors(deployment.where):
         found = DynamoRecords(database, deployment.table).open_records(name).records
         ledger = DynamoDisruptionLedgers(database, deployment.table).ledger(name)
+        deleted = deleted_pools(deployment.manifests(), name)
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)
-    return StoredRecords(frozenset(r.instance for r in found if isinstance(r, Retirement)), most)
+    retiring = frozenset(r.instance for r in found if isinstance(r, Retirement))
+    return StoredRecords(retiring, most, deleted)

@@ -14,7 +14,7 @@ from cli.manifests.selector import (
     not_found,
     selectors_of,
 )
-from cli.output import Format, FormatOption
+from cli.output import Format, FormatOption, write_stderr
 from cli.reasons import INVALID_OPTION
 from cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
@@ -38,6 +38,9 @@ def delete(
         raise BadInputError(INVALID_OPTION(option="KIND", expected=expected))
     selectors = selectors_of(kind, names or (), namespace, files)
 
+    from leeway.capacity_return.return_capacity import DELETED_POOLS_STAY_FOR
+    from leeway.manifests.ports import POOL_KINDS
+
     from cli.manifests.apply_changes import apply_changes, print_changes, stored_manifests
     from cli.manifests.planned_change import Change, PlannedChange
 
@@ -52,4 +55,11 @@ def delete(
     planned = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
     made = planned if dry_run else apply_changes(found, cluster, planned)
     missing = () if ignore_not_found else not_found(selectors, stored)
+    pools = [one.name for one in chosen if one.resource in POOL_KINDS]
+    if pools and not dry_run:
+        minutes = DELETED_POOLS_STAY_FOR.total_seconds() / 60
+        write_stderr(
+            f"Leeway gives the nodes of {', '.join(pools)} back in {minutes:.0f} minutes. To keep "
+            "them, apply the pool again."
+        )
     print_changes(made, cluster, dry_run, output, missing)

@@ -4,14 +4,18 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.cluster_state import ClusterState
 
 from cli import main
+from cli.explain.records import read_records
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox
@@ -179,6 +183,36 @@ def test_manifests_are_deleted_by_file_or_by_name(run: Run, write: Any) -> None:
         "leeway: ManifestNotFound: Cluster prod has no manifest cluster.leeway.sh/prod.\n",
     )
     assert run("delete", "-f", file, "--ignore-not-found") == (0, "", "")
+
+
+def test_a_deleted_pool_is_said_to_give_its_nodes_back_and_explain_knows_it(
+    run: Run, write: Any
+) -> None:
+    pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "web"},
+        "spec": {
+            "limits": {"cpu": 8},
+            "template": {
+                "spec": {
+                    "nodeClassRef": {
+                        "group": "karpenter.k8s.aws",
+                        "kind": "EC2NodeClass",
+                        "name": "web",
+                    },
+                    "requirements": [],
+                }
+            },
+        },
+    }
+    assert run("apply", "-f", write(yaml.safe_dump(pool)))[0] == 0
+    assert run("delete", "nodepool", "web", "--dry-run")[2] == ""
+    code, _, err = run("delete", "nodepool", "web")
+    assert code == 0
+    assert "gives the nodes of web back in 15 minutes" in err
+    known = read_records("prod", "leeway", ClusterPolicy(), ClusterState(datetime.now(UTC)))
+    assert set(known.deleted) == {"web"}
 
 
 def test_printed_names_and_several_kinds_are_accepted(run: Run, write: Any) -> None:

@@ -39,6 +39,11 @@ DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
 it again. Karpenter drains them at once."""
 
 
+def due_deletions(deleted: Mapping[str, datetime], now: datetime) -> Mapping[str, datetime]:
+    """Return which of these pools were deleted long enough ago that their nodes are given back."""
+    return {name: at for name, at in deleted.items() if now - at >= DELETED_POOLS_STAY_FOR}
+
+
 class ReturnCapacity:
     """The CapacityReturns Protocol of provisioning. What it forgets only delays."""
 
@@ -123,8 +128,7 @@ class ReturnCapacity:
             else reasons.POOL_UNKNOWN(pool=name, count=nodes[name])
             for name in orphans
         )
-        due = {name: at for name, at in given.items() if now - at >= DELETED_POOLS_STAY_FOR}
-        return due, said
+        return due_deletions(given, now), said
 
     def _snapshot(
         self,

@@ -112,13 +112,7 @@ class Configuration:
         Raises:
             CloudUnavailable, CloudRefused: the manifests could not be read.
         """
-        found = [one for kind in POOL_KINDS for one in self._manifests.of(cluster, kind, True)]
-        exist = {one.name for one in found if one.deleted_at is None}
-        times: dict[str, datetime] = {}
-        for one in found:
-            if one.deleted_at is not None and one.name not in exist:
-                times[one.name] = max(one.deleted_at, times.get(one.name, one.deleted_at))
-        return times
+        return deleted_pools(self._manifests, cluster)
 
     def faulty(self, cluster: str) -> int:
         """Count the manifests, of any kind, that have an error."""
@@ -181,3 +175,18 @@ class Configuration:
             reason = MANIFEST_INVALID(problem=str(problem).removesuffix("."), author=author)
             self._reports.manifest_problem(cluster, stored.title, reason)
         return reading
+
+
+def deleted_pools(manifests: StoredManifests, cluster: str) -> Mapping[str, datetime]:
+    """Return when pools were deleted that do not exist any more, by name.
+
+    Raises:
+        CloudUnavailable, CloudRefused: the manifests could not be read.
+    """
+    found = [one for kind in POOL_KINDS for one in manifests.of(cluster, kind, True)]
+    exist = {one.name for one in found if one.deleted_at is None}
+    times: dict[str, datetime] = {}
+    for one in found:
+        if one.deleted_at is not None and one.name not in exist:
+            times[one.name] = max(one.deleted_at, times.get(one.name, one.deleted_at))
+    return times
