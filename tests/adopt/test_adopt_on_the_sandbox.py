@@ -19,7 +19,7 @@ from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
-from tests.sandbox.kubernetes.live import bare_pod
+from tests.sandbox.kubernetes.live import restricted_pod
 from tests.template.reached import IAM_NAMES
 
 type Run = Callable[..., tuple[int, str, str]]
@@ -170,7 +170,7 @@ def test_adopt_brings_a_cluster_under_care_and_release_undoes_it_without_ending_
     assert (code, "Nothing has to be changed" in out) == (0, True)
 
     pods = "/api/v1/namespaces/leeway-headroom/pods"
-    world.kubernetes.create(pods, bare_pod("p"))
+    world.kubernetes.create(pods, restricted_pod("p"))
     code, _, err = run("release", cluster)
     assert (code, code_in(err)) == (1, "ReleaseUnfinished")
     assert world.kubernetes.api.get(f"{pods}/p").status_code == 200

@@ -313,7 +313,11 @@ def test_pools_are_resolved_as_provision_nodes_does(sandbox: Sandbox, doctor: Do
         code, document = doctor()
     assert (code, new(document)) == (
         0,
-        {("warns", "PoolNeverLaunched"), ("warns", "NodeRoleWithoutPolicy")},
+        {
+            ("warns", "PoolNeverLaunched"),
+            ("warns", "NodeRoleWithoutPolicy"),
+            ("warns", "PoolWithoutLimits"),
+        },
     )
     with stored(sandbox, *pool()), no_spot_role(sandbox):
         code, document = doctor()
@@ -324,7 +328,11 @@ def test_pools_are_resolved_as_provision_nodes_does(sandbox: Sandbox, doctor: Do
         code, document = doctor()
     assert (code, new(document)) == (
         1,
-        {("fails", "PoolNotLaunchable"), ("fails", "NodeRoleMissing")},
+        {
+            ("fails", "PoolNotLaunchable"),
+            ("fails", "NodeRoleMissing"),
+            ("warns", "PoolWithoutLimits"),
+        },
     )
 
 

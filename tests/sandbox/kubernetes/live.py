@@ -221,6 +221,17 @@ def bare_pod(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
+def restricted_pod(name: str) -> dict[str, Any]:
+    """Return a pod without a controller that the level `restricted` of PodSecurity allows."""
+    profile = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    pod = bare_pod(name, securityContext=profile)
+    pod["spec"]["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    return pod
+
+
 @contextlib.contextmanager
 def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
     """Run a cluster while the context lasts."""

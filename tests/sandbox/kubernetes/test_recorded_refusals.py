@@ -10,7 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
+from tests.sandbox.kubernetes.live import (
+    PODS,
+    Live,
+    bare_pod,
+    budget,
+    restricted_pod,
+    running_cluster,
+)
 from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -113,16 +120,7 @@ def test_pod_security_refuses_a_pod_and_the_pods_of_a_controller(live: Live) -> 
     exchange = recorded("PodSecurity")
     answer = live.api.post("/api/v1/namespaces/strict/pods", json=exchange.sent)
     assert (answer.status_code, answer.json()) == (exchange.status, exchange.answer)
-    allowed = bare_pod("allowed")
-    allowed["spec"]["securityContext"] = {
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    (container,) = allowed["spec"]["containers"]
-    container["securityContext"] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    allowed = restricted_pod("allowed")
     live.create("/api/v1/namespaces/strict/pods", allowed)
     host = {**allowed, "metadata": {"name": "host"}, "spec": {**allowed["spec"], "hostPID": True}}
     refused = live.api.post("/api/v1/namespaces/strict/pods", json=host)
