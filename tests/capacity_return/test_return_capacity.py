@@ -15,6 +15,7 @@ from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Repl
 from leeway.policy.worth import Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.ports import CapacityReturned
+from leeway.retirement.record import NODE_DELETED
 from leeway.retirement.replacement_intent import ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
@@ -302,6 +303,33 @@ def test_an_empty_node_goes_half_a_minute_after_it_is_due_and_the_next_one_right
     apart = [later - before for before, later in pairwise([first, *others])]
     assert max(apart) <= RETIRES_FOR + timedelta(seconds=1), "as soon as the one before it is gone"
     assert len(life.woken) <= 3
+
+
+def test_a_node_goes_in_time_if_a_cold_function_makes_the_run_that_was_requested(
+    catalog: Catalog,
+) -> None:
+    life = Life(catalog, nodes=1, budget="1")
+    life.live(NOW)
+    ended = NOW + timedelta(seconds=5)
+    life.empty("n0", ended)
+    life.live(NOW + RUN_EVERY)
+    assert life.returning.queue.later, "this run has requested the next one"
+    given, known = life.cluster.nodes["n0"]
+    life.cluster.nodes["n0"] = given, replace(known, changed_at=None)
+    life.returning.restart()
+    life.live(NOW + timedelta(minutes=5))
+    (gone,) = life.gone.values()
+    assert gone <= ended + timedelta(minutes=1, seconds=30)
+
+
+def test_pods_do_not_wait_for_an_instance_whose_node_was_deleted(empty: Returning) -> None:
+    empty.runs(3)
+    assert empty.returns.without_node("prod") == frozenset()
+    record = empty.records.retirements["i-spare"]
+    assert record.terms is not None
+    terms = record.terms.model_copy(update={"cause": NODE_DELETED})
+    empty.records.retirements["i-spare"] = record.model_copy(update={"terms": terms})
+    assert empty.returns.without_node("prod") == frozenset({"i-spare"})
 
 
 def test_runs_request_each_other_for_nodes_that_are_due_and_never_in_a_loop(

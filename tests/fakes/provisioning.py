@@ -152,10 +152,14 @@ class NothingReturned:
 
     def __init__(self) -> None:
         self.owns = False
+        self.deleted: frozenset[str] = frozenset()
         self.runs: list[bool] = []
 
     def has_nodes(self, cluster: str) -> bool:
         return self.owns
+
+    def without_node(self, cluster: str) -> frozenset[str]:
+        return self.deleted
 
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool

@@ -102,6 +102,16 @@ def test_a_launched_instance_that_has_ended_does_not_hold_its_pods(buying: Buyin
     assert not buying.run().launched
 
 
+def test_an_instance_whose_node_was_deleted_does_not_hold_its_pods(buying: Buying) -> None:
+    buying.wait_for_nodes(*big_pods(2))
+    launched = buying.run().launched
+    assert not buying.run().launched, "the first ones may still join"
+    nothing = NothingReturned()
+    nothing.deleted = frozenset(one.instance.instance for one in launched[:1])
+    buying.returns = nothing
+    assert len(buying.run().launched) == 1
+
+
 def interrupt_unjoined(buying: Buying) -> str:
     """Interrupt an instance that has not joined, as its retirement reports it."""
     one = next(iter(buying.fleets.running.values()))

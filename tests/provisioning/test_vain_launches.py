@@ -146,6 +146,8 @@ def test_nodes_count_when_they_have_joined_and_are_empty() -> None:
     (pod,) = big_pods(1)
     assert not vain([*EMPTY[:2], node("ip-2", pod)])
     assert not vain([*EMPTY[:2], replace(EMPTY[2], terminating=pod.spec.requests)])
+    cordoned = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+    assert not vain([*EMPTY[:2], replace(EMPTY[2], taints=(cordoned,))]), "drained, not in vain"
 
 
 def test_pods_of_daemonsets_do_not_fill_a_node() -> None:

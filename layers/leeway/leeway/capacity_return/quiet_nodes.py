@@ -68,6 +68,17 @@ class QuietNodes:
         self._store(cluster, read_at)
         return {name: _since(now[key], nodes[name], read_at) for name, key in keys.items()}
 
+    def keep(self, cluster: str) -> None:
+        """Store the times that this function has just seen: another one may make the next run.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        known = self._known[cluster]
+        if self._stored_at.get(cluster) != known.seen_at:
+            self._records.write_quiet(cluster, known)
+            self._stored_at[cluster] = known.seen_at
+
     def _before(self, cluster: str, read_at: datetime) -> Mapping[bytes, datetime]:
         known = self._known.get(cluster)
         if known is None or not known.known_at(read_at):
@@ -80,8 +91,7 @@ class QuietNodes:
     def _store(self, cluster: str, read_at: datetime) -> None:
         at = self._stored_at.get(cluster)
         if at is None or read_at - at >= STORED_EVERY:
-            self._records.write_quiet(cluster, self._known[cluster])
-            self._stored_at[cluster] = read_at
+            self.keep(cluster)
 
 
 def key_of(name: str, node: NodeDetails) -> bytes:

@@ -89,11 +89,13 @@ class ReturnCapacity:
         self, cluster: str, due: Iterable[datetime | None], now: datetime
     ) -> tuple[Reason, ...]:
         """Request a run for the first of these times, if that is before the next minute's run; it
-        requests the next one. Return what failed."""
+        requests the next one. Lambda may make it in another environment, since the message is
+        received while this run goes on: that one has to know the times. Return what failed."""
         at = min((one for one in due if one is not None), default=None)
         if at is None or at - now > WAKES_AHEAD:
             return ()
         try:
+            self._quiet.keep(cluster)
             self._deps.provision_nodes.wake(cluster, "nodes may be given back", max(at, now))
         except API_ERRORS as error:
             return (_failed(cluster, error),)
@@ -106,6 +108,18 @@ class ReturnCapacity:
             CloudUnavailable, CloudRefused: the table failed.
         """
         return bool(own_instances(self._deps.instances.of_cluster(cluster), self._foreign))
+
+    def without_node(self, cluster: str) -> frozenset[str]:
+        """The instances whose Nodes were deleted, by the open records of their returns.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the table failed.
+        """
+        found = self._deps.records.open_records(cluster).records
+        retiring = [one for one in found if isinstance(one, Retirement)]
+        return frozenset(
+            one.instance for one in retiring if one.returns and one.returns.without_node
+        )
 
     def _deleted_pools(
         self, read: ClusterRead, own: Mapping[str, InstanceFacts], now: datetime

@@ -99,6 +99,10 @@ class CapacityReturns(Protocol):
         """Whether a cluster may have nodes that Leeway launched."""
         ...
 
+    def without_node(self, cluster: str) -> frozenset[str]:
+        """The instances whose Nodes were deleted: they run, and do not join again."""
+        ...
+
     def after_run(
         self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
     ) -> CapacityReturned:

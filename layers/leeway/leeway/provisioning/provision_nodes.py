@@ -254,7 +254,7 @@ class NodeProvisioning:
             pods=pods,
             nodes=demand.nodes,
             joined=state.joined,
-            closed=frozenset(demand.moving) | _unusable(state),
+            closed=frozenset(demand.moving) | _unusable(state) | self._deleted(read),
             daemons=state.daemons,
             unavailable=demand.unavailable,
             price_limits=demand.price_limits,
@@ -274,6 +274,17 @@ class NodeProvisioning:
         else:
             outcome = self._deps.launch_nodes.launch(order)
         return _with_stopped(outcome, stopped, vain)
+
+    def _deleted(self, read: ClusterRead) -> frozenset[str]:
+        """The instances whose Nodes were deleted: they do not join again, so pods wait in vain for
+        them. While the table does not answer, none."""
+        launched = {one.instance for intent in read.intents for one in intent.instances}
+        if launched <= read.state.joined.keys():
+            return frozenset()
+        try:
+            return self._deps.returns.without_node(read.cluster)
+        except API_ERRORS:
+            return frozenset()
 
     def _tell(
         self, read: ClusterRead, outcome: LaunchOutcome, until: datetime

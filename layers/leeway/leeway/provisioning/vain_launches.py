@@ -17,6 +17,8 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.resources import Resources
 
+CORDONED = "node.kubernetes.io/unschedulable"
+
 MOST_IN_VAIN = 3
 """Nodes that joined for a workload and stay empty, after which nothing is launched for it."""
 
@@ -77,6 +79,9 @@ def without_place(
 
 
 def _is_empty(node: ExistingNode) -> bool:
-    """Whether only DaemonSets have pods on a node, and none is terminating."""
+    """Whether only DaemonSets have pods on a node, and none is terminating. A cordoned node is
+    empty for another reason: for example, its drain has ended."""
+    if any(taint.key == CORDONED for taint in node.taints):
+        return False
     used = sum((pod.requests for pod in node.pods), Resources())
     return not node.terminating and all(used.of(name) <= node.daemons.of(name) for name in used)

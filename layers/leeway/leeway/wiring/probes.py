@@ -612,6 +612,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_table("Query", "ReadManifests", ("MANIFESTS",)),
         *_table("Query", "ReadLaunchesAndPausedPools", ("LAUNCH", "POOLS")),
         *_table("BatchWriteItem", "KeepTheIndex", ("INSTANCE",)),
+        *_table("GetItem", "KeepTheIndex", ("INSTANCE",)),
         _by_cluster("ReadByCluster"),
         *_groups("Look", "DescribeAutoScalingGroups", "DescribeLifecycleHooks"),
         *_describe(
