@@ -35,7 +35,8 @@ NAME = "leeway-acceptance"
 """The namespace, the taint and the first part of the names of pools."""
 
 _CLASS, _POOL = "ec2nodeclass.karpenter.k8s.aws", "nodepool.karpenter.sh"
-_ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
+_RUNNING = ["pending", "running", "stopping", "stopped"]
+_ALIVE = [*_RUNNING, "shutting-down"]
 _KEPT = ("role", "instanceProfile", "subnetSelectorTerms", "securityGroupSelectorTerms", "tags")
 """The fields of a user's node class that the nodes of an acceptance get too."""
 
@@ -132,15 +133,21 @@ class World:
                 for reserved in page["Reservations"]:
                     yield from reserved["Instances"]
 
-    def clean(self) -> None:
-        """Remove everything that has the name of an acceptance, from this run or another one.
+    def remove(self) -> bool:
+        """Remove everything that has the name of an acceptance, from this run or another one, and
+        return whether there was nothing to remove.
 
-        Pods go first, and pools last: until its manifest is gone, Leeway answers for a node.
+        Pods go first, and pools last: until its manifest is gone, Leeway answers for a node. A run
+        of Leeway that has already begun may launch a node after that: call it again.
         """
         kube = self.connection.typed
-        _unless_missing(lambda: kube.delete(Namespace, NAME))
+        namespace = self._namespace()
+        # A real API server refuses to delete a namespace that ends already.
+        if namespace is not None and not _ends(namespace):
+            _unless_missing(lambda: kube.delete(Namespace, NAME))
         self.look()
-        if names := [one["InstanceId"] for one in self.instances()]:
+        alive = [*self.instances()]
+        if names := [one["InstanceId"] for one in alive if one["State"]["Name"] in _RUNNING]:
             with aws_errors("the instances"):
                 self.ec2.terminate_instances(InstanceIds=names)
         changes = [
@@ -149,25 +156,16 @@ class World:
             if one.resource in (_CLASS, _POOL) and one.name.startswith(f"{NAME}-")
         ]
         apply_changes(self.stack, self.cluster, changes)
+        nodes = [one for one in kube.list(Node) if _pool_of(one).startswith(f"{NAME}-")]
+        return namespace is None and not (alive or changes or nodes)
 
-    def is_clean(self) -> bool:
-        """Whether nothing of an acceptance is left."""
-        self.look()
-        nodes = [
-            one
-            for one in self.connection.typed.list(Node)
-            if one.metadata and (one.metadata.labels or {}).get(NODEPOOL, "").startswith(f"{NAME}-")
-        ]
-        return not nodes and not [*self.instances()] and not self._has_namespace()
-
-    def _has_namespace(self) -> bool:
+    def _namespace(self) -> Namespace | None:
         try:
-            self.connection.typed.get(Namespace, NAME)
+            return self.connection.typed.get(Namespace, NAME)
         except ApiError as error:
             if error.status.code == 404:
-                return False
+                return None
             raise
-        return True
 
     def _store(
         self, resource: str, kind: str, version: str, name: str, spec: Mapping[str, Any]
@@ -232,6 +230,15 @@ def _deployment(pool: str) -> Deployment:
 
 def _name(node: Node) -> str:
     return str(node.metadata.name) if node.metadata else ""
+
+
+def _pool_of(node: Node) -> str:
+    labels = (node.metadata.labels if node.metadata else None) or {}
+    return labels.get(NODEPOOL, "")
+
+
+def _ends(namespace: Namespace) -> bool:
+    return bool(namespace.metadata and namespace.metadata.deletionTimestamp)
 
 
 def _is_ready(node: Node) -> bool:

@@ -72,6 +72,18 @@ def run(sandbox: Sandbox, *arguments: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def launching(sandbox: Sandbox) -> "subprocess.Popen[str]":
+    """Start the command, and return when an instance has come for it."""
+    assert left(sandbox) == NOTHING, "an earlier test has left something"
+    process = command(sandbox, "--yes", "--family", "al2023")
+    try:
+        until(lambda: bool(instances(sandbox)), SECONDS)
+    except AssertionError:
+        process.kill()
+        raise AssertionError(process.communicate()) from None
+    return process
+
+
 def left(sandbox: Sandbox) -> dict[str, Any]:
     """What a cluster has of an acceptance."""
     dynamodb = client("dynamodb", sandbox.aws_url)
@@ -121,8 +133,9 @@ def test_every_family_gets_a_node_and_gives_it_back(sandbox: Sandbox, tmp_path: 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(sandbox: Sandbox, sign: signal.Signals) -> None:
-    process = command(sandbox, "--yes", "--family", "al2023")
-    until(lambda: bool(instances(sandbox)), SECONDS)
+    """The run of provision_nodes that launches the first node may go on after the interruption, and
+    launch another one for a pod that it has read before."""
+    process = launching(sandbox)
     process.send_signal(sign)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, err
@@ -131,8 +144,7 @@ def test_an_interrupted_run_leaves_nothing(sandbox: Sandbox, sign: signal.Signal
 
 
 def test_the_next_command_removes_what_a_killed_run_has_left(sandbox: Sandbox) -> None:
-    process = command(sandbox, "--yes", "--family", "al2023")
-    until(lambda: bool(instances(sandbox)), SECONDS)
+    process = launching(sandbox)
     process.kill()
     process.communicate()
     assert left(sandbox)["manifests"]
