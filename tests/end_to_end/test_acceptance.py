@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway.aws.manifests import DynamoManifests
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Node
@@ -88,16 +89,13 @@ def launching(sandbox: Sandbox) -> "subprocess.Popen[str]":
 def left(sandbox: Sandbox) -> dict[str, Any]:
     """What a cluster has of an acceptance."""
     dynamodb = client("dynamodb", sandbox.aws_url)
-    items = dynamodb.scan(TableName=table_of(sandbox))["Items"]
+    # The table keeps a record of each deleted pool, which is no manifest any more.
+    manifests = DynamoManifests(lambda: dynamodb, table_of(sandbox)).of(CLUSTER)
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         namespaces = [one.metadata.name for one in kube.list(Namespace) if one.metadata]
         nodes = [one.metadata.name for one in kube.list(Node) if one.metadata]
     return {
-        "manifests": [
-            one["sk"]["S"]
-            for one in items
-            if one["pk"]["S"].startswith("MANIFESTS#") and "leeway-acceptance" in one["sk"]["S"]
-        ],
+        "manifests": [one.title for one in manifests if one.name.startswith("leeway-acceptance")],
         "namespaces": [one for one in namespaces if one == "leeway-acceptance"],
         "nodes": nodes,
         "instances": instances(sandbox),
