@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cli.acceptance.run import Acceptance
 
 _COSTS = (
-    "This launches one node of each AMI family in cluster {cluster}, drains it and ends it. It "
-    "takes up to half an hour and costs less than a dollar."
+    "This launches two nodes of each AMI family and one for headroom in cluster {cluster}, drains "
+    "them and ends them. It takes up to an hour and costs less than a dollar."
 )
 
 

@@ -19,7 +19,10 @@ FAMILIES = {"al2023": "al2023@latest", "bottlerocket": "bottlerocket@latest"}
 """The AMI families of which a node is launched, with the aliases of their AMIs."""
 
 CLEANED_WITHIN = 600.0
+_GOES_WITHIN = 1500.0
+_LOOKS_AFTER_REMOVAL = 6
 _EVERY = 2.0
+_FAILURES = 5
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,9 @@ class Acceptance:
 
 
 def stages(families: Sequence[str]) -> tuple[Stage, ...]:
-    """Return the stages: for each AMI family, a node is launched for a pod, and goes after it."""
-    return tuple(stage for one in families for stage in _of_family(one))
+    """Return the stages: a node of each AMI family comes, is replaced and goes; then headroom."""
+    nodes = (stage for one in families for stage in _of_family(one))
+    return (*nodes, *_of_headroom(FAMILIES[families[0]]))
 
 
 def _of_family(family: str) -> Iterator[Stage]:
@@ -93,17 +97,44 @@ def _of_family(family: str) -> Iterator[Stage]:
         f"launch {family}",
         f"A pod that fits on no node gets a new {family} node, and runs there.",
         family,
-        lambda world: world.start(pool, FAMILIES[family], "on-demand"),
+        lambda world: world.start(pool, FAMILIES[family]),
         lambda world: world.runs(pool),
         600.0,
     )
     yield Stage(
-        f"give back {family}",
-        f"The {family} node is empty: Leeway drains it and ends its instance.",
+        f"replace {family}",
+        f"The {family} node expires: Leeway launches another one, evicts the pod, and ends the "
+        "instance.",
         family,
+        lambda world: world.expire(pool),
+        lambda world: world.is_replaced(pool),
+        _GOES_WITHIN,
+    )
+    yield _give_back(family)
+
+
+def _of_headroom(alias: str) -> Iterator[Stage]:
+    pool = f"{NAME}-headroom"
+    yield Stage(
+        "open headroom",
+        "The cron window of a Headroom opens: a pause pod runs on a new node.",
+        "headroom",
+        lambda world: world.reserve(pool, alias),
+        lambda world: world.runs(pool),
+        600.0,
+    )
+    yield _give_back("headroom")
+
+
+def _give_back(subject: str) -> Stage:
+    pool = f"{NAME}-{subject}"
+    return Stage(
+        f"give back {subject}",
+        f"The {subject} node is empty: Leeway cordons it and ends its instance.",
+        subject,
         lambda world: world.stop(pool),
         lambda world: world.is_gone(pool),
-        1500.0,
+        _GOES_WITHIN,
     )
 
 
@@ -137,11 +168,23 @@ def run_acceptance(
 def clean(world: World) -> None:
     """Remove everything that an acceptance creates.
 
+    A run of Leeway that read the pods before they were deleted may launch a node afterwards, so
+    that nothing may come for some seconds after something was removed.
+
     Raises:
         CannotBeDoneError: some of it is left.
     """
-    world.clean()
-    if not _wait(world, world.is_clean, CLEANED_WITHIN):
+    empty, needed = 0, 1
+
+    def stays_empty() -> bool:
+        nonlocal empty, needed
+        if world.remove():
+            empty += 1
+        else:
+            empty, needed = 0, _LOOKS_AFTER_REMOVAL
+        return empty >= needed
+
+    if not _wait(world, stays_empty, CLEANED_WITHIN):
         problem = f"some is left after {CLEANED_WITHIN:.0f} s"
         raise CannotBeDoneError(ACCEPTANCE_NOT_CLEANED(cluster=world.cluster, problem=problem))
 
@@ -167,12 +210,20 @@ def _run(world: World, stage: Stage, report: Acceptance, say: Callable[[str], No
 
 
 def _wait(world: World, holds: Callable[[], bool], within: float) -> bool:
-    until = time.monotonic() + within
-    while not holds():
+    """Look until something holds. A look may fail a few times, as calls over a network do."""
+    until, failures = time.monotonic() + within, 0
+    while True:
+        try:
+            if holds():
+                return True
+            failures = 0
+        except Exception:
+            failures += 1
+            if failures > _FAILURES:
+                raise
         if time.monotonic() > until:
             return False
         world.sleep(_EVERY)
-    return True
 
 
 def _count(report: Acceptance, world: World, prices: Mapping[str, float]) -> None:

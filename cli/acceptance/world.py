@@ -5,13 +5,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leeway.headroom.pause_pods import IMAGE
+from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
 from leeway.instances.owners import OWNER_TAG, POOL_TAG
 from leeway.kubernetes.connection import Connection
 from leeway.launch.tags import CLUSTER_TAG
+from leeway.manifests.ports import StoredManifest
 from leeway.selection.labels import NODEPOOL
 from lightkube import ApiError
 from lightkube.models.apps_v1 import DeploymentSpec
@@ -32,10 +34,25 @@ from cli.manifests.planned_change import Change, PlannedChange, plan_body
 from cli.stack import Stack
 
 NAME = "leeway-acceptance"
-"""The namespace, the taint and the first part of the names of pools."""
+"""The namespace, the taint, the label of pods and the first part of the names of manifests."""
 
-_CLASS, _POOL = "ec2nodeclass.karpenter.k8s.aws", "nodepool.karpenter.sh"
-_ALIVE = ["pending", "running", "shutting-down", "stopping", "stopped"]
+
+@dataclass(frozen=True)
+class Stored:
+    """A kind of manifest in the table."""
+
+    resource: str
+    version: str
+    kind: str
+
+
+NODE_CLASS = Stored("ec2nodeclass.karpenter.k8s.aws", "karpenter.k8s.aws/v1", "EC2NodeClass")
+POOL = Stored("nodepool.karpenter.sh", "karpenter.sh/v1", "NodePool")
+HEADROOM = Stored("headroom.leeway.sh", "leeway.sh/v1", "Headroom")
+_RESOURCES = {one.resource for one in (NODE_CLASS, POOL, HEADROOM)}
+_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
+_RUNNING = ["pending", "running", "stopping", "stopped"]
+_ALIVE = [*_RUNNING, "shutting-down"]
 _KEPT = ("role", "instanceProfile", "subnetSelectorTerms", "securityGroupSelectorTerms", "tags")
 """The fields of a user's node class that the nodes of an acceptance get too."""
 
@@ -62,39 +79,53 @@ class World:
     node_class: Mapping[str, Any]
     sleep: Callable[[float], None] = time.sleep
     machines: dict[str, Machine] = field(default_factory=dict)
+    expired: dict[str, set[str]] = field(default_factory=dict)
 
-    def start(self, pool: str, alias: str, capacity_type: str) -> None:
+    def start(self, pool: str, alias: str) -> None:
         """Store a pool with its node class, and create a Deployment of one pod for it."""
-        spec = {key: self.node_class[key] for key in _KEPT if key in self.node_class}
-        self._store(
-            _CLASS,
-            "EC2NodeClass",
-            "karpenter.k8s.aws/v1",
-            pool,
-            {**spec, "amiSelectorTerms": [{"alias": alias}]},
-        )
-        self._store(_POOL, "NodePool", "karpenter.sh/v1", pool, _pool(pool, capacity_type))
+        self._store_pool(pool, alias)
         kube = self.connection.typed
         namespace = Namespace(metadata=ObjectMeta(name=NAME))
         _unless_exists(lambda: kube.create(namespace))
         _unless_exists(lambda: kube.create(_deployment(pool), namespace=NAME))
 
+    def reserve(self, pool: str, alias: str) -> None:
+        """Store a pool with its node class, and a Headroom of one pause pod for it, whose cron
+        window is open now."""
+        self._store_pool(pool, alias)
+        self._store(HEADROOM, pool, _headroom(pool, datetime.now(UTC)))
+
     def runs(self, pool: str) -> bool:
         """Whether the pod of a pool runs on a Ready node of it."""
         self.look()
-        kube = self.connection.typed
         on = [
             pod.spec.nodeName
-            for pod in kube.list(Pod, namespace=NAME, labels={"app": pool})
+            for pod in self._pods(pool)
             if pod.spec and pod.status and pod.status.phase == "Running"
         ]
-        ready = {_name(one) for one in kube.list(Node, labels={NODEPOOL: pool}) if _is_ready(one)}
+        found = self.connection.typed.list(Node, labels={NODEPOOL: pool})
+        ready = {_name(one) for one in found if _is_ready(one)}
         return bool(on) and {*on} <= ready
 
+    def expire(self, pool: str) -> None:
+        """Let the nodes that a pool has expire."""
+        self.expired[pool] = {one["InstanceId"] for one in self.instances(pool)}
+        self._store(POOL, pool, _pool(pool, expire_after="1s"))
+
+    def is_replaced(self, pool: str) -> bool:
+        """Whether the nodes that expired have ended, and the pod runs on another one. As soon as
+        there is another one, nodes of the pool do not expire any more."""
+        alive = {one["InstanceId"] for one in self.instances(pool)}
+        old = self.expired[pool]
+        if alive - old:
+            self._store(POOL, pool, _pool(pool))
+        return not alive & old and self.runs(pool)
+
     def stop(self, pool: str) -> None:
-        """Delete the Deployment of a pool, so that its node is empty."""
+        """Delete the Deployment or the Headroom of a pool, so that its node is empty."""
         kube = self.connection.typed
         _unless_missing(lambda: kube.delete(Deployment, pool, namespace=NAME))
+        self._delete(lambda one: (one.resource, one.name) == (HEADROOM.resource, pool))
 
     def is_gone(self, pool: str) -> bool:
         """Whether a pool has no node and no instance any more."""
@@ -132,58 +163,78 @@ class World:
                 for reserved in page["Reservations"]:
                     yield from reserved["Instances"]
 
-    def clean(self) -> None:
-        """Remove everything that has the name of an acceptance, from this run or another one.
+    def remove(self) -> bool:
+        """Remove everything that has the name of an acceptance, from this run or another one, and
+        return whether there was nothing to remove.
 
-        Pods go first, and pools last: until its manifest is gone, Leeway answers for a node.
+        Pods go first, and pools last: until its manifest is gone, Leeway answers for a node. A run
+        of Leeway that has already begun may launch a node after that: call it again.
         """
         kube = self.connection.typed
-        _unless_missing(lambda: kube.delete(Namespace, NAME))
+        namespace = self._namespace()
+        # A real API server refuses to delete a namespace that ends already.
+        if namespace is not None and not _ends(namespace):
+            _unless_missing(lambda: kube.delete(Namespace, NAME))
         self.look()
-        if names := [one["InstanceId"] for one in self.instances()]:
+        alive = [*self.instances()]
+        if names := [one["InstanceId"] for one in alive if one["State"]["Name"] in _RUNNING]:
             with aws_errors("the instances"):
                 self.ec2.terminate_instances(InstanceIds=names)
+        stored = self._delete(
+            lambda one: one.resource in _RESOURCES and one.name.startswith(f"{NAME}-")
+        )
+        nodes = [one for one in kube.list(Node) if _pool_of(one).startswith(f"{NAME}-")]
+        return namespace is None and not (alive or stored or nodes or self._pods())
+
+    def _namespace(self) -> Namespace | None:
+        try:
+            return self.connection.typed.get(Namespace, NAME)
+        except ApiError as error:
+            if error.status.code == 404:
+                return None
+            raise
+
+    def _pods(self, pool: str | None = None) -> list[Pod]:
+        """Return the pods of a pool, or those of all."""
+        kube = self.connection.typed
+        return [
+            pod
+            for namespace in (NAME, HEADROOM_NAMESPACE)
+            for pod in kube.list(Pod, namespace=namespace, labels={NAME: pool})
+        ]
+
+    def _store_pool(self, pool: str, alias: str) -> None:
+        spec = {key: self.node_class[key] for key in _KEPT if key in self.node_class}
+        self._store(NODE_CLASS, pool, {**spec, "amiSelectorTerms": [{"alias": alias}]})
+        self._store(POOL, pool, _pool(pool))
+
+    def _store(self, kind: Stored, name: str, spec: Mapping[str, Any]) -> None:
+        body = {
+            "apiVersion": kind.version,
+            "kind": kind.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        stored = stored_manifests(self.stack, self.cluster)
+        before = next((o for o in stored if (o.resource, o.name) == (kind.resource, name)), None)
+        planned = plan_body(before, kind.resource, name, json.dumps(body), datetime.now(UTC))
+        apply_changes(self.stack, self.cluster, [planned])
+
+    def _delete(self, which: Callable[[StoredManifest], bool]) -> bool:
+        """Delete manifests, and return whether there were any."""
         changes = [
             PlannedChange(Change.DELETED, one.title, one, None)
             for one in stored_manifests(self.stack, self.cluster)
-            if one.resource in (_CLASS, _POOL) and one.name.startswith(f"{NAME}-")
+            if which(one)
         ]
-        apply_changes(self.stack, self.cluster, changes)
-
-    def is_clean(self) -> bool:
-        """Whether nothing of an acceptance is left."""
-        self.look()
-        nodes = [
-            one
-            for one in self.connection.typed.list(Node)
-            if one.metadata and (one.metadata.labels or {}).get(NODEPOOL, "").startswith(f"{NAME}-")
-        ]
-        return not nodes and not [*self.instances()] and not self._has_namespace()
-
-    def _has_namespace(self) -> bool:
-        try:
-            self.connection.typed.get(Namespace, NAME)
-        except ApiError as error:
-            if error.status.code == 404:
-                return False
-            raise
-        return True
-
-    def _store(
-        self, resource: str, kind: str, version: str, name: str, spec: Mapping[str, Any]
-    ) -> None:
-        body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        stored = stored_manifests(self.stack, self.cluster)
-        before = next((o for o in stored if (o.resource, o.name) == (resource, name)), None)
-        planned = plan_body(before, resource, name, json.dumps(body), datetime.now(UTC))
-        apply_changes(self.stack, self.cluster, [planned])
+        return bool(apply_changes(self.stack, self.cluster, changes))
 
 
-def _pool(name: str, capacity_type: str) -> dict[str, Any]:
+def _pool(name: str, expire_after: str = "1h") -> dict[str, Any]:
     """A pool of small types, whose nodes go as soon as they are empty, and after an hour even if
     nobody cleans up."""
     rules = {
-        "karpenter.sh/capacity-type": [capacity_type],
+        "karpenter.sh/capacity-type": ["on-demand"],
         "kubernetes.io/arch": ["amd64"],
         "karpenter.k8s.aws/instance-category": ["c", "m", "t"],
         "karpenter.k8s.aws/instance-cpu": ["2"],
@@ -193,7 +244,7 @@ def _pool(name: str, capacity_type: str) -> dict[str, Any]:
         "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"},
         "template": {
             "spec": {
-                "expireAfter": "1h",
+                "expireAfter": expire_after,
                 "taints": [{"key": NAME, "effect": "NoSchedule"}],
                 "nodeClassRef": {
                     "group": "karpenter.k8s.aws",
@@ -209,9 +260,27 @@ def _pool(name: str, capacity_type: str) -> dict[str, Any]:
     }
 
 
+def _headroom(pool: str, now: datetime) -> dict[str, Any]:
+    """A cron window that opened a minute ago and closes in two hours."""
+    start, end = now - timedelta(minutes=1), now + timedelta(hours=2)
+    window = {
+        "timezone": "UTC",
+        "start": f"{start.minute} {start.hour} * * *",
+        "end": f"{end.minute} {end.hour} * * *",
+        "replicas": 1,
+    }
+    pod = {
+        "requests": _REQUESTS,
+        "labels": {NAME: pool},
+        "nodeSelector": {NODEPOOL: pool},
+        "tolerations": [{"key": NAME, "operator": "Exists"}],
+    }
+    return {"buffers": [{"name": "pods", "pod": pod, "windows": [window]}]}
+
+
 def _deployment(pool: str) -> Deployment:
-    labels = {"app": pool}
-    requests = ResourceRequirements(requests={"cpu": "100m", "memory": "64Mi"})
+    labels = {NAME: pool}
+    requests = ResourceRequirements(requests=_REQUESTS)
     return Deployment(
         metadata=ObjectMeta(name=pool, namespace=NAME),
         spec=DeploymentSpec(
@@ -232,6 +301,15 @@ def _deployment(pool: str) -> Deployment:
 
 def _name(node: Node) -> str:
     return str(node.metadata.name) if node.metadata else ""
+
+
+def _pool_of(node: Node) -> str:
+    labels = (node.metadata.labels if node.metadata else None) or {}
+    return str(labels.get(NODEPOOL, ""))
+
+
+def _ends(namespace: Namespace) -> bool:
+    return bool(namespace.metadata and namespace.metadata.deletionTimestamp)
 
 
 def _is_ready(node: Node) -> bool:
