@@ -8,10 +8,9 @@ import tempfile
 from pathlib import Path
 
 from leeway.selection.offers.compressed import compressed
+from leeway_cli.selection.catalogs import sandbox_survey
 from rich.console import Console
 from rich.table import Table
-
-from cli.selection.catalogs import sandbox_survey
 
 REGIONS = ("us-east-1", "eu-central-1", "me-south-1")
 RUNS = 9

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leeway_cli.simulated_day.checks import bought_again, replaced_twice, undone
+from leeway_cli.simulated_day.cluster import Options
+from leeway_cli.simulated_day.day import simulate
+from leeway_cli.simulated_day.record import Record
 from rich.console import Console
 from rich.table import Table
-
-from cli.simulated_day.checks import bought_again, replaced_twice, undone
-from cli.simulated_day.cluster import Options
-from cli.simulated_day.day import simulate
-from cli.simulated_day.record import Record
 
 COLUMNS = (
     *("USD", "above the bound", "node-hours", "launched", "empty", "not needed", "replaced"),

@@ -8,13 +8,12 @@ from leeway.capacity_return.rules import Budget
 from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import Worth
 from leeway.selection.packing.planning import Effort, pack
+from leeway_cli.simulated_day.cluster import Cluster, Options
+from leeway_cli.simulated_day.day import minutes, simulate
+from leeway_cli.simulated_day.offers import supply
+from leeway_cli.simulated_day.record import Record
 from rich.console import Console
 from rich.table import Table
-
-from cli.simulated_day.cluster import Cluster, Options
-from cli.simulated_day.day import minutes, simulate
-from cli.simulated_day.offers import supply
-from cli.simulated_day.record import Record
 
 FREE = Worth(per_pod=0.0, share=0.0, least_age=timedelta(seconds=1))
 

@@ -26,12 +26,11 @@ from leeway.drain.executor import DrainExecutor
 from leeway.drain.progress import Drain
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 from leeway.policy.rules import OnBlocked
+from leeway_sandbox.access import bearer, new_token
+from leeway_sandbox.children import Child
+from leeway_sandbox.scenario import Manifest
 from rich.console import Console
 from rich.table import Table
-
-from sandbox.access import bearer, new_token
-from sandbox.children import Child
-from sandbox.scenario import Manifest
 
 PODS = 100
 ROUNDS = 3
@@ -158,7 +157,7 @@ def by_engine(probe: Probe, node: str) -> Callable[[], None]:
 
 def by_command(probe: Probe, node: str) -> Callable[[], None]:
     """Drain with `leeway drain`, in its own process."""
-    leeway = [sys.executable, "-m", "cli", "drain", node, "--force"]
+    leeway = [sys.executable, "-m", "leeway_cli", "drain", node, "--force"]
     return partial(_run, [*leeway, "--kubeconfig", str(probe.kubeconfig)])
 
 
@@ -238,7 +237,7 @@ def main() -> None:
         file = Path(folder) / "control-token"
         token = new_token(file)
         arguments = ["--certificate", folder, "--control-token", str(file)]
-        child = Child.start("sandbox.kubernetes", arguments, Path(folder) / "log")
+        child = Child.start("leeway_sandbox.kubernetes", arguments, Path(folder) / "log")
         try:
             probe = Probe(child.ready(START_TIMEOUT), Path(folder), token)
             for turn in range(ROUNDS * len(ways)):

@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from leeway.drain.progress import RemovalMethod
-
-from cli.rehearse.storm import Fate, RequestTimes, Storm
-from cli.report.model import Outcome, PodReport, PodTrace
+from leeway_cli.rehearse.storm import Fate, RequestTimes, Storm
+from leeway_cli.report.model import Outcome, PodReport, PodTrace
 
 LATE_BY = 1.0
 """Seconds. Between the time that a pod of a random cluster needs and the time that it gets there is

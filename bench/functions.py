@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from leeway_sandbox.template import FunctionResource, read_template
 from rich.console import Console
 from rich.table import Table
-
-from sandbox.template import FunctionResource, read_template
 
 ROOT = Path(__file__).parents[1]
 LAYER = ROOT / ".aws-sam" / "build" / "LeewayLayer" / "python"

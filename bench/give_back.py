@@ -15,9 +15,9 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
+from leeway_cli.selection.catalogs import sandbox_catalog
 
 from bench.workloads import existing_nodes
-from cli.selection.catalogs import sandbox_catalog
 
 SIZES = (100, 500, 1_000, 2_000)
 BUDGETS = ("10%", "100%")

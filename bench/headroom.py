@@ -26,14 +26,14 @@ from leeway.manifests.interpreting import Written
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.reasons import Reason
+from leeway_sandbox.access import new_token
+from leeway_sandbox.children import Child
+from leeway_sandbox.provisioning import kubeconfig
+from leeway_sandbox.scenario import deployment, pod_spec
 from rich.console import Console
 from rich.table import Table
 
 from bench.statistics import percentile
-from sandbox.access import new_token
-from sandbox.children import Child
-from sandbox.provisioning import kubeconfig
-from sandbox.scenario import deployment, pod_spec
 
 CLUSTERS = 20
 BUFFERS, TARGETS = 5, 5
@@ -136,12 +136,12 @@ def _start(folder: Path, stack: ExitStack) -> Bench:
     names = [f"cluster-{number:02}" for number in range(CLUSTERS)]
     new_token(folder / "control-token")
     control = ["--control-token", str(folder / "control-token")]
-    aws = Child.start("sandbox.aws", control, folder / "aws.log")
+    aws = Child.start("leeway_sandbox.aws", control, folder / "aws.log")
     stack.callback(aws.stop)
     children = {}
     for name in names:
         arguments = ["--certificate", str(folder / name), "--cluster-name", name, *control]
-        children[name] = Child.start("sandbox.kubernetes", arguments, folder / f"{name}.log")
+        children[name] = Child.start("leeway_sandbox.kubernetes", arguments, folder / f"{name}.log")
         stack.callback(children[name].stop)
     dynamodb = _table(str(aws.ready(START_TIMEOUT)["url"]))
     connections = {}

@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
+from leeway_sandbox.access import bearer, new_token
+from leeway_sandbox.children import Child
+from leeway_sandbox.scenario import Manifest, budget, deployment, namespace, pod_spec
 from rich.console import Console
 from rich.table import Table
 
 from bench.statistics import percentile
-from sandbox.access import bearer, new_token
-from sandbox.children import Child
-from sandbox.scenario import Manifest, budget, deployment, namespace, pod_spec
 
 NODES = 1_000
 PODS = 10_000
@@ -165,7 +165,7 @@ def main() -> None:
         token = Path(folder) / "control-token"
         headers = bearer(new_token(token))
         arguments = ["--certificate", folder, "--control-token", str(token)]
-        child = Child.start("sandbox.kubernetes", arguments, Path(folder) / "log")
+        child = Child.start("leeway_sandbox.kubernetes", arguments, Path(folder) / "log")
         try:
             ready = child.ready(START_TIMEOUT)
             serves = time.perf_counter() - began

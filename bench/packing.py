@@ -15,6 +15,7 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
+from leeway_cli.simulated_day.covering_bound import covering_bound
 
 from bench.plan_checker import violations
 from bench.workloads import (
@@ -24,7 +25,6 @@ from bench.workloads import (
     huge_pods,
     synthetic_catalog,
 )
-from cli.simulated_day.covering_bound import covering_bound
 
 COUNTS = (1, 10, 50, 100, 200, 500, 1_000, 5_000, 10_000, 20_000)
 KARPENTER = {50: 0.17, 100: 0.38}
@@ -178,7 +178,7 @@ def _synthetic() -> Supply:
 
 
 def _real(*requirements: Requirement) -> Supply:
-    from cli.selection.catalogs import sandbox_catalog
+    from leeway_cli.selection.catalogs import sandbox_catalog
 
     on_demand = Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])
     pool = NodePool("default", Requirements([on_demand, *requirements]))

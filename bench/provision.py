@@ -23,6 +23,9 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.compressed import compressed
+from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario, pod_spec
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 from rich.console import Console
@@ -31,9 +34,6 @@ from rich.table import Table
 from bench import provision_read
 from bench.canned_api import PODS_PER_NODE
 from bench.statistics import percentile
-from cli.selection.catalogs import sandbox_survey
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario, pod_spec
 
 SAMPLES = 30
 PENDING = 500

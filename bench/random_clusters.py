@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sandbox.scenario import (
+from leeway_sandbox.scenario import (
     Group,
     Manifest,
     Scenario,

@@ -19,22 +19,22 @@ from leeway.clock import SystemClock
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.policy.rules import ClusterPolicy
 from leeway.selection.reading.objects import Document, key_of
+from leeway_cli.demo.storm import candidate_nodes, follow_storm, workloads_of
+from leeway_cli.rehearse.cluster import Cluster, RunningPod
+from leeway_cli.rehearse.pace import Pace
+from leeway_cli.rehearse.read_cluster import read_documents
+from leeway_cli.rehearse.read_objects import read_objects
+from leeway_cli.rehearse.room import Market, Room
+from leeway_cli.rehearse.storm import RequestTimes, Storm, rehearse
+from leeway_cli.report.model import StormPlan, StormReport, Target
+from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_sandbox.children import SandboxError
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import ENDS_AFTER, STARTS_AFTER, Scenario
 from rich.console import Console
 
 from bench.fates import Compared, Verdict, compare_fates, removed_otherwise, request_times
 from bench.random_clusters import LABEL, name_of, random_clusters
-from cli.demo.storm import candidate_nodes, follow_storm, workloads_of
-from cli.rehearse.cluster import Cluster, RunningPod
-from cli.rehearse.pace import Pace
-from cli.rehearse.read_cluster import read_documents
-from cli.rehearse.read_objects import read_objects
-from cli.rehearse.room import Market, Room
-from cli.rehearse.storm import RequestTimes, Storm, rehearse
-from cli.report.model import StormPlan, StormReport, Target
-from cli.selection.catalogs import sandbox_catalog
-from sandbox.children import SandboxError
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import ENDS_AFTER, STARTS_AFTER, Scenario
 
 LATE = 85.0
 """Seconds between the time in a warning and its arrival, so that a storm is over in half a

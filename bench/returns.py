@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import pod_spec
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 from lightkube.resources.core_v1 import Pod
 
 from bench.provision import CLUSTER, SMALL, manifests, sandbox_with_pools
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import pod_spec
 
 NODES = 4
 WAIT_TIMEOUT = 1200.0

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from leeway_sandbox.access_entries import access_key
+from leeway_sandbox.sandbox import Sandbox
 from rich.console import Console
 from rich.table import Table
 
 from bench.storms import instances_of, run_reconcile, storm, world
-from sandbox.access_entries import access_key
-from sandbox.sandbox import Sandbox
 
 SIZE = 20
 WARM_UP = 20

@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Manifest, Scenario
 from rich.console import Console
 from rich.table import Table
 
 from bench.costs import Usage, dollars
 from bench.statistics import percentile
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Manifest, Scenario
 
 SIZES = (1, 10, 100)
 PODS_A_NODE = 3

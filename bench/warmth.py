@@ -17,14 +17,13 @@ import yaml
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario, deployment, pod_spec
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 from lightkube.resources.core_v1 import Pod
 from rich.console import Console
 from rich.table import Table
-
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario, deployment, pod_spec
 
 NODES = 4
 """The maximum of the group is twice its size; these waits use three nodes of it."""

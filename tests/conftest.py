@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from leeway_sandbox.proxies import bypass_proxies
 
-from sandbox.proxies import bypass_proxies
 from tests.sandbox.kubernetes.live import Live, running_cluster
 from tests.tally import pytest_terminal_summary
 

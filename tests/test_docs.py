@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import typer.main
-
-from cli import main
+from leeway_cli import main
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

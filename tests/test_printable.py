@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.printable import printable, printable_lines
+from leeway_cli import output
+from leeway_cli.terminal import Terminal
 from rich.table import Table
 from rich.text import Text
-
-from cli import output
-from cli.terminal import Terminal
 
 CLI = Path(__file__).parents[1] / "cli"
 ESCAPES = "\x1b[2J\x9b31m\x07\x7f\u202e"

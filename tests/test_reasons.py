@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from leeway.reasons import ReasonCode
+from leeway_cli.reason_codes import DeclaredCode, declared_codes, page_of
 
-from cli.reason_codes import DeclaredCode, declared_codes, page_of
 from tests.template.granted import resources
 
 ROOT = Path(__file__).parents[1]

@@ -83,10 +83,9 @@ class Steps:
 
 def serve(folder: Path) -> None:
     """Answer requests until stdin ends."""
+    import leeway_cli.adopt.release  # noqa: F401 - what both commands import when they run
     from leeway.wiring.clients import client
-
-    import cli.adopt.release  # noqa: F401 - what both commands import when they run
-    from cli import main
+    from leeway_cli import main
 
     for service in SERVICES:
         client(service)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from leeway_cli import main
+from leeway_cli.adopt.adoptions import CLAIM_SECONDS, Adoption
+from leeway_cli.adopt.plan import RBAC
+from leeway_cli.cluster_setup.difference import Change
+from leeway_cli.cluster_setup.settings import GroupTag
+from leeway_cli.errors import CannotBeDoneError
 
-from cli import main
-from cli.adopt.adoptions import CLAIM_SECONDS, Adoption
-from cli.adopt.plan import RBAC
-from cli.cluster_setup.difference import Change
-from cli.cluster_setup.settings import GroupTag
-from cli.errors import CannotBeDoneError
 from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
 from tests.aws.stored import TABLE

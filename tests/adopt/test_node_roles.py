@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 from leeway.manifests.ports import StoredManifest
+from leeway_cli.adopt.plan import windows_roles
+from leeway_cli.cluster_setup.desired import Wanted, desired_entries
 
-from cli.adopt.plan import windows_roles
-from cli.cluster_setup.desired import Wanted, desired_entries
 from tests.doctor.cases import STACK
 
 ROLE = "arn:aws:iam::123456789012:role/nodes"

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cli.adopt.plan import RBAC, read_objects
-from sandbox.template import read_template
+from leeway_cli.adopt.plan import RBAC, read_objects
+from leeway_sandbox.template import read_template
+
 from tests.aws.stored import TABLE, create_table
 from tests.sandbox.aws.started import Sandbox, hook, started
 from tests.sandbox.kubernetes.live import Live, running_cluster

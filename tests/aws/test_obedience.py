@@ -15,8 +15,8 @@ from leeway.interruption.outcome import NoticeResult
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.configuration import Configuration
 from leeway.reasons import Reason
+from leeway_cli import main
 
-from cli import main
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch
 from tests.aws.stored import TABLE
 from tests.fakes.claims import ClaimsInMemory

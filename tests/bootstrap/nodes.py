@@ -12,8 +12,7 @@ from leeway.bootstrap.node import NodeTemplate, templates_of
 from leeway.bootstrap.user_data import UserData, render
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.machines import Machine, machine
-
-from sandbox.aws.regions import read_region
+from leeway_sandbox.aws.regions import read_region
 
 USERS = Path(__file__).parent / "users"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from cli.report.model import StormPlan, Target, Workload
+from leeway_cli.report.model import StormPlan, Target, Workload
 
 ZERO = datetime(2026, 11, 20, 9, 0, tzinfo=UTC).timestamp()
 LATE = 80.0

@@ -14,15 +14,15 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.compressed import compressed
 from leeway.wiring.launch_nodes import node_sources
+from leeway_cli import main
+from leeway_cli.explain.cluster_reads import stored_launches
+from leeway_cli.explain.records import read_records
+from leeway_cli.selection.catalogs import sandbox_catalog, sandbox_survey
+from leeway_cli.stack import Stack
+from leeway_cli.status.read import read_cluster_status
+from leeway_cli.terminate.decide import Call, Ending
+from leeway_cli.terminate.instances import AwsInstances
 
-from cli import main
-from cli.explain.cluster_reads import stored_launches
-from cli.explain.records import read_records
-from cli.selection.catalogs import sandbox_catalog, sandbox_survey
-from cli.stack import Stack
-from cli.status.read import read_cluster_status
-from cli.terminate.decide import Call, Ending
-from cli.terminate.instances import AwsInstances
 from tests.aws.stored import TABLE
 from tests.capacity_return.clusters import facts
 from tests.cli.conftest import drop_clients

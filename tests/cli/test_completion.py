@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from leeway_cli import main
 
-from cli import main
 from tests.sandbox.kubernetes.live import Live, running_cluster
 
 
@@ -22,7 +22,11 @@ def completed(line: str, kubeconfig: Path | None = None) -> list[str]:
         "KUBECONFIG": str(kubeconfig or "/nowhere"),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "cli"], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "leeway_cli"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     return done.stdout.split()

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
+from leeway_cli import main
+from leeway_cli.explain.records import read_records
 
-from cli import main
-from cli.explain.records import read_records
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox
@@ -250,7 +250,7 @@ def test_a_manifest_that_another_writer_changed_is_not_overwritten(run: Run, wri
 def test_a_concurrent_change_by_another_writer_is_a_conflict(
     run: Run, write: Any, monkeypatch: pytest.MonkeyPatch, aws: Sandbox
 ) -> None:
-    from cli.manifests import apply_changes
+    from leeway_cli.manifests import apply_changes
 
     run("apply", "-f", write(CLUSTER))
     file = write(CLUSTER.replace("ignore", "cordon"))

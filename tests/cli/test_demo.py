@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from cli import main
+from leeway_cli import main
 
 
 def test_a_small_storm_has_no_faults_and_is_reported(

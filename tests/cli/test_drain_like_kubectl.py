@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway_cli import main
 
-from cli import main
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
 
 NUMBERS = count(1)
@@ -288,7 +288,7 @@ def test_names_and_flags_in_the_forms_of_kubectl_are_accepted(
 
 def test_an_interrupted_drain_names_the_nodes_that_stay_cordoned(live: Live, node: str) -> None:
     run(live, node, "lasting", finalizers=["example.com/never"])
-    command = [sys.executable, "-m", "cli", "drain", node, "--force"]
+    command = [sys.executable, "-m", "leeway_cli", "drain", node, "--force"]
     with subprocess.Popen(
         [*command, "--kubeconfig", str(kubeconfig(live))],
         stdout=subprocess.PIPE,

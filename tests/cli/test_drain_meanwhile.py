@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from leeway.drain.reasons import NODE_NAME_REUSED
+from leeway_cli import main
 
-from cli import main
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster
 
 NUMBERS = count(1)

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from leeway_cli import main
 
-from cli import main
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 
 EVENTS = Path(__file__).parents[2] / "events"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
+from leeway_cli import main
 
-from cli import main
 from tests.aws.stored import TABLE, manifest
 from tests.sandbox.aws.started import Sandbox
 

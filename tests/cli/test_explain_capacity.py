@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 from leeway.capacity_return.foreign_nodes import GroupSize, SpareInGroup
+from leeway_cli import main
+from leeway_cli.explain.capacity import warn_of_catalog
+from leeway_cli.explain.cluster_view import commands, group_lines
+from leeway_cli.selection.catalogs import Offers, sandbox_catalog
 
-from cli import main
-from cli.explain.capacity import warn_of_catalog
-from cli.explain.cluster_view import commands, group_lines
-from cli.selection.catalogs import Offers, sandbox_catalog
 from tests.launch.pools import node_class, pool
 
 GIB = 2**30

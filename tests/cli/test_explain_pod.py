@@ -17,8 +17,8 @@ from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway_cli import main
 
-from cli import main
 from tests.aws.stored import TABLE
 from tests.launch.pools import node_class, pool
 from tests.sandbox.aws.started import Sandbox

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from cli.errors import BadInputError
-from cli.sandbox.faults import read_faults
-from sandbox.aws.faults import Fault as AwsFault
-from sandbox.kubernetes.faults import Fault as KubernetesFault
-from sandbox.lambda_service.faults import Fault as LambdaFault
+from leeway_cli.errors import BadInputError
+from leeway_cli.sandbox.faults import read_faults
+from leeway_sandbox.aws.faults import Fault as AwsFault
+from leeway_sandbox.kubernetes.faults import Fault as KubernetesFault
+from leeway_sandbox.lambda_service.faults import Fault as LambdaFault
 
 UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
+from leeway_cli import main
+from leeway_cli.selection.catalogs import sandbox_survey
 
-from cli import main
-from cli.selection.catalogs import sandbox_survey
 from tests.aws.stored import TABLE
 from tests.launch.pools import document, node_class, pool
 from tests.sandbox.aws.fleet_calls import profile, subnets

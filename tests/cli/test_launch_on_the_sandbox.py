@@ -9,14 +9,14 @@ import pytest
 import yaml
 from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
+from leeway_cli import main
+from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from cli import main
-from cli.selection.catalogs import sandbox_survey
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import delete_items, end_admissions

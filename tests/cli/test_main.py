@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from leeway.reasons import ReasonCode
-
-from cli import main, reasons
+from leeway_cli import main, reasons
 
 EVENT = {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning", "detail": {}}
 
@@ -181,7 +180,7 @@ def test_the_codes_of_errors_are_unique_and_used() -> None:
 
 def test_the_start_of_the_command_line_imports_no_large_library() -> None:
     program = (
-        "import sys; from cli.main import run; run(['demo', '--nodes', '0']);"
+        "import sys; from leeway_cli.main import run; run(['demo', '--nodes', '0']);"
         "print([m for m in ('boto3', 'lightkube', 'jinja2', 'urllib3') if m in sys.modules])"
     )
     done = subprocess.run(

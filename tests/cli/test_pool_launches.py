@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from cli.report.from_journal import report_from_journal
-from cli.report.html_page import render_page
-from cli.report.json_output import as_data
-from cli.report.model import StormPlan, StormReport, Target
-from cli.report.summary import launch_lines
+from leeway_cli.report.from_journal import report_from_journal
+from leeway_cli.report.html_page import render_page
+from leeway_cli.report.json_output import as_data
+from leeway_cli.report.model import StormPlan, StormReport, Target
+from leeway_cli.report.summary import launch_lines
+
 from tests.cli.journals import AGENT, INSTANCE, NODE, WEB, Journal
 from tests.cli.test_report_output import RUN
 

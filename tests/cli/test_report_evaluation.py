@@ -1,8 +1,9 @@
 """The report of a storm from journals: observations and evaluations."""
 
-from cli.report.from_journal import report_from_journal
-from cli.report.model import NodeReport, Outcome, PodReport, StormReport
-from cli.report.summary import missing_for, summarize, to_cordon, to_ready
+from leeway_cli.report.from_journal import report_from_journal
+from leeway_cli.report.model import NodeReport, Outcome, PodReport, StormReport
+from leeway_cli.report.summary import missing_for, summarize, to_cordon, to_ready
+
 from tests.cli.journals import (
     AGENT,
     BY_HAND,

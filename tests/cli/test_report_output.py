@@ -7,16 +7,16 @@ from html.parser import HTMLParser
 from io import StringIO
 
 import pytest
+from leeway_cli.report.from_journal import report_from_journal
+from leeway_cli.report.html_page import render_page
+from leeway_cli.report.json_output import as_data
+from leeway_cli.report.model import StormReport
+from leeway_cli.report.run import Run
+from leeway_cli.report.terminal_output import print_report
+from leeway_cli.report.time_axis import GUTTER, WIDTH
+from leeway_cli.report.timeline import lay_out
 from rich.console import Console
 
-from cli.report.from_journal import report_from_journal
-from cli.report.html_page import render_page
-from cli.report.json_output import as_data
-from cli.report.model import StormReport
-from cli.report.run import Run
-from cli.report.terminal_output import print_report
-from cli.report.time_axis import GUTTER, WIDTH
-from cli.report.timeline import lay_out
 from tests.cli.journals import PLAN, WEB, Journal, good_storm
 
 RUN = Run(7, 20, 150, 1, datetime(2026, 11, 20, 9, tzinfo=UTC), 51.2)

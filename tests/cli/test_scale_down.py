@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from leeway.capacity_return.rules import Cause
+from leeway_cli import main
+from leeway_cli.demo.scale_down import simulate_days
+from leeway_cli.report.run import ScaleDownRun
+from leeway_cli.report.scale_down import ScaleDownReport, cause_of
+from leeway_cli.report.scale_down_json import scale_down_as_data
+from leeway_cli.report.scale_down_page import kinds_chart, moves_chart, render_scale_down
+from leeway_cli.report.scale_down_text import headline, print_scale_down
+from leeway_cli.simulated_day.record import GivenBack, Launched, Moment, Record
 from rich.console import Console
 
-from cli import main
-from cli.demo.scale_down import simulate_days
-from cli.report.run import ScaleDownRun
-from cli.report.scale_down import ScaleDownReport, cause_of
-from cli.report.scale_down_json import scale_down_as_data
-from cli.report.scale_down_page import kinds_chart, moves_chart, render_scale_down
-from cli.report.scale_down_text import headline, print_scale_down
-from cli.simulated_day.record import GivenBack, Launched, Moment, Record
 from tests.cli.test_report_output import Balance
 
 RUN = ScaleDownRun(7, datetime(2026, 11, 22, 12, 0, tzinfo=UTC), 70.0)

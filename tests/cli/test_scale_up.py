@@ -5,16 +5,16 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
+from leeway_cli.demo.scale_up import QUIET, is_over, prices_of, with_bound
+from leeway_cli.report.run import ScaleUpRun
+from leeway_cli.report.scale_up import Offering, ScaleUpPlan, ScaleUpReport, scale_up_from_journal
+from leeway_cli.report.scale_up_json import scale_up_as_data
+from leeway_cli.report.scale_up_page import BOTTOM, TOP, lay_out_chart, render_scale_up
+from leeway_cli.report.scale_up_text import headline, points_shown, price_text, print_scale_up
+from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_sandbox.scenario import scale_up_scenario
 from rich.console import Console
 
-from cli.demo.scale_up import QUIET, is_over, prices_of, with_bound
-from cli.report.run import ScaleUpRun
-from cli.report.scale_up import Offering, ScaleUpPlan, ScaleUpReport, scale_up_from_journal
-from cli.report.scale_up_json import scale_up_as_data
-from cli.report.scale_up_page import BOTTOM, TOP, lay_out_chart, render_scale_up
-from cli.report.scale_up_text import headline, points_shown, price_text, print_scale_up
-from cli.selection.catalogs import sandbox_survey
-from sandbox.scenario import scale_up_scenario
 from tests.cli.journals import NEW_INSTANCE, NEW_NODE, NODE, WEB, ZERO, Journal
 from tests.cli.test_pool_launches import fleet, place
 from tests.cli.test_report_output import RUN, Balance

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-
-from cli.main import run
+from leeway_cli.main import run
 
 USERS = Path(__file__).parents[1] / "manifests" / "users"
 SCALED = USERS / "scaledobject-cron.yaml"

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cli import main
-from cli.selection.catalogs import sandbox_catalog
+from leeway_cli import main
+from leeway_cli.selection.catalogs import sandbox_catalog
 
 SPOT = """
 apiVersion: karpenter.sh/v1alpha5

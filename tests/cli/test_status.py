@@ -31,10 +31,10 @@ from leeway.replacement.reasons import (
 )
 from leeway.retirement.record import Retirement, ReturnTerms
 from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
+from leeway_cli import main
+from leeway_cli.stack import Stack
+from leeway_cli.status.command import RecentRetirements
 
-from cli import main
-from cli.stack import Stack
-from cli.status.command import RecentRetirements
 from tests.aws.stored import TABLE, manifest
 from tests.capacity_requests.requests import capacity_request
 from tests.retirement.retirements import interrupted
@@ -267,7 +267,7 @@ def test_watch_continues_after_an_error_until_ctrl_c(
         if len(waits) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.status.command.time.sleep", sleep)
+    monkeypatch.setattr("leeway_cli.status.command.time.sleep", sleep)
     store_drain(aws, retire(aws))
     code, out, _ = run("--cluster", "prod", "--watch")
     assert code == 0

@@ -1,7 +1,8 @@
 """The choice of the nodes that a storm interrupts."""
 
-from cli.demo.storm import CandidateNode, candidate_nodes, choose_targets, workloads_of
-from sandbox.scenario import demo_scenario
+from leeway_cli.demo.storm import CandidateNode, candidate_nodes, choose_targets, workloads_of
+from leeway_sandbox.scenario import demo_scenario
+
 from tests.cli.journals import BY_HAND, NODE, WEB, Journal
 
 WORKLOADS = workloads_of(demo_scenario())

@@ -6,8 +6,7 @@ from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
-
-from cli.terminate.decide import (
+from leeway_cli.terminate.decide import (
     Call,
     Ending,
     InstanceNow,

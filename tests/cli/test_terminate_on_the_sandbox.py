@@ -16,12 +16,12 @@ import pytest
 import yaml
 from leeway.aws.records import DynamoRecords
 from leeway.execution.attempt import Phase
+from leeway_cli import main
+from leeway_cli.terminate.decide import TERMINATED
+from leeway_sandbox.provisioning import IMAGE, client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
 
-from cli import main
-from cli.terminate.decide import TERMINATED
-from sandbox.provisioning import IMAGE, client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario
 from tests.cli.conftest import drop_clients
 from tests.retirement.retirements import interrupted
 
@@ -320,7 +320,7 @@ def test_a_node_that_is_not_drained_keeps_its_instance(
     assert [one["terminated"] for one in found["nodes"]] == [False]
     assert state_of(sandbox, instance) not in TERMINATED
 
-    command = [sys.executable, "-m", "cli", "terminate", node, "--force"]
+    command = [sys.executable, "-m", "leeway_cli", "terminate", node, "--force"]
     with subprocess.Popen(
         [*command, "--kubeconfig", str(sandbox.kubeconfig)],
         stderr=subprocess.PIPE,

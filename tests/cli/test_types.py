@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cli.main import run
+from leeway_cli.main import run
 
 USERS = Path(__file__).parents[1] / "manifests" / "users"
 

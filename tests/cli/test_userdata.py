@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway_cli.main import run
 
-from cli.main import run
 from tests.bootstrap.write_golden import GOLDEN
 
 USERS = Path(__file__).parents[1] / "manifests" / "users"

@@ -2,9 +2,8 @@
 
 import pytest
 from leeway.reasons import Reason
-
-from cli.cluster_setup.chosen_groups import chosen_groups
-from cli.cluster_setup.ports import ScalingGroup
+from leeway_cli.cluster_setup.chosen_groups import chosen_groups
+from leeway_cli.cluster_setup.ports import ScalingGroup
 
 OWN = ScalingGroup("web", {})
 MANAGED = ScalingGroup("eks-ng-1", {}, node_group="ng")

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 import yaml
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, priority_class_object
-
-from cli.cluster_setup.desired import (
+from leeway_cli.cluster_setup.desired import (
     LeewayStack,
     cluster_object,
     cluster_objects,
     version_difference,
 )
-from cli.cluster_setup.projection import as_found
-from sandbox.template import read_template
+from leeway_cli.cluster_setup.projection import as_found
+from leeway_sandbox.template import read_template
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

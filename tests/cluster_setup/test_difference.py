@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.typed_json import adapter_of
-
-from cli.cluster_setup.desired import LeewayStack, Wanted, cluster_object, desired_settings
-from cli.cluster_setup.difference import Change, difference
-from cli.cluster_setup.settings import (
+from leeway_cli.cluster_setup.desired import LeewayStack, Wanted, cluster_object, desired_settings
+from leeway_cli.cluster_setup.difference import Change, difference
+from leeway_cli.cluster_setup.settings import (
     AccessEntry,
     Authentication,
     ClusterManifest,
@@ -23,7 +22,7 @@ from cli.cluster_setup.settings import (
     Transition,
     by_key,
 )
-from cli.cluster_setup.undo import recorded_change, undo
+from leeway_cli.cluster_setup.undo import recorded_change, undo
 
 ROLE = "arn:aws:iam::123456789012:role/leeway-retire"
 OTHER_ROLE = "arn:aws:iam::123456789012:role/leeway-watch"

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-
-from cli.cluster_setup.reachability import Endpoint, FunctionsNetwork, reachability
+from leeway_cli.cluster_setup.reachability import Endpoint, FunctionsNetwork, reachability
 
 PUBLIC = Endpoint("prod", "https://x.eks.amazonaws.com", "vpc-1", public=True, private=False)
 PRIVATE = replace(PUBLIC, public=False, private=True)

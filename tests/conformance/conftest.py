@@ -12,6 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway_sandbox.real_cluster.bare_nodes import LABEL
+from leeway_sandbox.real_cluster.guests import MARKS
+from leeway_sandbox.real_cluster.target import RealCluster, find_cluster, read_config
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import real_scenario
 from lightkube import Client
 from lightkube.codecs import from_dict
 from lightkube.models.meta_v1 import ObjectMeta
@@ -19,11 +24,6 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node
 from lightkube.resources.rbac_authorization_v1 import ClusterRole
 
-from sandbox.real_cluster.bare_nodes import LABEL
-from sandbox.real_cluster.guests import MARKS
-from sandbox.real_cluster.target import RealCluster, find_cluster, read_config
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import real_scenario
 from tests.end_to_end.environment import Environment, until
 from tests.sandbox.kubernetes.live import running_cluster
 

@@ -15,10 +15,10 @@ from leeway.pod_watch.pods import needs_new_node
 from leeway.pod_watch.ports import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
+from leeway_sandbox.real_cluster.target import RealCluster
 from lightkube.codecs import from_dict
 from lightkube.resources.core_v1 import Pod
 
-from sandbox.real_cluster.target import RealCluster
 from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 import yaml
+from leeway_cli.main import run
+from leeway_sandbox.real_cluster.upstream import JSON, Upstream
 from lightkube import ApiError
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.types import PatchType
 
-from cli.main import run
-from sandbox.real_cluster.upstream import JSON, Upstream
 from tests.conformance.conftest import Conformance
 from tests.end_to_end.environment import until
 from tests.end_to_end.test_headroom import HEADROOM

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from sandbox.provisioning import ACCOUNT, client
-from sandbox.sandbox import Sandbox
+from leeway_sandbox.provisioning import ACCOUNT, client
+from leeway_sandbox.sandbox import Sandbox
 
 CLUSTER, GROUP, STACK = "care", "web", "leeway"
 ALARM = "leeway-NoticesLateAlarm"

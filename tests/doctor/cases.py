@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.cluster_setup.desired import LeewayStack, Wanted, cluster_objects, desired_entries
-from cli.cluster_setup.ports import EksCluster, ScalingGroup
-from cli.cluster_setup.reachability import Endpoint, FunctionsNetwork
-from cli.cluster_setup.settings import GroupHook, GroupTag, Mode, Transition
-from cli.doctor.facts import (
+from leeway_cli.cluster_setup.desired import LeewayStack, Wanted, cluster_objects, desired_entries
+from leeway_cli.cluster_setup.ports import EksCluster, ScalingGroup
+from leeway_cli.cluster_setup.reachability import Endpoint, FunctionsNetwork
+from leeway_cli.cluster_setup.settings import GroupHook, GroupTag, Mode, Transition
+from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
     CatalogFacts,
@@ -26,7 +26,7 @@ from cli.doctor.facts import (
     ScheduleFacts,
     Unread,
 )
-from cli.doctor.names import EVENTS, FUNCTIONS, Event, function_name, schedule_names
+from leeway_cli.doctor.names import EVENTS, FUNCTIONS, Event, function_name, schedule_names
 
 NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)
 ACCOUNT = "arn:aws:{}:us-east-1:123456789012:{}"

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from leeway_cli.cluster_setup.settings import AccessEntry
+from leeway_cli.doctor.examine import examine
+from leeway_cli.doctor.facts import Answer, FunctionAnswers, MissingRight
 
-from cli.cluster_setup.settings import AccessEntry
-from cli.doctor.examine import examine
-from cli.doctor.facts import Answer, FunctionAnswers, MissingRight
 from tests.doctor.cases import STACK, cluster, healthy
 
 ROLE = "arn:aws:iam::123456789012:role/leeway-RetireNodeRole-1A2B"

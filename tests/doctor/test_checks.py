@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from leeway.reasons import Reason, ReasonCode
-
-from cli.cluster_setup.ports import ScalingGroup
-from cli.cluster_setup.settings import GroupHook, GroupTag, Mode
-from cli.doctor import reasons
-from cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
-from cli.doctor.examine import CHECKS, examine
-from cli.doctor.facts import (
+from leeway_cli.cluster_setup.ports import ScalingGroup
+from leeway_cli.cluster_setup.settings import GroupHook, GroupTag, Mode
+from leeway_cli.doctor import reasons
+from leeway_cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
+from leeway_cli.doctor.examine import CHECKS, examine
+from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
     CatalogFacts,
@@ -27,8 +26,9 @@ from cli.doctor.facts import (
     RuleFacts,
     WorkloadFacts,
 )
-from cli.doctor.finding import Finding
-from cli.doctor.names import EVENTS
+from leeway_cli.doctor.finding import Finding
+from leeway_cli.doctor.names import EVENTS
+
 from tests.doctor.cases import (
     HOOKS,
     NOW,

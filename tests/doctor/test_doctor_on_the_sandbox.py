@@ -21,17 +21,17 @@ from leeway.manifests.ports import StoredManifest
 from leeway.selection.offers.compressed import compressed
 from leeway.selection.offers.survey import Part
 from leeway.wiring import clients
+from leeway_cli import main
+from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_sandbox.access_entries import SECRET, access_key
+from leeway_sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 
-from cli import main
-from cli.selection.catalogs import sandbox_survey
-from sandbox.access_entries import SECRET, access_key
-from sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.cli.conftest import drop_clients
 from tests.doctor.broken import BROKEN, CLUSTER, GROUP, no_entry, no_spot_role, without
@@ -194,7 +194,7 @@ def test_functions_that_the_caller_may_not_invoke_are_one_finding(
         error = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
         raise ClientError(error, "Invoke")
 
-    monkeypatch.setattr("cli.doctor.read.probes.answers_of", refuse)
+    monkeypatch.setattr("leeway_cli.doctor.read.probes.answers_of", refuse)
     _, document = doctor(CLUSTER)
     assert [one["part"] for one in document["unread"]] == ["the answers of the functions"]
 

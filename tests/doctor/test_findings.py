@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.reasons import Reason
+from leeway_cli.doctor.examine import examine
+from leeway_cli.doctor.facts import ClusterFacts, Facts, Unread
+from leeway_cli.doctor.finding import Severity
+from leeway_cli.doctor.mending import aws, shell
+from leeway_cli.doctor.view import as_data, print_findings
+from leeway_cli.terminal import terminal
 from rich.console import Console
 
-from cli.doctor.examine import examine
-from cli.doctor.facts import ClusterFacts, Facts, Unread
-from cli.doctor.finding import Severity
-from cli.doctor.mending import aws, shell
-from cli.doctor.view import as_data, print_findings
-from cli.terminal import terminal
 from tests.doctor.cases import cluster, group, healthy
 
 DENIED = Reason("AwsAccessDenied", "The identity may not call x:Y. Grant it this action.")

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 from leeway import __version__
-from samtranslator.yaml_helper import yaml_parse
-
-from cli.doctor.names import (
+from leeway_cli.doctor.names import (
     ALIAS,
     AWAKE,
     DURABLE,
@@ -16,8 +14,9 @@ from cli.doctor.names import (
     function_name,
     schedule_names,
 )
-from cli.doctor.patterns import matches
-from sandbox.template import DeployedTemplate, read_template
+from leeway_cli.doctor.patterns import matches
+from leeway_sandbox.template import DeployedTemplate, read_template
+from samtranslator.yaml_helper import yaml_parse
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import tag_list
+from leeway_cli.doctor.facts import FunctionAnswers
+from leeway_cli.doctor.names import FUNCTIONS
+from leeway_cli.doctor.read.probes import answers_of
+from leeway_sandbox.provisioning import IMAGE, client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
 
-from cli.doctor.facts import FunctionAnswers
-from cli.doctor.names import FUNCTIONS
-from cli.doctor.read.probes import answers_of
-from sandbox.provisioning import IMAGE, client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario
 from tests.cli.conftest import drop_clients
 from tests.doctor.broken import CLUSTER, GROUP, STACK, without
 

@@ -1,7 +1,7 @@
 """The rights that the doctor asks for are those of rbac/leeway.yaml, and of users' namespaces."""
 
-from cli.adopt.plan import RBAC, read_objects
-from cli.doctor.rights import Right, rights_in_namespaces, rights_of
+from leeway_cli.adopt.plan import RBAC, read_objects
+from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 
 OBJECTS = [one.body for one in read_objects(RBAC)]
 

@@ -4,10 +4,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from leeway_sandbox.scenario import ENDS_AFTER, Manifest, budget
 from lightkube import Client
 from lightkube.codecs import from_dict
 
-from sandbox.scenario import ENDS_AFTER, Manifest, budget
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import Entry, Environment, Journal
 

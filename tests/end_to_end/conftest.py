@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Manifest, Scenario
 
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Manifest, Scenario
 from tests.cli.conftest import drop_clients
 from tests.end_to_end.environment import Environment
 from tests.end_to_end.rights import check_calls_are_granted

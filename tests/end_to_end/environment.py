@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
-
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
 
 Entry = dict[str, Any]
 

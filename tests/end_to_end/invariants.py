@@ -18,11 +18,11 @@ from functools import cached_property
 from math import inf
 from typing import Any
 
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import PARTS, Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.provisioning import client
-from sandbox.sandbox import PARTS, Sandbox
 from tests.end_to_end.environment import PATIENCE, Entry, Environment, Journal
 
 MARK = "leeway.sh/"

@@ -16,9 +16,9 @@ from unittest.mock import patch
 from leeway.kubernetes.eks import eks_connection
 from leeway.wiring.clients import session
 from leeway.wiring.provision_nodes import provision_nodes
+from leeway_sandbox.access_entries import access_key
+from leeway_sandbox.sandbox import Sandbox
 
-from sandbox.access_entries import access_key
-from sandbox.sandbox import Sandbox
 from tests.end_to_end.provisioning import FUNCTION, message
 
 SECONDS = 58.0

@@ -18,14 +18,14 @@ from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
 from leeway.launch.intent import LaunchIntent
 from leeway.selection.labels import NODEPOOL
+from leeway_cli import main
+from leeway_sandbox.access_entries import access_key
+from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Event, Pod
 
-from cli import main
-from sandbox.access_entries import access_key
-from sandbox.provisioning import client, create_workloads
-from sandbox.sandbox import Sandbox
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import until
 from tests.end_to_end.provisioning import CLUSTER, FUNCTION, run, table_of

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from leeway_sandbox.provisioning import IMAGE, client
+from leeway_sandbox.scenario import ZONES, Group, Manifest, Scenario
 from lightkube import Client, KubeConfig
 
-from sandbox.provisioning import IMAGE, client
-from sandbox.scenario import ZONES, Group, Manifest, Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Environment, Journal, until
 

@@ -35,12 +35,12 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool
+from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event
 
-from cli.selection.catalogs import sandbox_catalog
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
 from tests.end_to_end.environment import PATIENCE, Entry, Journal
 from tests.end_to_end.provisioning import CLUSTER, simulated_time, table_of
 

@@ -18,12 +18,12 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
 from leeway.selection.offers.compressed import compressed
+from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client
 from lightkube.resources.core_v1 import Node, Pod
 
-from cli.selection.catalogs import sandbox_survey
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
 from tests.aws.stored import manifest
 from tests.end_to_end.environment import Environment, Journal
 

@@ -10,13 +10,13 @@ from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.ports.table import Offering
+from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import ENDS_AFTER, ZONES, Group, Manifest, Scenario
 from lightkube import Client
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node, Pod
 
-from sandbox.provisioning import client, create_workloads
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import ENDS_AFTER, ZONES, Group, Manifest, Scenario
 from tests.aws.stored import manifest
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Environment, Journal, until

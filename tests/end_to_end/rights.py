@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from leeway_sandbox.access_entries import access_key
+from leeway_sandbox.sandbox import Sandbox
 
-from sandbox.access_entries import access_key
-from sandbox.sandbox import Sandbox
 from tests.template.granted import granted_to, grants_key, statements
 from tests.template.reached import IAM_NAMES
 

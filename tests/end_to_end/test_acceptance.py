@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from leeway.aws.manifests import DynamoManifests
+from leeway_cli.acceptance.run import FAMILIES, stages
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Node
 
-from cli.acceptance.run import FAMILIES, stages
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
 from tests.end_to_end.environment import Journal, until
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, store, table_of
 from tests.launch.pools import document, node_class
@@ -54,7 +54,7 @@ def command(sandbox: Sandbox, *arguments: str) -> "subprocess.Popen[str]":
     environment = os.environ | sandbox.environment()
     environment |= {"AWS_ACCESS_KEY_ID": KEY, "KUBECONFIG": str(sandbox.kubeconfig)}
     return subprocess.Popen(
-        [sys.executable, "-m", "cli", "acceptance", CLUSTER, *arguments],
+        [sys.executable, "-m", "leeway_cli", "acceptance", CLUSTER, *arguments],
         cwd=ROOT,
         env=environment,
         text=True,

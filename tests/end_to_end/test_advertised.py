@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import smoke_scenario
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import smoke_scenario
 
 TIMEOUT = 90
 """Seconds for one retirement, on a busy machine."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 from leeway.provisioning.vain_launches import MOST_IN_VAIN
+from leeway_cli import main
+from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Event, Node, Pod
 
-from cli import main
-from sandbox.provisioning import client, create_workloads
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.promises import check_promises

@@ -11,9 +11,9 @@ import pytest
 from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.ports.table import Offering
+from leeway_cli.main import run
+from leeway_cli.selection.catalogs import sandbox_catalog
 
-from cli.main import run
-from cli.selection.catalogs import sandbox_catalog
 from tests.end_to_end.environment import Environment
 
 REGION = "us-east-1"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from leeway_sandbox.provisioning import client
 
-from sandbox.provisioning import client
 from tests.end_to_end.environment import Environment, run_reconcile
 from tests.end_to_end.invariants import InvariantChecks
 

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Manifest, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
 
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Manifest, Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Journal, events_about, run_reconcile
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, run, store

@@ -10,12 +10,12 @@ from datetime import datetime
 
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
+from leeway_sandbox.provisioning import HOOK, client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node, Pod
 
-from sandbox.provisioning import HOOK, client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario
 from tests.aws.stored import manifest
 from tests.end_to_end.cluster_actions import (
     Case,

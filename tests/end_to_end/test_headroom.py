@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway_cli.main import run
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.models.apps_v1 import DeploymentSpec, ReplicaSetSpec, StatefulSetSpec
 from lightkube.models.core_v1 import Container, PodSpec, PodTemplateSpec
@@ -16,8 +18,6 @@ from lightkube.resources.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.core_v1 import PodTemplate
 from lightkube.resources.rbac_authorization_v1 import RoleBinding
 
-from cli.main import run
-from sandbox.sandbox import Sandbox
 from tests.end_to_end.environment import Environment
 from tests.end_to_end.rights import granted, used
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
 from leeway.launch.launch_nodes import MOST_ROUNDS
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
 from tests.end_to_end.conftest import daemonset
 from tests.end_to_end.environment import until
 from tests.end_to_end.launch_faults import (

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario, namespace
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event, Node, Pod
 
-from sandbox.provisioning import client, create_workloads
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario, namespace
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, Journal, until
 from tests.end_to_end.promises import check_promises

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from leeway_cli.main import run
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Pod
 
-from cli.main import run
-from sandbox.sandbox import Sandbox
 from tests.end_to_end.environment import Environment, until
 from tests.end_to_end.rights import granted, used
 

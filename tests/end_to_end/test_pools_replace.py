@@ -4,12 +4,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from leeway_cli.main import run as leeway
+from leeway_sandbox.provisioning import create_workloads
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from cli.main import run as leeway
-from sandbox.provisioning import create_workloads
-from sandbox.sandbox import Sandbox
 from tests.end_to_end.environment import Entry, events_about, until
 from tests.end_to_end.promises import check_promises
 from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, prepare, store

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Event, Pod
 
-from sandbox.provisioning import client, create_workloads
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import until
 from tests.end_to_end.killed_runs import Killed, Killer, run_killed

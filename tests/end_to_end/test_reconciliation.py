@@ -8,6 +8,9 @@ from contextlib import suppress
 import pytest
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.reconciliation.findings import EVENT_DELAY
+from leeway_sandbox.aws.nodes import RESOURCE_TAG
+from leeway_sandbox.provisioning import HOOK, IMAGE, client
+from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.models.policy_v1 import PodDisruptionBudgetSpec
@@ -15,9 +18,6 @@ from lightkube.resources.core_v1 import Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from lightkube.resources.storage_v1 import VolumeAttachment
 
-from sandbox.aws.nodes import RESOURCE_TAG
-from sandbox.provisioning import HOOK, IMAGE, client
-from sandbox.sandbox import Sandbox
 from tests.aws.stored import manifest
 from tests.end_to_end.environment import (
     PATIENCE,

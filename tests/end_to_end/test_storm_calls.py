@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leeway.execution.shared_cache import FRESH_FOR
+from leeway_sandbox.access_entries import access_key
 
-from sandbox.access_entries import access_key
 from tests.end_to_end.environment import Environment, Journal
 
 READS_OF_A_GROUP = 3

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from leeway_sandbox.provisioning import client, create_workloads
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario, budget
 
-from sandbox.provisioning import client, create_workloads
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario, budget
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Environment, Journal, run_reconcile, until
 from tests.end_to_end.invariants import InvariantChecks

@@ -12,12 +12,12 @@ import pytest
 from leeway import __version__
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.manifests.ports import StoredManifest
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group, Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
 
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group, Scenario
 from tests.end_to_end.conftest import deployment
 from tests.end_to_end.environment import Entry, Environment
 

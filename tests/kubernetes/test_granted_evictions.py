@@ -78,7 +78,16 @@ def test_a_drain_deletes_the_disrupted_pod_and_respects_the_budget_for_others(
     time.sleep(1)
     leave_between_the_steps(live, first, "spent")
     assert allowed(live, "spent") == 0
-    command = [sys.executable, "-m", "cli", "drain", node, "--timeout", "15s", "--kubeconfig"]
+    command = [
+        sys.executable,
+        "-m",
+        "leeway_cli",
+        "drain",
+        node,
+        "--timeout",
+        "15s",
+        "--kubeconfig",
+    ]
     path = str(live.folder / "kubeconfig")
     done = subprocess.run([*command, path], capture_output=True, text=True, check=False)
     assert f"evicting pod default/{first}" in done.stderr

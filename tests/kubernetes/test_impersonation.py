@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway_cli import main
 
-from cli import main
 from tests.kubernetes.faulty_server import (
     Answer,
     FaultyServer,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import leeway.kubernetes
+import leeway_cli.doctor.read
+import leeway_cli.rehearse
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -22,16 +24,14 @@ from leeway.kubernetes.translate import to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.selection.reading.object_schemas import SCHEMAS
+from leeway_cli.rehearse.pace import Pace
+from leeway_cli.rehearse.read_objects import read_objects
+from leeway_sandbox.kubernetes import schema
+from leeway_sandbox.kubernetes.registry import KINDS
 from lightkube.core.decoders import WatchEvent
 from lightkube.resources.core_v1 import Node, Pod
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
-import cli.doctor.read
-import cli.rehearse
-from cli.rehearse.pace import Pace
-from cli.rehearse.read_objects import read_objects
-from sandbox.kubernetes import schema
-from sandbox.kubernetes.registry import KINDS
 from tests.provisioning import cluster_documents as documents
 from tests.wrong_shapes import Path, replaced
 
@@ -185,7 +185,7 @@ def test_an_answer_without_kind_or_metadata_is_no_empty_list(content: bytes) -> 
 def structs() -> list[type[msgspec.Struct]]:
     """Return the structs that answers of an API server are decoded into."""
     found: set[type[msgspec.Struct]] = set()
-    for package in (leeway.kubernetes, cli.doctor.read, cli.rehearse):
+    for package in (leeway.kubernetes, leeway_cli.doctor.read, leeway_cli.rehearse):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for value in vars(importlib.import_module(module.name)).values():
                 if isinstance(value, type) and issubclass(value, msgspec.Struct):

@@ -2,8 +2,8 @@
 
 import pytest
 from leeway.selection.offers.catalog import Catalog
+from leeway_cli.selection.catalogs import sandbox_catalog
 
-from cli.selection.catalogs import sandbox_catalog
 from tests.launch.launching import World
 
 

@@ -13,8 +13,8 @@ from leeway.launch.images import (
 from leeway.launch.observed import Image
 from leeway.launch.problems import NotLaunchable
 from leeway.selection.offers.catalog import Catalog
+from leeway_sandbox.aws.images import node_images
 
-from sandbox.aws.images import node_images
 from tests.launch.pools import node_class, settings
 
 AMD, ARM = ImageVariant("x86_64"), ImageVariant("arm64")

@@ -16,8 +16,8 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode
 from leeway.selection.resources import Resources
+from leeway_cli.selection.catalogs import sandbox_catalog
 
-from cli.selection.catalogs import sandbox_catalog
 from tests.launch.conftest import catalog
 from tests.launch.launching import World, order
 from tests.launch.pools import node_class, pods, pool, settings

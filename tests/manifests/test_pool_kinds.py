@@ -14,8 +14,7 @@ from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirement
 from leeway.selection.resources import Resources
-
-from sandbox.user_data.kubelet_fields import FIELDS
+from leeway_sandbox.user_data.kubelet_fields import FIELDS
 
 USERS = Path(__file__).parent / "users"
 

@@ -9,10 +9,9 @@ from jsonschema import Draft202012Validator
 from leeway.manifests.kinds import KINDS, Kind
 from leeway.manifests.reading import read_manifests
 from leeway.notices import NoticeKind
-
-from cli import main
-from cli.manifests.json_schema import file_of, schema_of
-from cli.manifests.reference_page import page_of
+from leeway_cli import main
+from leeway_cli.manifests.json_schema import file_of, schema_of
+from leeway_cli.manifests.reference_page import page_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = [f"{kind.name} {kind.api_version}" for kind in KINDS]

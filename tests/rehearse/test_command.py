@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import main
+from leeway_cli import main
 from tests.cli.conftest import drop_clients
 from tests.launch.pools import node_class
 from tests.launch.pools import pool as node_pool

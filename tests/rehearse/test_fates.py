@@ -4,6 +4,9 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from leeway_cli.rehearse.pace import Pace
+from leeway_cli.rehearse.storm import Storm
+from leeway_cli.report.model import Attempt, Evaluation, Outcome, PodReport, PodTrace, Workload
 
 from bench.fates import (
     LATE_BY,
@@ -13,9 +16,6 @@ from bench.fates import (
     removed_otherwise,
     request_times,
 )
-from cli.rehearse.pace import Pace
-from cli.rehearse.storm import Storm
-from cli.report.model import Attempt, Evaluation, Outcome, PodReport, PodTrace, Workload
 from tests.rehearse.documents import NOW, Object, node, pod, storm_of, workload
 
 WEB = "Deployment/shop/web"

@@ -5,9 +5,9 @@ import shlex
 from typing import Any
 
 import pytest
+from leeway_cli.rehearse.findings import Finding, find
+from leeway_cli.rehearse.pace import Pace
 
-from cli.rehearse.findings import Finding, find
-from cli.rehearse.pace import Pace
 from tests.rehearse.documents import (
     PACE,
     Object,

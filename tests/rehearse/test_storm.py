@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.drain.progress import RemovalMethod, Stage
+from leeway_cli.rehearse.pace import Pace
+from leeway_cli.rehearse.rounds import below
+from leeway_cli.rehearse.series import moments_below
 
-from cli.rehearse.pace import Pace
-from cli.rehearse.rounds import below
-from cli.rehearse.series import moments_below
 from tests.rehearse.documents import (
     NOW,
     PACE,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway_sandbox.containers import addresses_for_containers
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import smoke_scenario
 
-from sandbox.containers import addresses_for_containers
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import smoke_scenario
 from tests.sam.invocation import Invocation, Invoke
 
 ROOT = Path(__file__).parents[2]

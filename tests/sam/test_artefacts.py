@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from leeway_sandbox.template import read_template
 
-from sandbox.template import read_template
 from tests.kubernetes.faulty_server import json_answer, pod, pods, running_faulty_server
 
 ROOT = Path(__file__).parents[2]

@@ -19,9 +19,9 @@ from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
+from leeway_sandbox.aws.cloud import ACCOUNT
+from leeway_sandbox.sandbox import Sandbox
 
-from sandbox.aws.cloud import ACCOUNT
-from sandbox.sandbox import Sandbox
 from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy

@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sandbox.access import bearer, new_token
+from leeway_sandbox.access import bearer, new_token
 
 _FOLDER = TemporaryDirectory(prefix="leeway-tests-")
 FILE = Path(_FOLDER.name) / "control-token"

@@ -9,13 +9,19 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-
-from cli import main
-from sandbox.access import AddressError, Gate, TokenFileError, check_address, new_token, read_token
-from sandbox.children import RefusedError
-from sandbox.containers import bridge_address
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
+from leeway_cli import main
+from leeway_sandbox.access import (
+    AddressError,
+    Gate,
+    TokenFileError,
+    check_address,
+    new_token,
+    read_token,
+)
+from leeway_sandbox.children import RefusedError
+from leeway_sandbox.containers import bridge_address
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leeway_sandbox.autoscaler import Group, as_launched, plan, read_state
+from leeway_sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Group as WorldGroup
+from leeway_sandbox.scenario import Scenario, deployment, pod_spec
 from lightkube import Client, KubeConfig
 from lightkube.codecs import from_dict
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Node
-
-from sandbox.autoscaler import Group, as_launched, plan, read_state
-from sandbox.kubernetes.controllers.scheduling_info import NodeInfo, PodInfo, read_pod_info
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Group as WorldGroup
-from sandbox.scenario import Scenario, deployment, pod_spec
 
 
 def _node(**spec: Any) -> dict[str, Any]:

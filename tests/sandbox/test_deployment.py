@@ -7,10 +7,10 @@ from typing import Any
 
 import boto3
 import pytest
+from leeway_sandbox.deployment import DeploymentError, deploy
+from leeway_sandbox.template import read_template
 from moto.server import ThreadedMotoServer
 
-from sandbox.deployment import DeploymentError, deploy
-from sandbox.template import read_template
 from tests.sandbox import control_token
 from tests.sandbox.aws.started import started
 from tests.sandbox.lambda_service.conftest import KEYS, Service, eventually, running_service

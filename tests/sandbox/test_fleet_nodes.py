@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import Node
-
-from sandbox.provisioning import client
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario
 
 PARAMETER = (
     "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"

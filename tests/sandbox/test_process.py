@@ -11,7 +11,7 @@ import pytest
 
 SERVES = """
 import asyncio, os
-from sandbox.process import report_ready, wait_for_stop
+from leeway_sandbox.process import report_ready, wait_for_stop
 report_ready(pid=os.getpid())
 asyncio.run(wait_for_stop())
 """

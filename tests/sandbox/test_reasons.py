@@ -8,11 +8,10 @@ from pathlib import Path
 from string import Formatter
 
 import pytest
-
-from sandbox import reasons
-from sandbox.access import new_token
-from sandbox.children import ROOT, RefusedError, SandboxError
-from sandbox.reasons import ReasonError, all_codes
+from leeway_sandbox import reasons
+from leeway_sandbox.access import new_token
+from leeway_sandbox.children import ROOT, RefusedError, SandboxError
+from leeway_sandbox.reasons import ReasonError, all_codes
 
 PARTS = ["aws", "kubernetes", "lambda_service"]
 
@@ -94,7 +93,7 @@ def test_access_rules_that_cannot_be_read_end_the_cluster_with_a_code(tmp_path: 
 def started(part: str, *arguments: str) -> tuple[int, str]:
     """Run a process that cannot start; return its exit status and the last line of its stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", f"sandbox.{part}", *arguments],
+        [sys.executable, "-m", f"leeway_sandbox.{part}", *arguments],
         capture_output=True,
         text=True,
         cwd=ROOT,

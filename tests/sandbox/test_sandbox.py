@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from leeway_cli import main
+from leeway_sandbox.children import Child, SandboxError
+from leeway_sandbox.provisioning import client
+from leeway_sandbox.ready_counts import ReadyCounts
+from leeway_sandbox.sandbox import Sandbox
+from leeway_sandbox.scenario import Scenario, demo_scenario, smoke_scenario
+from leeway_sandbox.state_folder import is_running
 from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node, Pod
-
-from cli import main
-from sandbox.children import Child, SandboxError
-from sandbox.provisioning import client
-from sandbox.ready_counts import ReadyCounts
-from sandbox.sandbox import Sandbox
-from sandbox.scenario import Scenario, demo_scenario, smoke_scenario
-from sandbox.state_folder import is_running
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +147,7 @@ def test_up_prints_the_endpoints_and_down_stops_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = ["--state-dir", str(tmp_path)]
-    command = [sys.executable, "-m", "cli", "sandbox", "up", "--nodes", "3", "-o", "json"]
+    command = [sys.executable, "-m", "leeway_cli", "sandbox", "up", "--nodes", "3", "-o", "json"]
     command += [
         "--grow",
         "--schedule-speed",
@@ -177,7 +176,7 @@ def test_up_warns_when_its_functions_cannot_reach_the_advertised_address(
     tmp_path: Path,
 ) -> None:
     folder = ["--state-dir", str(tmp_path)]
-    command = [sys.executable, "-m", "cli", "sandbox", "up", "--nodes", "3", *folder]
+    command = [sys.executable, "-m", "leeway_cli", "sandbox", "up", "--nodes", "3", *folder]
     command += ["--host", "127.0.0.1", "--advertise", "127.0.0.2"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
         assert up.stderr is not None
@@ -196,7 +195,7 @@ def document(lines: Iterable[bytes]) -> Iterator[bytes]:
 def test_an_error_shows_the_process_that_did_not_start_and_its_log(tmp_path: Path) -> None:
     options = {"aws": ["--no-such-option"]}
     with (
-        pytest.raises(SandboxError, match=r"sandbox.aws did not start(.|\n)*no-such-option"),
+        pytest.raises(SandboxError, match=r"leeway_sandbox.aws did not start(.|\n)*no-such-option"),
         Sandbox.start(smoke_scenario(), state_dir=tmp_path, options=options),
     ):
         pytest.fail("it started")

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from sandbox.intrinsics import TemplateError
-from sandbox.template import DeployedTemplate, read_template
+from leeway_sandbox.intrinsics import TemplateError
+from leeway_sandbox.template import DeployedTemplate, read_template
 
 ROOT = Path(__file__).parents[2]
 ARN = "arn:aws:lambda:us-east-1:123456789012:function:"

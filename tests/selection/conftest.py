@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 from leeway.selection.offers.catalog import Catalog
-
-from cli.selection.catalogs import sandbox_catalog
-from sandbox.aws.regions import Region, read_region
+from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_sandbox.aws.regions import Region, read_region
 
 
 @pytest.fixture(scope="session")

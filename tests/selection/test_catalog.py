@@ -18,8 +18,7 @@ from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import ANY, Unavailable
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
-
-from sandbox.aws.regions import Region
+from leeway_sandbox.aws.regions import Region
 
 AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 

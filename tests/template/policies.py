@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sandbox.aws.policies import Request, Values, listed, refused
-from sandbox.intrinsics import Resolver
+from leeway_sandbox.aws.policies import Request, Values, listed, refused
+from leeway_sandbox.intrinsics import Resolver
+
 from tests.template.translation import translate
 
 __all__ = ["ACCOUNT", "REGION", "Request", "Values", "allows", "role_names", "statements_of"]

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import yaml
-
-from sandbox.access_entries import USER_ACCESS_KEY, access_entries
-from sandbox.template import read_template
+from leeway_sandbox.access_entries import USER_ACCESS_KEY, access_entries
+from leeway_sandbox.template import read_template
 
 ROOT = Path(__file__).parents[2]
 NODES = "arn:aws:iam::123456789012:role/nodes"

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from leeway.launch.tags import cluster_tags
-
-from sandbox.aws.ec2_checks import (
+from leeway_sandbox.aws.ec2_checks import (
     FLEET,
     INSTANCE,
     TEMPLATE,
@@ -16,6 +15,7 @@ from sandbox.aws.ec2_checks import (
     pass_role,
     terminate,
 )
+
 from tests.template.policies import ACCOUNT, Request, allows, role_names, statements_of
 
 CLUSTERS = "prod,stage"

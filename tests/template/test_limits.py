@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from leeway_sandbox.intrinsics import Resolver
 
-from sandbox.intrinsics import Resolver
 from tests.template.granted import resources
 from tests.template.translation import TEMPLATE, translate
 

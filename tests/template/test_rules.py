@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
+from leeway_sandbox.template import RuleResource, read_template
 from moto.events.models import EventPattern
-
-from sandbox.template import RuleResource, read_template
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"

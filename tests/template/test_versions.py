@@ -4,8 +4,8 @@ executions."""
 from collections.abc import Mapping
 
 import pytest
+from leeway_sandbox.intrinsics import Resolver
 
-from sandbox.intrinsics import Resolver
 from tests.template.translation import translate
 
 

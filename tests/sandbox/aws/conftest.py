@@ -1,4 +1,4 @@
-"""A running `python -m sandbox.aws`, and an HTTP server that records its requests."""
+"""A running `python -m leeway_sandbox.aws`, and an HTTP server that records its requests."""
 
 from collections.abc import Iterator
 

@@ -123,7 +123,7 @@ class Sandbox:
 def started(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """Start a process and wait until it is ready; it stops on SIGTERM, also after an exception."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "sandbox.aws", *QUICK, *control_token.OPTIONS, *options],
+        [sys.executable, "-m", "leeway_sandbox.aws", *QUICK, *control_token.OPTIONS, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )

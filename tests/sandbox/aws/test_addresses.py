@@ -3,7 +3,8 @@
 from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
 
-from sandbox.aws.addresses import addresses
+from leeway_sandbox.aws.addresses import addresses
+
 from tests.sandbox.aws.started import Sandbox
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from leeway_sandbox.aws.dynamodb import PartitionedTable, expire
 
-from sandbox.aws.dynamodb import PartitionedTable, expire
 from tests.sandbox.aws.started import Sandbox
 
 TABLE = "records"

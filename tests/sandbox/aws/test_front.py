@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from leeway_sandbox.aws.calls import Call
+from leeway_sandbox.aws.throttling import Bucket, Throttle, limits
 
-from sandbox.aws.calls import Call
-from sandbox.aws.throttling import Bucket, Throttle, limits
 from tests.sandbox.aws.started import Sandbox
 
 

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-
-from sandbox.aws.schedule_expressions import BadExpressionError, parse
+from leeway_sandbox.aws.schedule_expressions import BadExpressionError, parse
 
 NOW = datetime(2026, 11, 21, 11, 30, 20, tzinfo=UTC)  # a Saturday
 

@@ -235,7 +235,13 @@ def restricted_pod(name: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def running_cluster(folder: Path, *flags: str) -> Iterator[Live]:
     """Run a cluster while the context lasts."""
-    command = [sys.executable, "-m", "sandbox.kubernetes", "--certificate", str(folder / "tls")]
+    command = [
+        sys.executable,
+        "-m",
+        "leeway_sandbox.kubernetes",
+        "--certificate",
+        str(folder / "tls"),
+    ]
     quick = ["--pod-start", "0.1", "--node-ready", "0.05", "--volume-attach", "0.1"]
     quick += ["--pod-quarantine", "1", *control_token.OPTIONS]
     with subprocess.Popen([*command, *quick, *flags], stdout=subprocess.PIPE, text=True) as process:

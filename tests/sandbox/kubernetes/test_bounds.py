@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 import msgspec
+from leeway_sandbox.journal import Journal
+from leeway_sandbox.kubernetes import registry
+from leeway_sandbox.kubernetes.authentication import User
+from leeway_sandbox.kubernetes.calls import Call, target_of
+from leeway_sandbox.kubernetes.cluster import Cluster, Settings
+from leeway_sandbox.kubernetes.controllers.bootstrap import Controllers, bootstrap
+from leeway_sandbox.kubernetes.deletion import delete
+from leeway_sandbox.kubernetes.events import Events
+from leeway_sandbox.kubernetes.eviction import Evictions
+from leeway_sandbox.kubernetes.store import Store
+from leeway_sandbox.kubernetes.writing import create
 
-from sandbox.journal import Journal
-from sandbox.kubernetes import registry
-from sandbox.kubernetes.authentication import User
-from sandbox.kubernetes.calls import Call, target_of
-from sandbox.kubernetes.cluster import Cluster, Settings
-from sandbox.kubernetes.controllers.bootstrap import Controllers, bootstrap
-from sandbox.kubernetes.deletion import delete
-from sandbox.kubernetes.events import Events
-from sandbox.kubernetes.eviction import Evictions
-from sandbox.kubernetes.store import Store
-from sandbox.kubernetes.writing import create
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, PODS, bare_pod, budget, deployment
 
 _BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

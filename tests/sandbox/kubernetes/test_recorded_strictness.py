@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from leeway_sandbox.kubernetes import schema
+from leeway_sandbox.kubernetes.registry import KINDS
 
-from sandbox.kubernetes import schema
-from sandbox.kubernetes.registry import KINDS
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
 from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 

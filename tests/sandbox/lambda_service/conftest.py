@@ -136,7 +136,13 @@ def eventually[Found](look: Callable[[], Found | None], seconds: float = 60) -> 
 @contextmanager
 def running_service(*arguments: str) -> Iterator[Service]:
     """Run a separate service."""
-    command = [sys.executable, "-m", "sandbox.lambda_service", *control_token.OPTIONS, *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "leeway_sandbox.lambda_service",
+        *control_token.OPTIONS,
+        *arguments,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())

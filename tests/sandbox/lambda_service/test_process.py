@@ -12,7 +12,7 @@ from tests.sandbox import control_token
 
 from .conftest import Service, definition, durable, eventually
 
-SERVICE = [sys.executable, "-m", "sandbox.lambda_service", *control_token.OPTIONS]
+SERVICE = [sys.executable, "-m", "leeway_sandbox.lambda_service", *control_token.OPTIONS]
 
 
 def _alive(pid: int) -> bool:

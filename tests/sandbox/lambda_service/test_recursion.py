@@ -3,10 +3,9 @@
 from urllib.parse import quote
 
 import pytest
-
-from sandbox.lambda_service.definitions import FunctionDefinition
-from sandbox.lambda_service.errors import ServiceError
-from sandbox.lambda_service.recursion import MOST_INVOCATIONS, lineage_field, lineage_of
+from leeway_sandbox.lambda_service.definitions import FunctionDefinition
+from leeway_sandbox.lambda_service.errors import ServiceError
+from leeway_sandbox.lambda_service.recursion import MOST_INVOCATIONS, lineage_field, lineage_of
 
 from .conftest import definition
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway_cli.main import run
+from leeway_sandbox.real_cluster.target import RealCluster, find_cluster, is_on_this_machine
+from leeway_sandbox.reasons import ReasonError
 
-from cli.main import run
-from sandbox.real_cluster.target import RealCluster, find_cluster, is_on_this_machine
-from sandbox.reasons import ReasonError
 from tests.sandbox.kubernetes.live import Live
 
 

@@ -1,9 +1,8 @@
 """Which settings Bottlerocket refuses."""
 
 import pytest
-
-from sandbox.user_data import bottlerocket
-from sandbox.user_data.configuration import BootError
+from leeway_sandbox.user_data import bottlerocket
+from leeway_sandbox.user_data.configuration import BootError
 
 VALID = {
     "api-server": '"https://demo.example.com"',

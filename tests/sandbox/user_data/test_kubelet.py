@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-
-from sandbox.user_data import kubelet
-from sandbox.user_data.configuration import BootError, Taint
+from leeway_sandbox.user_data import kubelet
+from leeway_sandbox.user_data.configuration import BootError, Taint
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-
-from sandbox.user_data import nodeadm
-from sandbox.user_data.configuration import BootError
+from leeway_sandbox.user_data import nodeadm
+from leeway_sandbox.user_data.configuration import BootError
 
 CLUSTER = {
     "name": "demo",

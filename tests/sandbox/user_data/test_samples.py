@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-
-from sandbox.user_data.configuration import Family, NodeConfiguration
-from sandbox.user_data.families import read_user_data
+from leeway_sandbox.user_data.configuration import Family, NodeConfiguration
+from leeway_sandbox.user_data.families import read_user_data
 
 SAMPLES = Path(__file__).parent / "samples"
 FAMILIES = get_args(Family.__value__)

@@ -6,9 +6,8 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from sandbox.user_data import bootstrap_sh, powershell, shell, windows
-from sandbox.user_data.configuration import BootError
+from leeway_sandbox.user_data import bootstrap_sh, powershell, shell, windows
+from leeway_sandbox.user_data.configuration import BootError
 
 GIVEN = "--apiserver-endpoint https://demo --b64-cluster-ca Y2VydA=="
 TEXTS = st.lists(st.text(st.characters(codec="ascii", exclude_characters="\r\0")), max_size=4)

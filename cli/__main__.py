@@ -1,5 +1,0 @@
-"""`python -m cli`, the same as `leeway`."""
-
-from cli.main import main
-
-main()

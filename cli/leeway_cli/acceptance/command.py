@@ -1,0 +1,184 @@
+"""`leeway acceptance`: proves on a cluster that Leeway launches, drains and ends nodes."""
+
+import json
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leeway_cli.drain import options
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.html_templates import check_page_path
+from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
+from leeway_cli.reasons import INVALID_OPTION
+from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
+
+if TYPE_CHECKING:
+    from leeway_cli.acceptance.run import Acceptance
+
+_COSTS = (
+    "This launches two nodes of each AMI family and one for headroom in cluster {cluster}, drains "
+    "them and ends them. It takes up to an hour and costs less than a dollar."
+)
+
+
+def acceptance(
+    cluster: Annotated[
+        str,
+        typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The name of the cluster."),
+    ],
+    families: Annotated[
+        list[str] | None,
+        typer.Option("--family", metavar="FAMILY", help="Launch only this AMI family. Repeatable."),
+    ] = None,
+    node_class: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Take role, subnets and security groups from this EC2NodeClass (default: the "
+            "first one of the cluster).",
+        ),
+    ] = "",
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")
+    ] = None,
+    clean_only: Annotated[
+        bool, typer.Option("--clean", help="Only remove what an earlier run has left.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Launch without a question.")] = False,
+    stack: StackOption = DEFAULT_STACK,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Prove on a cluster that Leeway launches, drains and ends nodes of each AMI family.
+
+    Asks before it launches, and removes what it created, also after Ctrl-C. The report has times
+    and prices, and no ids of the account.
+
+    \b
+    leeway acceptance CLUSTER --html acceptance.html
+    leeway acceptance CLUSTER --clean
+    """
+    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    from leeway.wiring.clients import client
+
+    from leeway_cli.acceptance.reasons import ACCEPTANCE_FAILED
+    from leeway_cli.acceptance.run import FAMILIES, clean, run_acceptance, stages
+    from leeway_cli.acceptance.world import World
+    from leeway_cli.kubernetes_errors import kubernetes_errors
+
+    for one in families or ():
+        if one not in FAMILIES:
+            expected = f"one of {', '.join(FAMILIES)}, got {one!r}"
+            raise BadInputError(INVALID_OPTION(option="--family", expected=expected))
+    if page is not None:
+        check_page_path("--html", page)
+    deployment = find_stack(stack)
+    spec = {} if clean_only else _node_class(deployment, cluster, node_class)
+    if not clean_only:
+        _ask(cluster, yes=yes)
+    with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
+        _check_server(cluster, connection.server)
+        world = World(cluster, deployment, connection, client("ec2"), spec)
+        if clean_only:
+            clean(world)
+            return
+        report = run_acceptance(
+            world,
+            stages([*dict.fromkeys(families or FAMILIES)]),
+            _prices(deployment),
+            write_stderr,
+        )
+    if page is not None:
+        page.write_text(_page(report))
+    if report.failed:
+        first = report.failed[0]
+        reason = ACCEPTANCE_FAILED(
+            cluster=cluster,
+            failed=len(report.failed),
+            stages=len(report.results),
+            problem=f"{first.name}: {first.problem}",
+        )
+        raise CannotBeDoneError(reason, result=report.as_data())
+    if output is Format.JSON:
+        print_json(report.as_data())
+    else:
+        _print(report)
+
+
+def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
+    from leeway_cli.acceptance.reasons import ACCEPTANCE_WITHOUT_NODE_CLASS
+    from leeway_cli.acceptance.world import NAME
+    from leeway_cli.manifests.apply_changes import stored_manifests
+
+    for one in stored_manifests(deployment, cluster):
+        is_class = one.resource == "ec2nodeclass.karpenter.k8s.aws"
+        if is_class and not one.name.startswith(NAME) and name in ("", one.name):
+            spec: dict[str, Any] = json.loads(one.body)["spec"]
+            return spec
+    raise CannotBeDoneError(ACCEPTANCE_WITHOUT_NODE_CLASS(cluster=cluster, name=name or "at all"))
+
+
+def _ask(cluster: str, *, yes: bool) -> None:
+    from leeway_cli.acceptance.reasons import ACCEPTANCE_NOT_AGREED
+
+    if yes:
+        return
+    if not sys.stdin.isatty() or not typer.confirm(
+        f"{_COSTS.format(cluster=cluster)} Continue?", err=True
+    ):
+        raise CannotBeDoneError(ACCEPTANCE_NOT_AGREED(cluster=cluster))
+
+
+def _check_server(cluster: str, server: str) -> None:
+    """Refuse a kubeconfig of another cluster: its pods would wait for nodes that never join."""
+    from leeway.aws.eks import EksClusters
+    from leeway.wiring.clients import client
+
+    from leeway_cli.aws_errors import aws_errors
+    from leeway_cli.cluster_setup.reasons import OTHER_API_SERVER
+    from leeway_cli.terminate.decide import same_server
+
+    with aws_errors(f"cluster {cluster}"):
+        endpoint = EksClusters(partial(client, "eks")).endpoint(cluster)
+    if not same_server(server, endpoint.url):
+        reason = OTHER_API_SERVER(cluster=cluster, server=server, endpoint=endpoint.url)
+        raise CannotBeDoneError(reason)
+
+
+def _prices(deployment: Stack) -> dict[str, float]:
+    """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
+    from leeway.aws.surveys import DynamoSurveys
+    from leeway.selection.offers.compressed import unpacked
+    from leeway.wiring.clients import client, session
+
+    from leeway_cli.aws_errors import aws_errors
+
+    with aws_errors(deployment.where):
+        surveys = DynamoSurveys(partial(client, "dynamodb"), deployment.table)
+        packed = surveys.packed(str(session().region_name))
+    return dict(unpacked(packed).on_demand) if packed is not None else {}
+
+
+def _page(report: "Acceptance") -> str:
+    from leeway_cli.html_templates import environment
+
+    template = environment().get_template("acceptance.html.j2")
+    passed = "passed" if not report.failed else "failed"
+    return template.render(
+        report=report,
+        run=report,
+        headline=f"Acceptance of cluster {report.cluster} {passed}",
+        faults=[f"{one.name}: {one.problem}" for one in report.failed],
+    )
+
+
+def _print(report: "Acceptance") -> None:
+    for one in report.results:
+        write_stdout(f"{one.seconds:>7.1f} s  {one.what}")
+    cost = "at an unknown price" if report.usd is None else f"for {report.usd:.4f} USD"
+    write_stdout(f"{len(report.machines)} nodes {cost}; everything was removed")

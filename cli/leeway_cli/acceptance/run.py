@@ -1,0 +1,261 @@
+"""Runs the stages of an acceptance, and cleans up whatever happens."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from leeway import __version__
+from leeway.printable import printable
+
+from leeway_cli.acceptance.reasons import ACCEPTANCE_NOT_CLEANED
+from leeway_cli.acceptance.world import NAME, World
+from leeway_cli.errors import CannotBeDoneError
+
+FAMILIES = {"al2023": "al2023@latest", "bottlerocket": "bottlerocket@latest"}
+"""The AMI families of which a node is launched, with the aliases of their AMIs."""
+
+CLEANED_WITHIN = 600.0
+_GOES_WITHIN = 1500.0
+_LOOKS_AFTER_REMOVAL = 6
+_EVERY = 2.0
+_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing that a cluster must be able to do: `act`, after which `holds` becomes true within
+    so many seconds. `subject` names what its stages share: if one fails, the next are not run."""
+
+    name: str
+    what: str
+    subject: str
+    act: Callable[[World], None]
+    holds: Callable[[World], bool]
+    within: float
+
+
+@dataclass
+class Result:
+    """What became of a stage. `seconds` is None if it was not run or failed."""
+
+    name: str
+    what: str
+    within: float
+    seconds: float | None = None
+    problem: str = ""
+
+
+@dataclass
+class Acceptance:
+    """The report. `usd` is what the instances cost at list prices, None if a price is unknown."""
+
+    cluster: str
+    began: datetime
+    results: list[Result] = field(default_factory=list)
+    machines: list[dict[str, Any]] = field(default_factory=list)
+    usd: float | None = None
+    duration: float = 0.0
+    version: str = __version__
+
+    @property
+    def failed(self) -> list[Result]:
+        """The stages that failed or were not run."""
+        return [one for one in self.results if one.seconds is None]
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the run."""
+        return f"leeway acceptance {self.cluster}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Render the report for JSON, without ids of the account or of instances."""
+        return {
+            "cluster": self.cluster,
+            "version": self.version,
+            "began": self.began.isoformat(timespec="seconds"),
+            "seconds": round(self.duration, 1),
+            "passed": not self.failed,
+            "usd": self.usd,
+            "stages": [asdict(one) for one in self.results],
+            "machines": self.machines,
+        }
+
+
+def stages(families: Sequence[str]) -> tuple[Stage, ...]:
+    """Return the stages: a node of each AMI family comes, is replaced and goes; then headroom."""
+    nodes = (stage for one in families for stage in _of_family(one))
+    return (*nodes, *_of_headroom(FAMILIES[families[0]]))
+
+
+def _of_family(family: str) -> Iterator[Stage]:
+    pool = f"{NAME}-{family}"
+    yield Stage(
+        f"launch {family}",
+        f"A pod that fits on no node gets a new {family} node, and runs there.",
+        family,
+        lambda world: world.start(pool, FAMILIES[family]),
+        lambda world: world.runs(pool),
+        600.0,
+    )
+    yield Stage(
+        f"replace {family}",
+        f"The {family} node expires: Leeway launches another one, evicts the pod, and ends the "
+        "instance.",
+        family,
+        lambda world: world.expire(pool),
+        lambda world: world.is_replaced(pool),
+        _GOES_WITHIN,
+    )
+    yield _give_back(family)
+
+
+def _of_headroom(alias: str) -> Iterator[Stage]:
+    pool = f"{NAME}-headroom"
+    yield Stage(
+        "open headroom",
+        "The cron window of a Headroom opens: a pause pod runs on a new node.",
+        "headroom",
+        lambda world: world.reserve(pool, alias),
+        lambda world: world.runs(pool),
+        600.0,
+    )
+    yield _give_back("headroom")
+
+
+def _give_back(subject: str) -> Stage:
+    pool = f"{NAME}-{subject}"
+    return Stage(
+        f"give back {subject}",
+        f"The {subject} node is empty: Leeway cordons it and ends its instance.",
+        subject,
+        lambda world: world.stop(pool),
+        lambda world: world.is_gone(pool),
+        _GOES_WITHIN,
+    )
+
+
+def run_acceptance(
+    world: World,
+    some: Sequence[Stage],
+    prices: Mapping[str, float],
+    say: Callable[[str], None],
+) -> Acceptance:
+    """Run stages after one another, and remove what they created, also if they are interrupted.
+
+    Raises:
+        CannotBeDoneError: something could not be removed.
+        KeyboardInterrupt: a user interrupts, or SIGTERM.
+    """
+    report, start = Acceptance(world.cluster, datetime.now(UTC)), time.monotonic()
+    with _terminable():
+        say("removing what an earlier run has left")
+        clean(world)
+        try:
+            for stage in some:
+                report.results.append(_run(world, stage, report, say))
+        finally:
+            say("removing what this run has created")
+            clean(world)
+    report.duration = time.monotonic() - start
+    _count(report, world, prices)
+    return report
+
+
+def clean(world: World) -> None:
+    """Remove everything that an acceptance creates.
+
+    A run of Leeway that read the pods before they were deleted may launch a node afterwards, so
+    that nothing may come for some seconds after something was removed.
+
+    Raises:
+        CannotBeDoneError: some of it is left.
+    """
+    empty, needed = 0, 1
+
+    def stays_empty() -> bool:
+        nonlocal empty, needed
+        if world.remove():
+            empty += 1
+        else:
+            empty, needed = 0, _LOOKS_AFTER_REMOVAL
+        return empty >= needed
+
+    if not _wait(world, stays_empty, CLEANED_WITHIN):
+        problem = f"some is left after {CLEANED_WITHIN:.0f} s"
+        raise CannotBeDoneError(ACCEPTANCE_NOT_CLEANED(cluster=world.cluster, problem=problem))
+
+
+def _run(world: World, stage: Stage, report: Acceptance, say: Callable[[str], None]) -> Result:
+    result = Result(stage.name, stage.what, stage.within)
+    before = [one for one in report.results if one.seconds is None]
+    if any(one.name.endswith(f" {stage.subject}") for one in before):
+        result.problem = "not run, because the stage before it failed"
+        return result
+    say(f"{stage.name}: {stage.what}")
+    began = time.monotonic()
+    try:
+        stage.act(world)
+        if _wait(world, lambda: stage.holds(world), stage.within):
+            result.seconds = round(time.monotonic() - began, 1)
+        else:
+            result.problem = f"it has not happened within {stage.within:.0f} s"
+    except Exception as error:  # noqa: BLE001 - the other stages are worth running
+        result.problem = printable(f"{type(error).__name__}: {error}")[:300]
+    say(f"{stage.name}: {result.problem or f'{result.seconds} s'}")
+    return result
+
+
+def _wait(world: World, holds: Callable[[], bool], within: float) -> bool:
+    """Look until something holds. A look may fail a few times, as calls over a network do."""
+    until, failures = time.monotonic() + within, 0
+    while True:
+        try:
+            if holds():
+                return True
+            failures = 0
+        except Exception:
+            failures += 1
+            if failures > _FAILURES:
+                raise
+        if time.monotonic() > until:
+            return False
+        world.sleep(_EVERY)
+
+
+def _count(report: Acceptance, world: World, prices: Mapping[str, float]) -> None:
+    """Add the instances with their list prices: EC2 bills each second of an instance, at least a
+    minute."""
+    total: float | None = 0.0
+    for one in world.machines.values():
+        seconds = max(60.0, one.last_seen - one.first_seen)
+        price = prices.get(one.instance_type)
+        cost = None if price is None else price * seconds / 3600
+        total = None if cost is None or total is None else total + cost
+        report.machines.append(
+            {
+                "type": one.instance_type,
+                "zone": one.zone,
+                "capacity": one.capacity_type,
+                "seconds": round(seconds),
+                "usdPerHour": price,
+            }
+        )
+    report.usd = None if total is None else round(total, 4)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM interrupt as Ctrl-C does, so that what was created is removed."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,151 @@
+"""Reads a cluster, its groups and Leeway's stack, and plans what `leeway adopt` changes."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import yaml
+from leeway.manifests.node_class import EC2NodeClass
+from leeway.manifests.ports import StoredManifest
+from leeway.manifests.reading import read_stored
+from leeway.reasons import Reason
+from leeway.wiring.clients import client
+
+from leeway_cli.adopt.connect import Connected
+from leeway_cli.adopt.reasons import NODE_ROLE_UNKNOWN, RBAC_NOT_READ
+from leeway_cli.adopt.view import Plan
+from leeway_cli.aws_errors import aws_errors
+from leeway_cli.cluster_setup.chosen_groups import chosen_groups
+from leeway_cli.cluster_setup.desired import (
+    LeewayStack,
+    Wanted,
+    cluster_objects,
+    desired_settings,
+    version_difference,
+)
+from leeway_cli.cluster_setup.difference import difference
+from leeway_cli.cluster_setup.reachability import reachability
+from leeway_cli.cluster_setup.settings import ClusterObject, ManagedCluster
+from leeway_cli.cluster_setup.subnets import functions_network
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+
+RBAC = Path(__file__).parents[3] / "rbac"
+"""The folder of this checkout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The options of a user. Without `groups` all groups of the cluster are chosen."""
+
+    groups: tuple[str, ...] = ()
+    node_roles: tuple[str, ...] = ()
+    rbac: Path = RBAC
+    updates_stack: bool = True
+
+
+def plan_adoption(connected: Connected, choices: Choices) -> Plan:
+    """Plan the adoption of a cluster.
+
+    Raises:
+        BadInputError: the folder of RBAC cannot be read, or a group cannot be chosen.
+        CannotBeDoneError: AWS or the API server does not answer or refuses.
+    """
+    services, stack, cluster = connected.services, connected.stack, connected.cluster
+    objects = read_objects(choices.rbac)
+    groups = _groups(connected, choices.groups)
+    with aws_errors(services.stack.where):
+        stored = services.stack.manifests().of(cluster.name)
+    roles, warnings = roles_of(cluster.name, stack, stored)
+    if choices.node_roles:
+        roles, warnings = tuple(sorted(set(choices.node_roles))), ()
+    wanted = Wanted(cluster.name, stack, objects, groups, roles, windows_roles(roles, stored))
+    desired = [
+        one
+        for one in desired_settings(wanted)
+        if choices.updates_stack or not isinstance(one, ManagedCluster)
+    ]
+    found = difference(cluster.name, desired, services.read(desired))
+    with aws_errors(f"subnets of stack {stack.name}"):
+        network = functions_network(stack, partial(client, "ec2"))
+    access = reachability(cluster.endpoint, network)
+    blockers = [version_difference(stack, objects), access.blocker, *found.blockers]
+    return Plan(
+        cluster.name,
+        found.steps,
+        blockers=tuple(one for one in blockers if one is not None),
+        warnings=tuple(one for one in (*warnings, access.warning) if one is not None),
+    )
+
+
+def read_objects(folder: Path) -> tuple[ClusterObject, ...]:
+    """Read the objects that Leeway installs in a cluster.
+
+    Raises:
+        BadInputError: the folder has no YAML, or a document that Leeway does not install.
+    """
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise BadInputError(RBAC_NOT_READ(path=folder, error="it has no file *.yaml"))
+    documents = []
+    for file in sorted(files, key=lambda file: file.name != "leeway.yaml"):
+        try:
+            parsed = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise BadInputError(RBAC_NOT_READ(path=file, error=error)) from error
+        documents += [one for one in parsed if one is not None]
+    try:
+        return cluster_objects(documents)
+    except (ValueError, AttributeError) as error:
+        raise BadInputError(RBAC_NOT_READ(path=folder, error=error)) from error
+
+
+def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
+    with aws_errors(f"groups of cluster {connected.cluster.name}"):
+        scaling = connected.services.scaling
+        found = scaling.read(asked) if asked else scaling.groups_of(connected.cluster.name)
+    chosen = chosen_groups(asked, found, connected.region)
+    if isinstance(chosen, Reason):
+        raise CannotBeDoneError(chosen)
+    return chosen
+
+
+def roles_of(
+    cluster: str, stack: LeewayStack, stored: Iterable[StoredManifest]
+) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
+    """Return the roles of NodeRoleArns that node classes name, and which classes name none."""
+    by_name = {arn.rpartition("/")[2]: arn for arn in stack.node_roles}
+    roles: set[str] = set()
+    warnings = []
+    for title, role, _ in _named_roles(stored):
+        if role in by_name:
+            roles.add(by_name[role])
+        else:
+            warnings.append(NODE_ROLE_UNKNOWN(cluster=cluster, node_class=title))
+    return tuple(sorted(roles)), tuple(warnings)
+
+
+def windows_roles(roles: Iterable[str], stored: Iterable[StoredManifest]) -> frozenset[str]:
+    """Return those of some roles that only node classes of Windows name. Windows nodes need a
+    group that entries of type EC2_LINUX do not have. Source: EKS API, `CreateAccessEntry`."""
+    families: dict[str, set[bool]] = {}
+    for _, role, windows in _named_roles(stored):
+        families.setdefault(role, set()).add(windows)
+    return frozenset(arn for arn in roles if families.get(arn.rpartition("/")[2]) == {True})
+
+
+def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str, bool]]:
+    """Yield the title and the role of each node class, and whether its nodes run Windows."""
+    for one in stored:
+        if one.resource.partition(".")[0] not in {"ec2nodeclass", "awsnodetemplate"}:
+            continue
+        try:
+            spec = json.loads(one.body).get("spec")
+        except (ValueError, AttributeError):
+            continue  # `leeway get` reports a damaged manifest
+        read = read_stored(one.body, one.title).written
+        meant = read[0].meant if read else None
+        family = meant.spec.family if isinstance(meant, EC2NodeClass) else None
+        role = str(spec.get("role", "")) if isinstance(spec, Mapping) else ""
+        yield one.title, role, family is not None and family.windows

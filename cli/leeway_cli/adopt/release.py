@@ -1,0 +1,142 @@
+"""Runs `leeway release`: undoes what the record of an adoption lists."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from leeway.aws.records import DynamoRecords
+from leeway.reasons import Reason
+from leeway.wiring.clients import client
+
+from leeway_cli.adopt.adoptions import Adoption
+from leeway_cli.adopt.connect import Connected
+from leeway_cli.adopt.execute import Executor
+from leeway_cli.adopt.plan import RBAC, read_objects
+from leeway_cli.adopt.reasons import (
+    CLUSTER_BUSY,
+    INSTANCES_WAIT,
+    NAMESPACE_NOT_EMPTY,
+    NEVER_ADOPTED,
+    OBJECT_RESTORED,
+    PRESENT_BEFORE,
+    RELEASE_UNFINISHED,
+    UNDONE,
+)
+from leeway_cli.adopt.run import Command, adoption_of
+from leeway_cli.adopt.services import Services
+from leeway_cli.adopt.view import Plan, print_plan, print_result
+from leeway_cli.aws_errors import aws_errors
+from leeway_cli.cluster_setup.desired import Wanted, desired_settings
+from leeway_cli.cluster_setup.difference import Change, Step
+from leeway_cli.cluster_setup.settings import ClusterObject, GroupHook, Transition
+from leeway_cli.cluster_setup.undo import undo
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.kubernetes_errors import kubernetes_errors
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a release does. `later` are settings that it can remove only later, by their keys."""
+
+    plan: Plan
+    changes: tuple[Change, ...]
+    later: dict[str, Reason]
+
+
+def run_release(found: Connected, command: Command) -> None:
+    """Undo an adoption.
+
+    Raises:
+        CannotBeDoneError: the cluster was never adopted, a user does not agree, another process
+            works on the cluster, a change failed, or a setting cannot be removed yet.
+    """
+    adoption = adoption_of(found)
+    with aws_errors(f"table {adoption.table}"):
+        adoption.read()
+    if not adoption.changes:
+        raise CannotBeDoneError(NEVER_ADOPTED(cluster=adoption.cluster))
+    release = _plan(found, adoption)
+    print_plan(release.plan, command.output)
+    if command.dry_run:
+        print_result(release.plan, done=False, output=command.output)
+        return
+    command.ask(adoption.cluster, [*_busy(found), *_restored(release.changes)])
+    with command.claimed(adoption):
+        release = _plan(found, adoption)
+        executor = Executor(found.services, adoption, command.say, command.sleep)
+        executor.release(release.changes)
+        for key in set(adoption.changes) - set(release.later):
+            executor.forget(key)
+    if release.later:
+        reasons = " ".join(str(one) for one in release.later.values())
+        raise CannotBeDoneError(RELEASE_UNFINISHED(cluster=adoption.cluster, reasons=reasons))
+    print_result(release.plan, done=True, output=command.output)
+    command.say(
+        f"Cluster {adoption.cluster} is released. Its nodes and instances, and its manifests in "
+        "Leeway's table, stay as they are."
+    )
+
+
+def _plan(found: Connected, adoption: Adoption) -> Release:
+    recorded = [*adoption.changes.values()]
+    current = found.services.read(one.setting for one in recorded)
+    undoing = undo(recorded, current)
+    later = dict(_later(found.services, undoing.changes))
+    changes = tuple(one for one in undoing.changes if one.key not in later)
+    steps = [Step(one, UNDONE(setting=one.title)) for one in changes]
+    left = (*undoing.left, *later.values(), *_present_before(found, adoption.changes))
+    return Release(Plan(adoption.cluster, steps, left=left), changes, later)
+
+
+def _later(services: Services, changes: Iterable[Change]) -> Iterator[tuple[str, Reason]]:
+    """Yield the settings whose removal would end pods or instances now."""
+    for one in changes:
+        if one.after is not None:
+            continue
+        match one.before:
+            case ClusterObject(kind="Namespace") as namespace:
+                with kubernetes_errors():
+                    empty = services.objects.is_empty(namespace)
+                if not empty:
+                    yield one.key, NAMESPACE_NOT_EMPTY(namespace=one.title)
+            case GroupHook(transition=Transition.LAUNCHING, group=group):
+                # DeleteLifecycleHook ends outstanding actions with ABANDON for launching instances.
+                # Source: Auto Scaling API reference.
+                with aws_errors(one.title):
+                    groups = services.scaling.read([group])
+                waiting = [instance for each in groups for instance in each.waiting]
+                if waiting:
+                    instances = ", ".join(waiting)
+                    yield one.key, INSTANCES_WAIT(hook=one.title, instances=instances)
+
+
+def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[Reason]:
+    """Yield the settings of Leeway that adopt found in place, so that release leaves them."""
+    services, cluster = found.services, found.cluster.name
+    if not RBAC.is_dir():
+        return
+    with aws_errors(f"groups of cluster {cluster}"):
+        groups = [one.name for one in services.scaling.groups_of(cluster) if not one.node_group]
+    desired = desired_settings(Wanted(cluster, found.stack, read_objects(RBAC), tuple(groups)))
+    current = services.read(desired)
+    for one in desired:
+        if one.key in current and one.key not in recorded and one.key != "authentication":
+            yield PRESENT_BEFORE(setting=one.title)
+
+
+def _restored(changes: Iterable[Change]) -> Iterator[Reason]:
+    """Yield a question for each object that gets its previous content back: whoever may write the
+    record may not always write this object."""
+    for one in changes:
+        if isinstance(one.after, ClusterObject):
+            yield OBJECT_RESTORED(object=one.title, content=one.after.content)
+
+
+def _busy(found: Connected) -> Iterator[Reason]:
+    """Yield a question if Leeway works on instances of the cluster."""
+    table, cluster = found.services.stack.table, found.cluster.name
+    with aws_errors(f"table {table}"):
+        records = DynamoRecords(partial(client, "dynamodb"), table)
+        number = len(records.open_records(cluster).records)
+    if number:
+        yield CLUSTER_BUSY(cluster=cluster, number=number)

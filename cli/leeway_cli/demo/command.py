@@ -1,0 +1,277 @@
+"""`leeway demo`: runs a scenario, in a sandbox or simulated, and reports the result."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.html_templates import check_page_path
+from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
+from leeway_cli.reasons import DEMO_FOUND_FAULTS, INVALID_OPTION, REPORT_NOT_WRITTEN
+
+if TYPE_CHECKING:
+    from leeway_sandbox.sandbox import Sandbox
+    from leeway_sandbox.scenario import Scenario
+    from rich.console import Console
+
+    from leeway_cli.demo.progress import Progress
+    from leeway_cli.report.model import StormPlan, StormReport
+    from leeway_cli.report.run import Run, ScaleUpRun
+    from leeway_cli.report.scale_up import ScaleUpReport
+
+LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
+NODES, FEWEST_NODES, MOST_NODES = 20, 3, 200
+INTERRUPTIONS = 5
+REPLICAS, REPLICAS_BEFORE, MOST_REPLICAS = 500, 10, 2000
+NODES_FOR_ONE_OF_A_POOL = 5  # of so many nodes, Leeway launches one for a pool
+
+
+class DemoScenario(StrEnum):
+    """What happens in the demo."""
+
+    STORM = "storm"
+    SCALE_UP = "scale-up"
+    SCALE_DOWN = "scale-down"
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A report as JSON and as HTML, how many faults it has, and how to print it."""
+
+    data: dict[str, Any]
+    page: str
+    faults: int
+    show: "Callable[[Console], None]"
+
+
+def demo(
+    scenario: Annotated[
+        DemoScenario,
+        typer.Option(
+            help="Choose what happens: EC2 interrupts nodes (storm), a Deployment is scaled"
+            " (scale-up), or a day passes in which nodes are given back (scale-down)."
+        ),
+    ] = DemoScenario.STORM,
+    nodes: Annotated[
+        int | None, typer.Option(help="storm: set the number of nodes (default: 20).")
+    ] = None,
+    interruptions: Annotated[
+        int | None,
+        typer.Option(
+            help="storm: set the number of nodes that EC2 interrupts at the same time (default: 5)."
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            help="scale-up: set the number of pods that the Deployment gets (default: 500)."
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Set the seed of the choice of workloads and nodes.")
+    ] = 0,
+    report: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write the HTML report to this file.")
+    ] = Path("leeway-demo.html"),
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Run a scenario with Leeway's functions in a sandbox, or a simulated day, and report it.
+
+    storm: EC2 interrupts Spot nodes at once; the report has the outcome of every pod. scale-up: a
+    Deployment is scaled from 10 to 500 pods; the report has the pending pods over time, the nodes
+    that Leeway launched, and their price beside its lower bound. scale-down: a simulated day of a
+    changing workload, without a sandbox; the report has the price beside its lower bound, the nodes
+    by type, the pods that were moved, and why nodes were given back.
+
+    Needs no AWS account and no cluster. Exits with 1 if the report has a fault that correct work
+    would have prevented.
+    """
+    of_storm = {"--nodes": nodes, "--interruptions": interruptions}
+    if scenario is DemoScenario.STORM:
+        _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
+        size = NODES if nodes is None else nodes
+        count = INTERRUPTIONS if interruptions is None else interruptions
+        _check_storm(size, count)
+        check_page_path("--report", report)
+        result = _storm(size, count, seed)
+    elif scenario is DemoScenario.SCALE_DOWN:
+        _refuse(of_storm, DemoScenario.STORM)
+        _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
+        check_page_path("--report", report)
+        result = _scale_down(seed)
+    else:
+        _refuse(of_storm, DemoScenario.STORM)
+        wanted = REPLICAS if replicas is None else replicas
+        _check_scale_up(wanted)
+        check_page_path("--report", report)
+        result = _scale_up(wanted, seed)
+    _publish(result, report, output)
+
+
+def _publish(result: _Result, report: Path, output: Format) -> None:
+    try:
+        report.write_text(result.page, encoding="utf-8")
+    except OSError as error:
+        reason = REPORT_NOT_WRITTEN(path=report, error=error.strerror)
+        raise CannotBeDoneError(reason, result=result.data) from error
+    if output is Format.TABLE:
+        result.show(stdout_console())
+    stderr_console().print(f"\nThe HTML report: [bold]{report}[/]")
+    if result.faults:
+        raise CannotBeDoneError(DEMO_FOUND_FAULTS(count=result.faults), result=result.data)
+    if output is Format.JSON:
+        print_json(result.data)
+
+
+def _refuse(options: Mapping[str, int | None], scenario: DemoScenario) -> None:
+    """Refuse options of another scenario."""
+    for option, value in options.items():
+        if value is not None:
+            expected = f"--scenario {scenario} with it"
+            raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+
+
+def _check_storm(nodes: int, interruptions: int) -> None:
+    if not FEWEST_NODES <= nodes <= MOST_NODES:
+        expected = f"{FEWEST_NODES} to {MOST_NODES}, got {nodes}"
+        raise BadInputError(INVALID_OPTION(option="--nodes", expected=expected))
+    if not 1 <= interruptions < nodes:
+        expected = f"1 to {nodes - 1} (fewer than --nodes), got {interruptions}"
+        raise BadInputError(INVALID_OPTION(option="--interruptions", expected=expected))
+
+
+def _check_scale_up(replicas: int) -> None:
+    if not REPLICAS_BEFORE < replicas <= MOST_REPLICAS:
+        expected = f"{REPLICAS_BEFORE + 1} to {MOST_REPLICAS}, got {replicas}"
+        raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
+
+
+def _storm(nodes: int, interruptions: int, seed: int) -> _Result:
+    from leeway_cli.report.html_page import render_page
+    from leeway_cli.report.json_output import as_data
+    from leeway_cli.report.terminal_output import print_report
+
+    storm, run = _run_storm(nodes, interruptions, seed)
+    return _Result(
+        as_data(storm, run),
+        render_page(storm, run),
+        len(storm.all_faults),
+        lambda console: print_report(storm, run, console),
+    )
+
+
+def _scale_up(replicas: int, seed: int) -> _Result:
+    from leeway_cli.report.scale_up_json import scale_up_as_data
+    from leeway_cli.report.scale_up_page import render_scale_up
+    from leeway_cli.report.scale_up_text import print_scale_up
+
+    found, run = _run_scale_up(replicas, seed)
+    return _Result(
+        scale_up_as_data(found, run),
+        render_scale_up(found, run),
+        len(found.faults),
+        lambda console: print_scale_up(found, run, console),
+    )
+
+
+def _scale_down(seed: int) -> _Result:
+    from leeway_cli.demo.scale_down import simulate_days
+    from leeway_cli.report.run import ScaleDownRun
+    from leeway_cli.report.scale_down_json import scale_down_as_data
+    from leeway_cli.report.scale_down_page import render_scale_down
+    from leeway_cli.report.scale_down_text import print_scale_down
+
+    began, started = datetime.now(UTC), time.monotonic()
+    found = simulate_days(seed, stderr_console())
+    run = ScaleDownRun(seed, began, time.monotonic() - started)
+    return _Result(
+        scale_down_as_data(found, run),
+        render_scale_down(found, run),
+        len(found.faults),
+        lambda console: print_scale_down(found, run, console),
+    )
+
+
+def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, ScaleUpRun]":
+    from leeway_sandbox.scenario import scale_up_scenario
+
+    from leeway_cli.demo.pools import start_pools
+    from leeway_cli.demo.scale_up import follow_scale_up, scale, with_bound
+    from leeway_cli.report.run import ScaleUpRun
+
+    began, started = datetime.now(UTC), time.monotonic()
+    scenario = scale_up_scenario(seed, REPLICAS_BEFORE)
+    with _sandbox(scenario) as (sandbox, progress):
+        start_pools(sandbox, scenario, progress.show_start)
+        plan = scale(sandbox, scenario, replicas)
+        progress.scale_up(plan)
+        report = follow_scale_up(sandbox, plan, progress.show_scale_up)
+    report = with_bound(report, scenario)
+    return report, ScaleUpRun(seed, replicas, began, time.monotonic() - started)
+
+
+def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
+    from leeway_sandbox.scenario import demo_scenario
+
+    from leeway_cli.demo.pools import start_pools
+    from leeway_cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
+    from leeway_cli.report.run import Run
+
+    began, started = datetime.now(UTC), time.monotonic()
+    scenario = demo_scenario(seed, nodes, of_pools=nodes // NODES_FOR_ONE_OF_A_POOL)
+    with _sandbox(scenario) as (sandbox, progress):
+        start_pools(sandbox, scenario, progress.show_start)
+        plan = _plan(sandbox, scenario, interruptions)
+        progress.storm(plan)
+        sandbox.faults("aws", [SPOT_SHORTAGE])
+        send_warnings(sandbox, plan)
+        storm = follow_storm(sandbox, plan, progress.show_storm)
+    duration = time.monotonic() - started
+    pods = scenario.pods + sum(pool.pods for pool in scenario.pools)
+    return storm, Run(seed, nodes, pods, interruptions, began, duration)
+
+
+@contextmanager
+def _sandbox(scenario: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
+    from leeway_sandbox.sandbox import Sandbox
+
+    from leeway_cli.demo.pools import SCHEDULES_WAIT
+    from leeway_cli.demo.progress import Progress
+    from leeway_cli.sandbox.state import sandbox_errors
+
+    with (
+        sandbox_errors(),
+        Progress(stderr_console()) as progress,
+        TemporaryDirectory(prefix="leeway-demo-") as folder,
+        Sandbox.start(
+            scenario,
+            state_dir=Path(folder),
+            options=SCHEDULES_WAIT,
+            report_progress=progress.show_start,
+        ) as sandbox,
+    ):
+        yield sandbox, progress
+
+
+def _plan(sandbox: "Sandbox", scenario: "Scenario", interruptions: int) -> "StormPlan":
+    from leeway_cli.demo.storm import WARNING, candidate_nodes, choose_targets, workloads_of
+    from leeway_cli.report.model import StormPlan
+
+    workloads = workloads_of(scenario)
+    candidates = candidate_nodes(sandbox.journal())
+    return StormPlan(
+        cluster=scenario.cluster,
+        targets=choose_targets(candidates, interruptions, workloads, scenario.seed),
+        unmanaged=sandbox.endpoints.foreign_instances,
+        workloads=workloads,
+        warning=WARNING,
+        late=LATE,
+    )

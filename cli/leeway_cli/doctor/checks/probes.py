@@ -1,0 +1,151 @@
+"""What the functions say that AWS and the API servers refuse them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from leeway.wiring.probes import DENIED, UNCLEAR, UNREACHABLE
+
+from leeway_cli.cluster_setup.desired import LeewayStack
+from leeway_cli.doctor import reasons
+from leeway_cli.doctor.facts import (
+    Answer,
+    ClusterFacts,
+    Facts,
+    FunctionAnswers,
+    MissingRight,
+    known,
+)
+from leeway_cli.doctor.finding import Finding, fails, warns
+from leeway_cli.doctor.mending import aws, deploy, shell
+from leeway_cli.doctor.rights import Right, rights_of
+
+_LAUNCHES = frozenset({"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"})
+"""Calls that no function may make if the stack has no NodeRoleArns."""
+
+
+def check_answers(facts: Facts) -> Iterator[Finding]:
+    """Check what the functions answered: one finding for each cause."""
+    stack, answers = known(facts.stack), known(facts.answers) or ()
+    if stack is None:
+        return
+    yield from about_aws(stack, answers)
+    rights = rights_of(one.body for one in facts.wanted_objects)
+    clusters = {one.name: one for one in facts.clusters}
+    for one in answers:
+        cluster = clusters.get(one.cluster)
+        # Without its access entry, which check_setup reports, a role has no right.
+        if cluster is not None and _has_entry(cluster, *_role_of(stack, one.function)):
+            yield from about_cluster(stack, one, rights, known(cluster.rights) or ())
+
+
+def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterator[Finding]:
+    """Return findings about functions that do not answer, and about calls of AWS."""
+    denied: dict[tuple[str, str], list[Answer]] = {}
+    unreachable: dict[tuple[str, str], Answer] = {}
+    for function in answers:
+        if function.problem:
+            yield fails(
+                reasons.PROBES_NOT_ANSWERED,
+                f"function {function.name}",
+                shell("aws", "logs", "tail", f"/aws/lambda/{function.name}"),
+                function=function.name,
+                problem=function.problem,
+            )
+        for one in function.answers:
+            if one.call in _LAUNCHES and not stack.node_roles:
+                continue
+            if one.answer == DENIED:
+                denied.setdefault((function.name, one.statement), []).append(one)
+            elif one.answer == UNREACHABLE:
+                service = one.call.partition(":")[0]
+                unreachable.setdefault((function.name, service), one)
+            elif one.answer == UNCLEAR:
+                yield warns(
+                    reasons.PROBE_UNCLEAR,
+                    f"function {function.name}",
+                    function=function.name,
+                    call=one.shown,
+                    problem=one.problem,
+                )
+    for (name, statement), some in denied.items():
+        yield fails(
+            reasons.STATEMENT_MISSING,
+            f"function {name}",
+            deploy(stack.name),
+            function=name,
+            calls=", ".join(dict.fromkeys(one.shown for one in some)),
+            statement=statement,
+            problem=some[0].problem,
+        )
+    for (name, service), one in unreachable.items():
+        yield fails(
+            reasons.SERVICE_NOT_REACHED,
+            f"function {name}",
+            aws("lambda get-function-configuration", function_name=name),
+            function=name,
+            service=service,
+            problem=one.problem,
+        )
+
+
+def about_cluster(
+    stack: LeewayStack,
+    one: FunctionAnswers,
+    rights: Iterable[Right],
+    lacking: Iterable[MissingRight] = (),
+) -> Iterator[Finding]:
+    """Return findings about the token of a function. `rights` are those in rbac/; `lacking` are
+    those that a group does not have, which are findings about the group."""
+    role, group = _role_of(stack, one.function)
+    subject = f"function {one.name}"
+    if one.cluster_problem:
+        shown = aws("eks describe-access-entry", cluster_name=one.cluster, principal_arn=role)
+        yield fails(
+            reasons.CLUSTER_REFUSES_FUNCTION,
+            subject,
+            shown,
+            one.cluster,
+            function=one.name,
+            problem=one.cluster_problem,
+        )
+        return
+    of_group = {(each.group, each.verb, each.resource) for each in lacking}
+    missing = [
+        f"{right.verb} {right.resource}"
+        for right in rights
+        if one.rules is not None
+        and right.group == group
+        and not right.namespace
+        and (right.group, right.verb, right.resource) not in of_group
+        and not any(_grants(rule, right) for rule in one.rules)
+    ]
+    if missing:
+        yield fails(
+            reasons.FUNCTION_WITHOUT_RIGHTS,
+            subject,
+            shell("leeway", "adopt", one.cluster),
+            one.cluster,
+            function=one.name,
+            rights=", ".join(missing),
+            group=group,
+        )
+
+
+def _role_of(stack: LeewayStack, function: str) -> tuple[str, str]:
+    """Return the ARN of a function's role, and the group of its access entry."""
+    role = "".join(word.title() for word in function.split("-")) + "Role"
+    named = ((arn, group) for arn, group in stack.groups.items() if role in arn)
+    return next(named, ("", ""))
+
+
+def _has_entry(cluster: ClusterFacts, role: str, group: str) -> bool:
+    """Whether the access entry of a role has its group, or is not known."""
+    entries = known(cluster.entries)
+    if entries is None:
+        return True
+    return any(one.principal == role and group in one.groups for one in entries)
+
+
+def _grants(rule: Mapping[str, Any], right: Right) -> bool:
+    asked = {"verbs": right.verb, "apiGroups": right.api_group, "resources": right.resource}
+    return all({value, "*"} & {*(rule.get(key) or ())} for key, value in asked.items())

@@ -1,0 +1,106 @@
+"""Second handlers of the same notices: two programs that drain one node work against each other."""
+
+from collections.abc import Iterator
+
+from leeway_cli.doctor import reasons
+from leeway_cli.doctor.facts import ClusterFacts, Facts, known
+from leeway_cli.doctor.finding import Finding, warns
+from leeway_cli.doctor.mending import aws, shell
+from leeway_cli.doctor.names import EVENTS, function_name
+from leeway_cli.doctor.patterns import may_match
+
+TERMINATION_HANDLER = "aws-node-termination-handler"
+KARPENTER = "karpenter"
+_ACTING = ("sqs", "lambda", "states", "ssm")
+"""Services whose targets can act on a notice. A topic or a log group only tells of it."""
+
+_DRAINED = ("EC2 Spot Instance Interruption Warning", "EC2 Instance-terminate Lifecycle Action")
+"""Events after which a handler drains; a rule for other events may only count them."""
+
+
+def check_workloads(facts: Facts) -> Iterator[Finding]:
+    """Check that no program in a cluster drains the nodes that Leeway drains."""
+    for cluster in facts.clusters:
+        for one in known(cluster.workloads) or ():
+            if one.program == TERMINATION_HANDLER:
+                yield warns(
+                    reasons.SECOND_HANDLER_IN_CLUSTER,
+                    f"{one.kind.lower()} {one.namespace}/{one.name}",
+                    shell(
+                        "kubectl",
+                        "delete",
+                        one.kind.lower(),
+                        one.name,
+                        "--namespace",
+                        one.namespace,
+                    ),
+                    cluster.name,
+                    kind=one.kind,
+                    name=one.name,
+                    namespace=one.namespace,
+                    program=one.program,
+                )
+            elif one.program == KARPENTER and one.queue and _takes(cluster, "karpenter"):
+                yield warns(
+                    reasons.KARPENTER_READS_NOTICES,
+                    f"{one.kind.lower()} {one.namespace}/{one.name}",
+                    shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
+                    cluster.name,
+                    namespace=one.namespace,
+                    queue=one.queue,
+                )
+
+
+def _takes(cluster: ClusterFacts, owner: str) -> bool:
+    configuration = known(cluster.configuration)
+    return configuration is not None and owner in configuration.takes
+
+
+def check_managed_groups(facts: Facts) -> Iterator[Finding]:
+    """Check that Leeway does not take nodes that EKS drains too."""
+    for cluster in facts.clusters:
+        managed = sorted({one.managed for one in known(cluster.groups) or () if one.managed})
+        if managed and _takes(cluster, "managed-node-group"):
+            yield warns(
+                reasons.MANAGED_GROUPS_TAKEN,
+                f"cluster {cluster.name}",
+                shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
+                cluster.name,
+                groups=", ".join(managed),
+            )
+
+
+def check_other_rules(facts: Facts) -> Iterator[Finding]:
+    """Check that no rule of others sends the events after which nodes are drained to a queue or a
+    function. The queues of Karpenter are no finding: it drains its own nodes only."""
+    stack, rules = known(facts.stack), known(facts.rules)
+    if stack is None or rules is None:
+        return
+    karpenters = {
+        one.queue
+        for cluster in facts.clusters
+        for one in known(cluster.workloads) or ()
+        if one.program == KARPENTER and one.queue
+    }
+    for rule in rules:
+        if not rule.enabled:
+            continue
+        drained = [e for e in EVENTS if e.detail_type in _DRAINED and may_match(rule.pattern, e)]
+        for target in rule.targets:
+            service, name = _target(target)
+            is_ours = name.startswith(function_name(stack.name, ""))
+            if drained and service in _ACTING and not is_ours and name not in karpenters:
+                yield warns(
+                    reasons.SECOND_HANDLER_RULE,
+                    f"rule {rule.name}",
+                    aws("events disable-rule", name=rule.name),
+                    rule=rule.name,
+                    event=drained[0].detail_type,
+                    target=target,
+                )
+
+
+def _target(arn: str) -> tuple[str, str]:
+    """Return the service and the name of a target by its ARN."""
+    parts = arn.split(":", 6)
+    return (parts[2] if len(parts) > 2 else ""), parts[-1] if len(parts) < 7 else parts[6]

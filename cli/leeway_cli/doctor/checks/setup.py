@@ -1,0 +1,171 @@
+"""What `leeway adopt` sets in EKS, in the cluster and on its groups: differences are findings."""
+
+from collections.abc import Callable, Iterator
+
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
+from leeway.headroom.pause_pods import NAMESPACE
+from leeway.reasons import Reason
+
+from leeway_cli.cluster_setup.desired import (
+    LeewayStack,
+    Wanted,
+    desired_settings,
+    version_difference,
+)
+from leeway_cli.cluster_setup.difference import Change, difference
+from leeway_cli.cluster_setup.reachability import reachability
+from leeway_cli.cluster_setup.settings import (
+    AccessEntry,
+    Authentication,
+    ClusterObject,
+    GroupHook,
+    GroupTag,
+    ManagedCluster,
+    Setting,
+    SpotRole,
+    by_key,
+)
+from leeway_cli.doctor import reasons
+from leeway_cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
+from leeway_cli.doctor.finding import Finding, Severity, fails, of_reason
+from leeway_cli.doctor.mending import aws, shell
+
+_RBAC = frozenset({"ClusterRole", "ClusterRoleBinding", "RoleBinding"})
+
+
+def check_setup(facts: Facts) -> Iterator[Finding]:
+    """Compare what was read of every cluster with what Leeway needs."""
+    stack = known(facts.stack)
+    if stack is None:
+        return
+    if reason := version_difference(stack, facts.wanted_objects):
+        yield of_reason(Severity.FAILS, reason, f"stack {stack.name}")
+    for cluster in facts.clusters:
+        yield from _differences(facts, stack, cluster)
+
+
+def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Finding]:
+    groups = [one for one in known(cluster.scaling_groups) or () if not one.node_group]
+    wanted = Wanted(
+        cluster.name,
+        stack,
+        facts.wanted_objects,
+        tuple(sorted(one.name for one in groups)),
+        tuple(one.arn for one in known(cluster.roles) or () if one.arn),
+    )
+    was_read = _read_kinds(facts, cluster)
+    desired = [one for one in desired_settings(wanted) if was_read(one)]
+    found = difference(cluster.name, desired, by_key(*_current(facts, stack, cluster)))
+    adopt = shell("leeway", "adopt", cluster.name, *_stack_option(stack.name))
+    for step in found.steps:
+        severity = _severity(step.change, cluster)
+        yield of_reason(severity, step.reason, step.change.title, adopt, cluster.name)
+    for blocker in found.blockers:
+        subject = f"cluster {cluster.name}"
+        yield of_reason(Severity.FAILS, blocker, subject, cluster=cluster.name)
+
+
+def _stack_option(stack: str) -> tuple[str, ...]:
+    return () if stack == "leeway" else ("--stack", stack)
+
+
+def _read_kinds(facts: Facts, cluster: ClusterFacts) -> Callable[[Setting], bool]:
+    """Return whether the current value of a setting was read. Cluster manifests are no part: the
+    defaults apply without one."""
+    kinds: tuple[type[Setting], ...] = (ManagedCluster,)
+    if known(facts.spot_role) is not None:
+        kinds += (SpotRole,)
+    if known(cluster.eks) is not None:
+        kinds += (Authentication,)
+    if known(cluster.entries) is not None:
+        kinds += (AccessEntry,)
+    if known(cluster.objects) is not None:
+        kinds += (ClusterObject,)
+    if known(cluster.scaling_groups) is not None:
+        kinds += (GroupTag, GroupHook)
+    return lambda setting: isinstance(setting, kinds)
+
+
+def _current(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Setting]:
+    if known(facts.spot_role):
+        yield SpotRole()
+    if cluster.name in stack.clusters:
+        yield ManagedCluster(stack.name, cluster.name)
+    if (eks := known(cluster.eks)) is not None:
+        yield Authentication(eks.mode)
+    yield from known(cluster.entries) or ()
+    yield from known(cluster.objects) or ()
+    for group in known(cluster.scaling_groups) or ():
+        yield from group.tags.values()
+        yield from group.hooks
+
+
+def _severity(change: Change, cluster: ClusterFacts) -> Severity:
+    match change.after:
+        case ClusterObject(kind=kind) if kind in _RBAC:
+            # The API server was asked for each right: a binding of others may grant them too.
+            asked = known(cluster.rights) is not None
+            return Severity.WARNS if asked else Severity.FAILS
+        case ClusterObject() | GroupHook() | SpotRole():
+            return Severity.WARNS
+        case _:
+            return Severity.FAILS
+
+
+def check_rights(facts: Facts) -> Iterator[Finding]:
+    """Check that the API server allows Leeway's groups what they need."""
+    for cluster in facts.clusters:
+        for one in known(cluster.rights) or ():
+            yield fails(
+                reasons.RIGHT_MISSING,
+                f"group {one.group}",
+                _grant(one),
+                cluster.name,
+                group=one.group,
+                verb=one.verb,
+                resource=one.resource,
+                where=f" in namespace {one.namespace}" if one.namespace else "",
+            )
+
+
+def _grant(one: MissingRight) -> str:
+    if one.role in (BUFFER_ROLE, TARGET_ROLE) and one.namespace != NAMESPACE:
+        return shell(
+            "kubectl",
+            "create",
+            "rolebinding",
+            one.role,
+            f"--clusterrole={one.role}",
+            f"--group={one.group}",
+            f"--namespace={one.namespace}",
+        )
+    return shell("kubectl", "apply", "--server-side", "-f", "rbac/")
+
+
+def check_endpoints(facts: Facts) -> Iterator[Finding]:
+    """Check that each cluster is active, and that the functions can reach its endpoint."""
+    network = known(facts.network)
+    for cluster in facts.clusters:
+        eks, subject = known(cluster.eks), f"cluster {cluster.name}"
+        if eks is None:
+            continue
+        shown = aws("eks describe-cluster", name=cluster.name)
+        if eks.status not in ("ACTIVE", "UPDATING"):
+            yield fails(
+                reasons.CLUSTER_NOT_ACTIVE,
+                subject,
+                shown,
+                cluster.name,
+                status=eks.status,
+            )
+        if network is not None:
+            reached = reachability(eks.endpoint, network)
+            yield from _reached(Severity.FAILS, reached.blocker, subject, shown, cluster.name)
+            yield from _reached(Severity.WARNS, reached.warning, subject, shown, cluster.name)
+
+
+def _reached(
+    severity: Severity, reason: Reason | None, subject: str, command: str, cluster: str
+) -> Iterator[Finding]:
+    if reason is not None:
+        yield of_reason(severity, reason, subject, command, cluster)

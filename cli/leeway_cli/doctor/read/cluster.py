@@ -1,0 +1,172 @@
+"""Reads what AWS and the table know of one cluster: manifests, pools, groups."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import batched
+from typing import Any
+
+from botocore.exceptions import ClientError
+from leeway.aws.errors import code_of
+from leeway.aws.pool_records import DynamoPoolRecords
+from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
+from leeway.launch.images import ImageVariant
+from leeway.launch.node_settings import NodeSettings, settings_of
+from leeway.launch.problems import NotLaunchable
+from leeway.launch.resolve_pools import PoolResolver
+from leeway.manifests.base import Manifest
+from leeway.manifests.capacity_buffer import CapacityBuffer
+from leeway.manifests.cluster import Cluster, ClusterSpec
+from leeway.manifests.node_pool import NodePool
+from leeway.manifests.pools import pools_without_limits
+from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.manifests.scaled_object import ScaledObject
+from leeway.reasons import Reason
+from leeway.wiring.clients import client
+from leeway.wiring.launch_nodes import node_sources
+
+from leeway_cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
+from leeway_cli.manifests.planned_change import CLUSTER
+from leeway_cli.stack import Stack
+
+_VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
+_NAMES = 100
+"""Names of groups in one call. Source: EC2 Auto Scaling API reference."""
+
+
+def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[Manifest, ...]]:
+    """Read the stored manifests of a cluster, with their problems."""
+    problems: list[str] = []
+    written: list[Manifest] = []
+    for one in stack.manifests().of(cluster):
+        read = read_salvaged if one.resource == CLUSTER else read_stored
+        reading = read(one.body, one.title)
+        problems += map(str, reading.problems)
+        written += [each.meant for each in reading.written]
+    policy = next((one.spec for one in written if isinstance(one, Cluster)), None)
+    facts = ConfigurationFacts(
+        paused=policy is not None and policy.paused,
+        dry_run=policy is not None and policy.dry_run,
+        takes=policy.takes if policy is not None else (),
+        problems=tuple(problems),
+        pools=tuple(one.metadata.name for one in written if isinstance(one, NodePool)),
+        bindings=tuple(_bindings(written)),
+        unlimited=pools_without_limits(written),
+        usd_per_hour=_usd_per_hour(policy),
+    )
+    return facts, tuple(written)
+
+
+def _usd_per_hour(policy: ClusterSpec | None) -> float | None:
+    if policy is None or "usd_per_hour" not in policy.launches.model_fields_set:
+        return None
+    return policy.launches.usd_per_hour
+
+
+def _bindings(manifests: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
+    """Yield the roles that headroom needs in namespaces of users."""
+    for one in manifests:
+        namespace = one.metadata.namespace or "default"
+        if isinstance(one, ScaledObject):
+            yield TARGET_ROLE, namespace
+        elif isinstance(one, CapacityBuffer):
+            yield BUFFER_ROLE, namespace
+
+
+def pools_of(
+    stack: Stack, cluster: str, manifests: Sequence[Manifest], launched: Collection[str]
+) -> tuple[PoolFacts, ...]:
+    """Read the records of a cluster's pools, and resolve what their nodes are launched with, as
+    provision_nodes does. `launched` are pools that have an instance now."""
+    settings = settings_of(manifests)
+    if not settings:
+        return ()
+    records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table).pools_of(cluster)
+    stored = {one.pool: one for one in records}
+    resolver = PoolResolver(node_sources(), cluster)
+    return tuple(
+        PoolFacts(
+            name=one.pool,
+            role=one.role.value if one.role is not None else _role_of_profile(one),
+            unlaunchable=_unlaunchable(resolver, one),
+            launched=one.pool in launched or _has_joined(stored.get(one.pool)),
+            paused=stored[one.pool].paused if one.pool in stored else None,
+        )
+        for one in settings
+    )
+
+
+def _has_joined(record: Any) -> bool:
+    return record is not None and record.counted_from is not None
+
+
+def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> Reason | None:
+    try:
+        resolver.resolve(settings, _VARIANTS)
+    except NotLaunchable as problem:
+        return problem.reason
+    return None
+
+
+def _role_of_profile(settings: NodeSettings) -> str:
+    """Return the role of the instance profile that a node class names; empty if IAM has no such
+    profile, or none in it."""
+    if settings.profile is None:
+        return ""
+    try:
+        found = client("iam").get_instance_profile(InstanceProfileName=settings.profile.value)
+    except ClientError as error:
+        if code_of(error) == "NoSuchEntity":
+            return ""
+        raise
+    roles = found["InstanceProfile"]["Roles"]
+    return str(roles[0]["RoleName"]) if roles else ""
+
+
+def roles_named(names: Collection[str]) -> tuple[RoleFacts, ...]:
+    """Read roles of nodes with their managed policies: two calls for each."""
+    return tuple(map(_role, sorted(set(names) - {""})))
+
+
+def _role(name: str) -> RoleFacts:
+    iam = client("iam")
+    try:
+        arn = iam.get_role(RoleName=name)["Role"]["Arn"]
+        pages = iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+        policies = [one["PolicyName"] for page in pages for one in page["AttachedPolicies"]]
+    except ClientError as error:
+        if code_of(error) == "NoSuchEntity":
+            return RoleFacts(name, exists=False)
+        raise
+    return RoleFacts(name, arn=arn, policies=frozenset(policies))
+
+
+def groups_named(names: Sequence[str], managed: Mapping[str, str]) -> tuple[GroupFacts, ...]:
+    """Read the capacity of groups; `managed` are the names of managed node groups by group."""
+    return tuple(
+        _group(one, managed.get(one["AutoScalingGroupName"], "")) for one in _groups(names)
+    )
+
+
+def _groups(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for some in batched(names, _NAMES, strict=False):
+        pages = client("autoscaling").get_paginator("describe_auto_scaling_groups")
+        for page in pages.paginate(AutoScalingGroupNames=list(some), IncludeInstances=False):
+            yield from page["AutoScalingGroups"]
+
+
+def _group(described: Mapping[str, Any], managed: str) -> GroupFacts:
+    template = described.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
+    overrides = template.get("Overrides", [])
+    return GroupFacts(
+        name=described["AutoScalingGroupName"],
+        desired=described["DesiredCapacity"],
+        minimum=described["MinSize"],
+        maximum=described["MaxSize"],
+        zones=tuple(described["AvailabilityZones"]),
+        types=tuple(one["InstanceType"] for one in overrides if "InstanceType" in one),
+        attributes=any("InstanceRequirements" in one for one in overrides),
+        managed=managed,
+        launch_configuration=described.get("LaunchConfigurationName", ""),
+        suspended=frozenset(p["ProcessName"] for p in described.get("SuspendedProcesses", [])),
+        capacity_rebalance=bool(described.get("CapacityRebalance", False)),
+    )

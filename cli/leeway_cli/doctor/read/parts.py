@@ -1,0 +1,97 @@
+"""Reads parts at the same time. A part that fails becomes an `Unread`, and the others go on."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Self
+
+from leeway.reasons import Reason
+
+from leeway_cli.aws_errors import aws_errors
+from leeway_cli.doctor.facts import Read, Unread
+from leeway_cli.doctor.finding import Severity
+from leeway_cli.errors import CommandError, as_clause
+from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.reasons import (
+    AWS_CREDENTIALS_MISSING,
+    AWS_CREDENTIALS_REJECTED,
+    AWS_PROFILE_NOT_FOUND,
+    AWS_REGION_MISSING,
+    AWS_SIGN_IN_REQUIRED,
+    UNEXPECTED_ERROR,
+)
+
+AT_ONCE = 16
+
+_NOTHING_CAN_BE_READ = frozenset(
+    code.name
+    for code in (
+        AWS_CREDENTIALS_MISSING,
+        AWS_CREDENTIALS_REJECTED,
+        AWS_PROFILE_NOT_FOUND,
+        AWS_REGION_MISSING,
+        AWS_SIGN_IN_REQUIRED,
+    )
+)
+"""Codes of errors that every other part would have too."""
+
+
+class Pending[T]:
+    """A part that is being read."""
+
+    def __init__(self, future: "Future[Read[T]]") -> None:
+        self._future = future
+
+    def get(self) -> Read[T]:
+        """Wait for the part.
+
+        Raises:
+            CommandError: nothing can be read, because there are no valid credentials or no region.
+        """
+        return self._future.result()
+
+
+class Parts(AbstractContextManager["Parts"]):
+    """Starts the readers of parts in threads."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def start[T](self, part: str, severity: Severity, read: Callable[[], T]) -> Pending[T]:
+        """Begin to read a part. `part` names it in a sentence; `severity` is that of the worst
+        finding that it could hide."""
+        return Pending(self._pool.submit(_read, part, severity, read))
+
+    def start_with[T, N](
+        self, needed: Read[N], part: str, severity: Severity, read: Callable[[N], T]
+    ) -> Pending[T]:
+        """Begin to read a part that needs another one. It cannot be read if the other was not."""
+        if isinstance(needed, Unread):
+            done: Future[Read[T]] = Future()
+            done.set_result(Unread(part, needed.problem, severity))
+            return Pending(done)
+        return self.start(part, severity, lambda: read(needed))
+
+
+def _read[T](part: str, severity: Severity, read: Callable[[], T]) -> Read[T]:
+    try:
+        with aws_errors(part), kubernetes_errors():
+            return read()
+    except CommandError as error:
+        if error.reason.code in _NOTHING_CAN_BE_READ:
+            raise
+        return Unread(part, error.reason, severity)
+    except Exception as error:  # noqa: BLE001 - the other parts are worth reading
+        return Unread(part, _unexpected(error), severity)
+
+
+def _unexpected(error: Exception) -> Reason:
+    return UNEXPECTED_ERROR(
+        error_type=type(error).__name__, error=as_clause(error), variable="LEEWAY_DEBUG"
+    )

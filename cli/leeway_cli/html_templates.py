@@ -1,0 +1,37 @@
+"""The Jinja environment of the HTML pages, and the check of the path of a page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leeway_cli.errors import BadInputError
+from leeway_cli.reasons import INVALID_OPTION
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def environment() -> "Environment":
+    """Return the environment of `cli/templates`: values are escaped, a missing one is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("leeway_cli"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def check_page_path(option: str, path: Path) -> None:
+    """Check that a page can be written to a path, before the work begins.
+
+    Raises:
+        BadInputError: it is a folder, or is in no folder.
+    """
+    if path.is_dir():
+        expected = f"a file, but {path} is a folder"
+        raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+    if not path.absolute().parent.is_dir():
+        expected = f"a file in a folder, but {path.absolute().parent} is no folder"
+        raise BadInputError(INVALID_OPTION(option=option, expected=expected))

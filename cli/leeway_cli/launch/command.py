@@ -1,0 +1,190 @@
+"""`leeway launch`: nodes for pods, once and by hand."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leeway_cli.aws_errors import aws_errors
+from leeway_cli.drain import options
+from leeway_cli.durations import parse_duration
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.output import Format, FormatOption, print_json, write_stderr
+from leeway_cli.reasons import INVALID_OPTION
+from leeway_cli.selection.catalogs import RegionOption, find_catalog
+from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
+
+if TYPE_CHECKING:
+    from leeway.launch.launch_nodes import LaunchOrder
+    from leeway.manifests.base import Manifest
+    from leeway.ports.kubernetes import Cluster
+    from leeway.reasons import Reason
+    from leeway.selection.offers.catalog import Catalog
+
+ClusterNameOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        envvar="LEEWAY_CLUSTER",
+        help="The cluster that the nodes join. Default: the Cluster manifest's name.",
+    ),
+]
+
+
+def launch(
+    pods: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Pods, Lists, Deployments, StatefulSets, Jobs."),
+    ],
+    files: FilesOption = None,
+    nodes: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="The output of `kubectl get nodes,pods -A -o json`."),
+    ] = None,
+    cluster: ClusterNameOption = "",
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="Wait so long for nodes to become Ready.")
+    ] = "15m",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the fleet requests, and launch nothing.")
+    ] = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Launch nodes for pods by the pools of manifests, and wait until they are Ready.
+
+    Pods go onto the nodes of --nodes first, and onto nodes that were launched and have not joined
+    yet. Leeway reads subnets, security groups, AMIs and the cluster from AWS. The kubeconfig's
+    cluster must be the one that the nodes join.
+
+    \b
+    leeway launch -f pools.yaml --pods pods.yaml --cluster prod --dry-run
+    leeway launch -f pools.yaml --pods pods.yaml --cluster prod --timeout 5m
+    """
+    from leeway.kubernetes.kubeconfig import kubeconfig_cluster
+
+    manifests = [one.meant for one in read_files(files or ()).written]
+    name = _cluster(cluster, manifests)
+    limit = parse_duration("--timeout", timeout)
+    deployment = find_stack(stack)
+    order = _order(name, manifests, pods, nodes or (), find_catalog(region, stack, sandbox=False))
+    if dry_run:
+        _preview(deployment, order, output)
+    else:
+        with (
+            kubernetes_errors(),
+            closing(kubeconfig_cluster(kubeconfig, context)) as joined_cluster,
+        ):
+            joined_cluster.ready_nodes()  # before machines are bought
+            _launch(deployment, order, joined_cluster, limit, output)
+
+
+def _preview(deployment: Stack, order: "LaunchOrder", output: Format) -> None:
+    from leeway.wiring.launch_nodes import launch_nodes
+
+    from leeway_cli.launch.admissions import RequestedAdmissions
+    from leeway_cli.launch.view import preview_as_data, print_preview
+
+    with aws_errors(deployment.where):
+        preview = launch_nodes(deployment.table, RequestedAdmissions()).preview(order)
+    _warn(preview.outcome.reasons)
+    missing = preview.outcome.without_node
+    if output is Format.TABLE:
+        print_preview(preview)
+    if missing:
+        raise CannotBeDoneError(missing[0].reason, result=preview_as_data(preview))
+    if output is Format.JSON:
+        print_json(preview_as_data(preview))
+
+
+def _launch(
+    deployment: Stack, order: "LaunchOrder", cluster: "Cluster", limit: timedelta, output: Format
+) -> None:
+    from leeway.clock import SystemClock
+    from leeway.wiring.launch_nodes import launch_nodes
+
+    from leeway_cli.launch.admissions import RequestedAdmissions, admit
+    from leeway_cli.launch.progress import LaunchProgress
+    from leeway_cli.launch.view import launch_as_data, print_launch
+
+    requested = RequestedAdmissions()
+    until = SystemClock().now() + limit
+    with LaunchProgress() as progress:
+        with aws_errors(deployment.where):
+            outcome = launch_nodes(deployment.table, requested).launch(order)
+        progress.launched(len(requested.requested))
+        joined = admit(requested.requested, deployment.table, cluster, until, progress.ended)
+    _warn(outcome.reasons)
+    problems = [one.problem for one in joined if one.problem is not None]
+    problems += [one.reason for one in outcome.without_node]
+    if output is Format.TABLE:
+        print_launch(outcome, joined)
+    if problems:
+        details = "\n".join(f"{one.code}: {one.message}" for one in problems[1:])
+        raise CannotBeDoneError(problems[0], details, launch_as_data(outcome, joined))
+    if output is Format.JSON:
+        print_json(launch_as_data(outcome, joined))
+
+
+def _warn(reasons: "Iterable[Reason]") -> None:
+    for reason in reasons:
+        write_stderr(f"warning: {reason.code}: {reason.message}")
+
+
+def _cluster(given: str, manifests: "Sequence[Manifest]") -> str:
+    from leeway.manifests.cluster import Cluster
+
+    named = [one.metadata.name for one in manifests if isinstance(one, Cluster)]
+    if not given and len(named) != 1:
+        expected = "a name, or one Cluster manifest in --filename"
+        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+    if given and named and named != [given]:
+        expected = f"{named[0]}, the name of the Cluster manifest, got {given}"
+        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+    return cluster_name(given or named[0])
+
+
+def _order(
+    cluster: str,
+    manifests: "Sequence[Manifest]",
+    pods: Sequence[Path],
+    nodes: Sequence[Path],
+    catalog: "Catalog",
+) -> "LaunchOrder":
+    from leeway.launch.launch_nodes import LaunchOrder
+    from leeway.manifests.node_pool import NodePool
+    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+
+    if not any(isinstance(one, NodePool) for one in manifests):
+        expected = "at least one NodePool or Provisioner"
+        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+    given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
+    waiting = given.read_with(running, lambda of, others: pending_pods(of, {}, others))
+    if not waiting:
+        expected = "at least one pod without a node"
+        raise BadInputError(INVALID_OPTION(option="--pods", expected=expected))
+    joined = {
+        str((document.get("spec") or {}).get("providerID") or "").rpartition("/")[2]: str(
+            (document.get("metadata") or {}).get("name") or ""
+        )
+        for document in running.documents
+        if document.get("kind") == "Node"
+    }
+    return LaunchOrder(
+        cluster=cluster,
+        manifests=manifests,
+        catalog=catalog,
+        pods=waiting,
+        nodes=running.read_with(given, existing_nodes),
+        joined={instance: name for instance, name in joined.items() if instance},
+        daemons=running.read_with(given, daemons_of),
+    )

@@ -1,0 +1,126 @@
+"""Reads manifests from files, folders and stdin (`-`)."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leeway_cli.errors import BadInputError, as_clause, unreadable
+from leeway_cli.output import write_stderr
+from leeway_cli.reasons import INVALID_FILE, INVALID_MANIFEST
+
+if TYPE_CHECKING:
+    from leeway.manifests.problems import Problem
+    from leeway.manifests.reading import Reading
+
+STDIN = Path("-")
+_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_MOST_PRINTED = 20
+"""How many further problems are printed at most."""
+
+FilesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--filename",
+        "-f",
+        metavar="FILE",
+        help="Read manifests from a file, a folder or stdin (-). Repeatable.",
+    ),
+]
+
+
+def read_files(paths: Iterable[Path]) -> "Reading":
+    """Read all manifests of these files. Warnings go to stderr.
+
+    Raises:
+        BadInputError: a file cannot be read, a manifest is invalid, or there is none.
+    """
+    from leeway.manifests.reading import Reading, read_manifests
+
+    reading, sources = Reading(), []
+    for source, text in read_texts(paths):
+        reading += read_manifests(text, source)
+        sources.append(source)
+    return checked(reading, sources)
+
+
+def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every file, each once. The files of a folder are sorted by
+    name.
+
+    Raises:
+        BadInputError: a file cannot be read or has no text.
+    """
+    from leeway.manifests.documents import LARGEST_TEXT
+
+    for file in dict.fromkeys(file for path in paths for file in _files(path)):
+        if file == STDIN:
+            yield "stdin", _decoded("stdin", sys.stdin.buffer.read(LARGEST_TEXT + 1))
+            continue
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(LARGEST_TEXT + 1)
+        except OSError as error:
+            raise unreadable(file, error) from error
+        yield str(file), _decoded(str(file), content)
+
+
+def _files(path: Path) -> list[Path]:
+    # A Path turns `https://host/x` into `https:/host/x`.
+    if str(path).startswith(("https:/", "http:/")):
+        problem = "expected a file or a folder; for a URL: curl -sL … | leeway … -f -"
+        raise BadInputError(INVALID_FILE(place=path, problem=problem))
+    if path == STDIN or not path.is_dir():
+        return [path]
+    found = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES and p.is_file())
+    if not found:
+        problem = "expected files that end in .yaml, .yml or .json in it"
+        raise BadInputError(INVALID_FILE(place=path, problem=problem))
+    return found
+
+
+def _decoded(source: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        reason = INVALID_FILE(place=f"{source}:{line}", problem="expected text in UTF-8")
+        raise BadInputError(reason) from error
+
+
+def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
+    """Print the warnings, and check that there are manifests without problems. `sources` are the
+    names of the files.
+
+    Raises:
+        BadInputError: there is a problem or no manifest.
+    """
+    for warning in reading.warnings:
+        write_stderr(f"warning: {_line(warning)}")
+    problems = [*reading.problems, *_repeated(reading)]
+    if problems:
+        first, *others = [_line(problem) for problem in problems]
+        more = len(others) - _MOST_PRINTED
+        details = others[:_MOST_PRINTED] + ([f"and {more} more problems"] if more > 0 else [])
+        raise BadInputError(INVALID_MANIFEST(problem=as_clause(first)), "\n".join(details))
+    if not reading.written:
+        where = ", ".join(sources) or "--filename"
+        problem = "expected at least one manifest, found none"
+        raise BadInputError(INVALID_FILE(place=where, problem=problem))
+    return reading
+
+
+def _repeated(reading: "Reading") -> Iterator["Problem"]:
+    from leeway.manifests.problems import Problem
+
+    first: dict[tuple[str, str], str] = {}
+    for one in reading.written:
+        place = first.setdefault((one.title, one.namespace), f"{one.source}:{one.line}")
+        if place != f"{one.source}:{one.line}":
+            yield Problem(one.source, one.line, (), f"{one.title} is already defined at {place}")
+
+
+def _line(problem: "Problem") -> str:
+    return " ".join(str(problem).split())

@@ -1,0 +1,154 @@
+"""`leeway reasons`: prints the meaning of reason codes and the sections of the runbook."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from leeway_cli.errors import BadInputError
+from leeway_cli.output import print_json, stdout_console, write_stdout
+from leeway_cli.reasons import INVALID_OPTION
+
+RUNBOOK = "runbook.md"
+
+
+class ReasonFormat(StrEnum):
+    """The output formats of codes."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredCode:
+    """A reason code with the part that declares it. `runbook` is the anchor of a section of
+    docs/runbook.md, empty if nobody has to act."""
+
+    part: str
+    name: str
+    sentence: str
+    runbook: str
+
+
+def declared_codes() -> tuple[DeclaredCode, ...]:
+    """Collect the codes that the `reasons` modules of Leeway, its command line and its sandbox
+    declare, by part and name."""
+    found = [*_in_layer(), *_in_command_line(), *_in_sandbox()]
+    return tuple(sorted(found, key=lambda code: (code.part, code.name)))
+
+
+def _in_layer() -> Iterator[DeclaredCode]:
+    import leeway
+
+    for feature in pkgutil.iter_modules(leeway.__path__):
+        if feature.ispkg and importlib.util.find_spec(f"leeway.{feature.name}.reasons"):
+            yield from _in_module(f"leeway.{feature.name}.reasons", feature.name)
+
+
+def _in_command_line() -> Iterator[DeclaredCode]:
+    import leeway_cli
+
+    yield from _in_module("leeway_cli.reasons", "command line")
+    for command in pkgutil.iter_modules(leeway_cli.__path__):
+        if command.ispkg and importlib.util.find_spec(f"leeway_cli.{command.name}.reasons"):
+            yield from _in_module(f"leeway_cli.{command.name}.reasons", "command line")
+
+
+def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
+    from leeway.reasons import ReasonCode
+
+    declared = vars(importlib.import_module(module)).values()
+    for code in dict.fromkeys(one for one in declared if isinstance(one, ReasonCode)):
+        yield DeclaredCode(part, code.name, code.sentence, code.runbook)
+
+
+def _in_sandbox() -> Iterator[DeclaredCode]:
+    from leeway_sandbox.reasons import all_codes
+
+    for code in all_codes():
+        yield DeclaredCode("sandbox", code.name, f"{code.sentence} {code.remedy}".strip(), "")
+
+
+def reasons(
+    codes: Annotated[
+        list[str] | None, typer.Argument(metavar="[CODE]...", help="Print these codes only.")
+    ] = None,
+    output: Annotated[
+        ReasonFormat, typer.Option("--output", "-o", help="Set the format of the codes on stdout.")
+    ] = ReasonFormat.TABLE,
+) -> None:
+    """Print the meaning of reason codes, and the sections of the runbook with the actions.
+
+    Log lines, events, outcomes and errors carry these codes.
+    """
+    declared = declared_codes()
+    if codes:
+        known = {code.name: code for code in declared}
+        if unknown := [name for name in codes if name not in known]:
+            expected = f"a code that `leeway reasons` lists, got {unknown[0]}"
+            raise BadInputError(INVALID_OPTION(option="CODE", expected=expected))
+        declared = tuple(known[name] for name in codes)
+    match output:
+        case ReasonFormat.JSON:
+            print_json(
+                [
+                    {
+                        "code": code.name,
+                        "part": code.part,
+                        "sentence": code.sentence,
+                        "runbook": code.runbook,
+                    }
+                    for code in declared
+                ]
+            )
+        case ReasonFormat.MARKDOWN:
+            write_stdout(page_of(declared).rstrip("\n"))
+        case ReasonFormat.TABLE:
+            _print_table(declared)
+
+
+def _print_table(codes: tuple[DeclaredCode, ...]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("CODE", "PART", "SENTENCE", "RUNBOOK"):
+        table.add_column(heading, overflow="fold")
+    for code in codes:
+        table.add_row(code.name, code.part, code.sentence, code.runbook or "-")
+    stdout_console().print(table)
+
+
+_INTRODUCTION = (
+    "Every outcome, log line, Kubernetes Event, Leeway event and error of the command line carries"
+    " a code and a sentence. Codes are stable: use them in log queries and in rules. `leeway"
+    " reasons CODE` prints the same in a terminal. Each alarm has a section in the"
+    " [runbook](runbook.md)."
+)
+
+
+def page_of(codes: tuple[DeclaredCode, ...]) -> str:
+    """Render docs/reasons.md."""
+    lines = [
+        "# Reason codes",
+        "",
+        _INTRODUCTION,
+        "",
+        "This page is made by `make reasons` from the code; edit the `reasons` modules instead.",
+    ]
+    part = ""
+    for code in codes:
+        if code.part != part:
+            part = code.part
+            lines += ["", f"## {part}", "", "| code | sentence | runbook |", "| --- | --- | --- |"]
+        section = f"[{code.runbook}]({RUNBOOK}#{code.runbook})" if code.runbook else ""
+        lines.append(f"| `{code.name}` | {_cell(code.sentence)} | {section} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

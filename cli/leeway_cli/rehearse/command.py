@@ -1,0 +1,292 @@
+"""`leeway rehearse`: shows what an interruption of nodes would do to a cluster."""
+
+import random
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leeway_cli.drain.options import Context, Kubeconfig
+from leeway_cli.durations import parse_duration
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.html_templates import check_page_path
+from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
+from leeway_cli.reasons import INVALID_OPTION, NO_NODES_TO_LOSE, REPORT_NOT_WRITTEN
+from leeway_cli.rehearse import options
+from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog, sandbox_catalog
+from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
+
+if TYPE_CHECKING:
+    from leeway.manifests.base import Manifest
+    from leeway.policy.rules import ClusterPolicy
+    from leeway.selection.reading.objects import Document
+
+    from leeway_cli.rehearse.cluster import Cluster
+    from leeway_cli.rehearse.losses import Losses
+    from leeway_cli.rehearse.pace import Pace
+    from leeway_cli.rehearse.report import Rehearsal
+    from leeway_cli.rehearse.room import Market, Room
+    from leeway_cli.rehearse.storm import Storm
+
+MOST_ROUNDS = 10_000
+KUBECTL = (
+    "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,jobs,pv,pvc,sc,csinodes -A -o json "
+    "--show-managed-fields"
+)
+"""The command that writes a file for --objects."""
+
+
+def rehearse(
+    lose: options.Lose,
+    objects: options.Objects = None,
+    files: FilesOption = None,
+    rounds: options.Rounds = 200,
+    seed: options.Seed = 0,
+    pod_start: options.PodStart = "10s",
+    pod_stop: options.PodStop = "",
+    node_start: options.NodeStart = "90s",
+    html: options.Html = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Rehearse an interruption of nodes: what it does to pods, services and budgets.
+
+    Reads the cluster of the kubeconfig, or the files of --objects, and changes nothing. The drains
+    are planned as Leeway drains, the new places as `leeway select` selects them. With -f, NodePools
+    are those from which Leeway launches, and a Cluster manifest is the policy.
+
+    \b
+    leeway rehearse --lose 30%
+    leeway rehearse --lose zone/us-east-1a --html rehearsal.html
+    leeway rehearse --lose 30% --objects cluster.json -f pools.yaml -o json
+    """
+    from leeway_cli.rehearse.report import Rehearsal
+
+    _check(rounds, html)
+    pace = _pace(pod_start, pod_stop, node_start)
+    manifests = [one.meant for one in read_files(files).written] if files else []
+    cluster, source = _read(objects or (), kubeconfig, context, manifests, pace)
+    for sentence in cluster.unread:
+        write_stderr(f"warning: {sentence}")
+    losses, cluster = _losses(lose, cluster)
+    market = _market(manifests, cluster, sandbox, region, stack)
+    situation = _Situation(cluster, market, _policy(manifests), pace)
+    storms = _rehearse(situation, losses, rounds if losses.drawn else 1, seed)
+    _show(Rehearsal.of(cluster, storms, pace, lose, seed, source, market.priced), html, output)
+
+
+def _check(rounds: int, html: Path | None) -> None:
+    if not 1 <= rounds <= MOST_ROUNDS:
+        expected = f"1 to {MOST_ROUNDS}, got {rounds}"
+        raise BadInputError(INVALID_OPTION(option="--rounds", expected=expected))
+    if html is not None:
+        check_page_path("--html", html)
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """What every round of a rehearsal has in common."""
+
+    cluster: "Cluster"
+    market: "Market"
+    policy: "ClusterPolicy"
+    pace: "Pace"
+
+    def room(self) -> "Room":
+        """Return the planner of places."""
+        from leeway_cli.rehearse.room import Room
+
+        return Room(self.cluster, self.market, self.pace)
+
+
+def _pace(pod_start: str, pod_stop: str, node_start: str) -> "Pace":
+    from leeway_cli.rehearse.pace import Pace
+
+    stop = parse_duration("--pod-stop", pod_stop).total_seconds() if pod_stop else None
+    return Pace(
+        pod_start=_seconds("--pod-start", pod_start),
+        pod_stop=stop,
+        node_start=_seconds("--node-start", node_start),
+    )
+
+
+def _seconds(option: str, given: str) -> float:
+    from datetime import timedelta
+
+    found = parse_duration(option, given)
+    if found > timedelta(hours=1):
+        raise BadInputError(INVALID_OPTION(option=option, expected=f"at most 1h, got {given}"))
+    return found.total_seconds()
+
+
+def _read(
+    objects: Sequence[Path],
+    kubeconfig: Path | None,
+    context: str | None,
+    manifests: "Sequence[Manifest]",
+    pace: "Pace",
+) -> "tuple[Cluster, str]":
+    """Read the cluster, and return it with its source."""
+    from leeway.clock import SystemClock
+    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    from leeway.manifests.pools import pools_of
+
+    from leeway_cli.rehearse.read_cluster import read_documents
+    from leeway_cli.rehearse.read_objects import read_objects, taken_at
+
+    pools = frozenset(pool.name for pool in pools_of(manifests))
+    if objects:
+        if kubeconfig or context:
+            expected = "no --kubeconfig and no --context with it"
+            raise BadInputError(INVALID_OPTION(option="--objects", expected=expected))
+        source = ", ".join(map(str, objects))
+        documents = KubernetesFiles(objects).documents
+        now = taken_at(documents)
+    else:
+        with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
+            documents, source = read_documents(connection), connection.server
+        now = SystemClock().now()
+    cluster = read_objects(documents, pace, now, pools)
+    if not cluster.nodes:
+        raise BadInputError(NO_NODES_TO_LOSE(place=source, command=KUBECTL))
+    if _has_no_pods(documents):
+        write_stderr(f"warning: {source} has no pod; write the file with `{KUBECTL}`")
+    return cluster, source
+
+
+def _has_no_pods(documents: "Sequence[Document]") -> bool:
+    return not any(document.get("kind") == "Pod" for document in documents)
+
+
+def _losses(given: Sequence[str], cluster: "Cluster") -> "tuple[Losses, Cluster]":
+    """Read --lose. The names of Auto Scaling groups are tags of instances, which EC2 knows."""
+    from leeway_cli.rehearse.losses import UnknownLoss, read_losses
+
+    if any("group/" in one for one in given) and has_account():
+        cluster = _with_groups(cluster)
+    try:
+        return read_losses(given, cluster.nodes.values()), cluster
+    except UnknownLoss as error:
+        raise BadInputError(INVALID_OPTION(option="--lose", expected=error)) from error
+
+
+def _with_groups(cluster: "Cluster") -> "Cluster":
+    from leeway.wiring.clients import instances
+
+    from leeway_cli.aws_errors import aws_errors
+
+    ids = [node.instance for node in cluster.nodes.values() if node.instance]
+    try:
+        with aws_errors("the instances of the nodes"):
+            facts = instances().describe_all(ids)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: the groups of the nodes are not read from EC2: {error}")
+        return cluster
+    named = {
+        name: replace(node, groups=(*node.groups, facts[node.instance].owner.name))
+        for name, node in cluster.nodes.items()
+        if node.instance in facts and facts[node.instance].owner.name
+    }
+    return replace(cluster, nodes={**cluster.nodes, **named})
+
+
+def _market(
+    manifests: "Sequence[Manifest]",
+    cluster: "Cluster",
+    sandbox: bool,
+    region: str | None,
+    stack: str,
+) -> "Market":
+    """Return what may be launched: the pools, and the catalog of the account or the sandbox."""
+    from leeway.manifests.pools import pools_of
+
+    from leeway_cli.rehearse.room import Market
+
+    pools = tuple(pools_of(manifests))
+    if sandbox:
+        return Market(pools, sandbox_catalog(region), priced=True)
+    if has_account():
+        try:
+            return Market(pools, find_catalog(region, stack, sandbox=False), priced=True)
+        except CannotBeDoneError as error:
+            write_stderr(f"warning: prices are unknown: {error}")
+    else:
+        write_stderr(
+            "warning: prices are unknown, because no AWS credentials and region are set; the "
+            "instance types are those of the sandbox's catalog (its prices: --sandbox)"
+        )
+    return Market(pools, sandbox_catalog(_known_region(region, cluster)), priced=False)
+
+
+def _known_region(region: str | None, cluster: "Cluster") -> str | None:
+    """Return the region of the nodes if the sandbox has it, so that zones have the same names."""
+    from leeway_sandbox.aws.regions import regions
+
+    zones = {node.zone for node in cluster.nodes.values()}
+    return region or next((one for one in regions() if any(z.startswith(one) for z in zones)), None)
+
+
+def _policy(manifests: "Sequence[Manifest]") -> "ClusterPolicy":
+    from leeway.manifests.cluster import Cluster as Manifest
+    from leeway.manifests.policy import cluster_policy
+    from leeway.policy.rules import ClusterPolicy
+
+    written = [cluster_policy(one) for one in manifests if isinstance(one, Manifest)]
+    if len(written) > 1:
+        expected = "one Cluster manifest at most"
+        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+    return written[0] if written else ClusterPolicy()
+
+
+def _rehearse(situation: _Situation, losses: "Losses", rounds: int, seed: int) -> "list[Storm]":
+    """Rehearse the rounds. The same lost nodes have the same result, and are rehearsed once."""
+    from leeway_cli.rehearse.progress import RoundProgress
+    from leeway_cli.rehearse.storm import rehearse as rehearse_once
+
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    room, known, storms = situation.room(), {}, []
+    with RoundProgress(stderr_console(), rounds) as progress:
+        for number in range(rounds):
+            lost = losses.draw(rng)
+            if lost not in known:
+                known[lost] = rehearse_once(
+                    situation.cluster,
+                    lost,
+                    room.plan(lost),
+                    situation.policy,
+                    situation.pace,
+                    situation.cluster.read_at,
+                )
+            storms.append(known[lost])
+            progress.show(number + 1)
+    return storms
+
+
+def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
+    from leeway_cli.rehearse.report import as_data
+    from leeway_cli.rehearse.table import print_rehearsal
+
+    if html is not None:
+        _write(found, html)
+    if output is Format.JSON:
+        print_json(as_data(found))
+    else:
+        print_rehearsal(found)
+
+
+def _write(found: "Rehearsal", path: Path) -> None:
+    from leeway_cli.rehearse.page import render_rehearsal
+
+    try:
+        path.write_text(render_rehearsal(found), encoding="utf-8")
+    except OSError as error:
+        raise CannotBeDoneError(REPORT_NOT_WRITTEN(path=path, error=error.strerror)) from error
+    write_stderr(f"The HTML page: {path}")

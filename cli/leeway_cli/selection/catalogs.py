@@ -1,0 +1,149 @@
+"""Opens the catalog of a command: the sandbox's, or that of a region of the account."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause
+from leeway_cli.output import write_stderr
+from leeway_cli.reasons import AWS_REGION_MISSING, CATALOG_NOT_READ, INVALID_OPTION
+
+if TYPE_CHECKING:
+    from leeway.selection.offers.catalog import Catalog
+    from leeway.selection.offers.survey import Survey
+    from leeway.selection.offers.unavailable import Unavailable
+
+SandboxOption = Annotated[
+    bool, typer.Option("--sandbox", help="Use the catalog of the sandbox, without an AWS account.")
+]
+RegionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGION", help="Set the region (default: the region of the AWS configuration)."
+    ),
+]
+
+SANDBOX_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """A catalog, the offerings of it that are unavailable now, and when its oldest part was read;
+    None for that of the sandbox, and if a part was never read."""
+
+    catalog: "Catalog"
+    unavailable: "frozenset[Unavailable]" = frozenset()
+    read_at: datetime | None = None
+
+
+def find_catalog(region: str | None, stack: str, *, sandbox: bool) -> "Catalog":
+    """Open the catalog that the options of a command select, without offerings that are unavailable
+    now."""
+    offers = find_offers(region, stack, sandbox=sandbox)
+    return offers.catalog.without(offers.unavailable) if offers.unavailable else offers.catalog
+
+
+def find_offers(region: str | None, stack: str, *, sandbox: bool) -> Offers:
+    """Open the catalog that the options of a command select."""
+    return Offers(sandbox_catalog(region)) if sandbox else account_offers(region, stack)
+
+
+def sandbox_catalog(region: str | None = None) -> "Catalog":
+    """Return the catalog of the sandbox: real instance types and zones, its own prices."""
+    from leeway.selection.offers.compressed import compressed, opened
+
+    return opened(compressed(sandbox_survey(region)))
+
+
+def sandbox_survey(region: str | None = None) -> "Survey":
+    """Return the survey of a region of the sandbox.
+
+    Raises:
+        BadInputError: the sandbox has no such region.
+    """
+    from leeway.selection.offers.machines import machine
+    from leeway.selection.offers.survey import Survey
+    from leeway_sandbox.aws.regions import UnknownRegion, read_region, regions
+
+    try:
+        found = read_region(region or SANDBOX_REGION)
+    except UnknownRegion:
+        expected = f"one of {', '.join(regions())}, got {region}"
+        raise BadInputError(INVALID_OPTION(option="--region", expected=expected)) from None
+    return Survey(
+        region=found.name,
+        machines=tuple(map(machine, found.types)),
+        offered=found.offered,
+        zone_ids=found.zone_ids,
+        on_demand=found.on_demand,
+        spot=found.spot,
+    )
+
+
+def account_offers(region: str | None, stack: str) -> Offers:
+    """Return the catalog of a region from the table of the deployment. If the table has none, it is
+    read from EC2.
+
+    Raises:
+        CannotBeDoneError: AWS does not answer or refuses.
+    """
+    from leeway.wiring.clients import session
+
+    from leeway_cli.aws_errors import aws_errors
+
+    name = region or session().region_name
+    if name is None:
+        raise CannotBeDoneError(AWS_REGION_MISSING())
+    with aws_errors(f"the catalog of {name}"):
+        return _stored_offers(name, stack) or Offers(_read_catalog(name))
+
+
+def _stored_offers(region: str, stack: str) -> Offers | None:
+    from functools import partial
+
+    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+    from leeway.clock import SystemClock
+    from leeway.selection.offers.compressed import UnknownForm, opened, read_times
+    from leeway.wiring.clients import client
+
+    from leeway_cli.stack import find_stack
+
+    try:
+        table = find_stack(stack).table
+        dynamodb = partial(client, "dynamodb")
+        packed = DynamoSurveys(dynamodb, table).packed(region)
+        if packed is None:
+            return None
+        now = SystemClock().now()
+        unavailable = DynamoUnavailableOfferings(dynamodb, table).now(region, now)
+        read_at = min(read_times(packed).values(), default=None)
+        return Offers(opened(packed), frozenset(unavailable), read_at)
+    except (CannotBeDoneError, UnknownForm):
+        return None  # no deployment, or another version's catalog: read it from EC2
+
+
+def _read_catalog(region: str) -> "Catalog":
+    from functools import partial
+
+    from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
+    from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
+    from leeway.clock import SystemClock
+    from leeway.selection.offers.compressed import compressed, opened
+    from leeway.selection.offers.survey import Survey
+    from leeway.wiring.clients import background_client
+
+    write_stderr(f"The table has no catalog of {region}; reading it from EC2.")
+    market = Ec2Market(partial(background_client, "ec2", region))
+    prices = PricingPriceList(partial(background_client, "pricing", pricing_region(region)))
+    try:
+        now = SystemClock().now()
+        survey, parts = CatalogReader(market, prices).read(region, now, Survey(region))
+    except CatalogUnavailable as error:
+        raise CannotBeDoneError(CATALOG_NOT_READ(error=as_clause(error))) from error
+    for part in parts:
+        if part.problem:
+            write_stderr(f"warning: {part.problem}")
+    return opened(compressed(survey))

@@ -1,0 +1,187 @@
+"""`leeway select`: shows the nodes that Leeway would launch for pods, and the pods that fit
+nowhere."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leeway_cli.errors import BadInputError
+from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.output import Format, FormatOption, print_json, stdout_console, write_stderr
+from leeway_cli.reasons import INVALID_OPTION
+from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
+from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.stack import DEFAULT_STACK, StackOption
+
+if TYPE_CHECKING:
+    from leeway.selection.packing.plan import Plan, PlannedNode
+
+
+def select(
+    files: FilesOption = None,
+    pods: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Read pods, Lists, Deployments, StatefulSets and Jobs from a file."
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Read the output of `kubectl get nodes,pods -A -o json`."
+        ),
+    ] = None,
+    replicas: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=N", help="Override the replicas of a workload."),
+    ] = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Select nodes for pods from the pools of manifests. Launches nothing.
+
+    Pods are placed on the nodes of --nodes first. Without --pods, nodes are selected for those pods
+    of --nodes that have no node.
+    """
+    plan = _plan(files or (), pods or (), nodes or (), replicas or (), sandbox, region, stack)
+    if output is Format.JSON:
+        print_json(as_data(plan))
+    else:
+        _print_plan(plan)
+
+
+def _plan(
+    files: Iterable[Path],
+    pods: Sequence[Path],
+    nodes: Sequence[Path],
+    replicas: Sequence[str],
+    sandbox: bool,
+    region: str | None,
+    stack: str,
+) -> "Plan":
+    from leeway.manifests.pools import pools_of
+    from leeway.selection.packing.planning import pack
+    from leeway.selection.packing.supply import Supply
+    from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
+    from leeway.selection.reading.missing_references import missing_references
+
+    if not (pods or nodes):
+        expected = "a file of pods, or --nodes with pending pods"
+        raise BadInputError(INVALID_OPTION(option="--pods", expected=expected))
+    given = KubernetesFiles(pods)
+    cluster = KubernetesFiles(nodes)
+    replica_counts = _replicas(replicas, given if pods else cluster)
+    pools = pools_of(one.meant for one in read_files(files).written)
+    if not pools:
+        expected = "at least one NodePool or Provisioner"
+        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+    first, second = (given, cluster) if pods else (cluster, given)
+    waiting = first.read_with(second, lambda of, others: pending_pods(of, replica_counts, others))
+    if not waiting:
+        _warn_of_no_pods(first)
+    for each in first.read_with(second, missing_references):
+        write_stderr(f"warning: {first.place(each.path, each.message)}")
+    existing = cluster.read_with(given, existing_nodes)
+    daemons = given.read_with(cluster, daemons_of)
+    catalog = find_catalog(region, stack, sandbox=sandbox)
+    return pack(waiting, Supply(pools, catalog, daemons=daemons), existing)
+
+
+def _warn_of_no_pods(objects: KubernetesFiles) -> None:
+    """Warn that there are no pods. A workload with zero replicas may be the cause."""
+    scaled_to_zero = (d for d in objects.documents if (d.get("spec") or {}).get("replicas") == 0)
+    names = [d["metadata"].get("name", "") for d in scaled_to_zero]
+    hint = f"; set the replicas of {names[0]} with --replicas {names[0]}=N" if names else ""
+    write_stderr(f"warning: no pod is pending{hint}")
+
+
+def _replicas(given: Sequence[str], objects: KubernetesFiles) -> dict[str, int]:
+    names = {(d.get("metadata") or {}).get("name") for d in objects.documents}
+    found = {}
+    for each in given:
+        name, _, count = each.partition("=")
+        if not count.isdecimal() or not name:
+            expected = f"NAME=N, such as web=3, got {each}"
+            raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
+        if name not in names:
+            expected = f"a workload of the files, got {name}"
+            raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
+        found[name] = int(count)
+    return found
+
+
+def as_data(plan: "Plan") -> dict[str, Any]:
+    """Render a plan as JSON."""
+    return {
+        "launches": [launch_as_data(node) for node in plan.launches],
+        "existing": [{"node": e.node, "pods": list(e.pods)} for e in plan.existing],
+        "unschedulable": [
+            {"pod": u.pod, "reason": {"code": u.reason.code, "message": u.reason.message}}
+            for u in plan.unschedulable
+        ],
+        "pricePerHour": _usd(plan.price),
+        "lowerBoundPerHour": _usd(plan.bound),
+    }
+
+
+def launch_as_data(node: "PlannedNode") -> dict[str, Any]:
+    """Render a node to launch as JSON."""
+    first, *others = node.choices
+    return {
+        "nodePool": node.pool,
+        "instanceTypes": list(first.instance_types),
+        "zones": list(first.zones),
+        "capacityType": first.capacity_type,
+        "requests": node.requests.printed(),
+        "pods": list(node.pods),
+        "pricePerHour": None if first.price is None else _usd(first.price),
+        "alternatives": [
+            {
+                "instanceTypes": list(choice.instance_types),
+                "zones": list(choice.zones),
+                "capacityType": choice.capacity_type,
+                "pricePerHour": None if choice.price is None else _usd(choice.price),
+            }
+            for choice in others
+        ],
+    }
+
+
+def _usd(price: float) -> float:
+    return round(price, 6)
+
+
+def _print_plan(plan: "Plan") -> None:
+    from rich.table import Table
+
+    console = stdout_console()
+    table = Table(box=None, pad_edge=False)
+    for title in ("POOL", "TYPES", "ZONES", "CAPACITY", "USD/H", "PODS"):
+        table.add_column(title, overflow="fold", justify="right" if title == "USD/H" else "left")
+    for node in plan.launches:
+        choice = node.choices[0]
+        price = "unknown" if choice.price is None else f"{choice.price:.4f}"
+        types, zones = _first(choice.instance_types, 3), _first(choice.zones, 3)
+        table.add_row(node.pool, types, zones, choice.capacity_type, price, _first(node.pods, 3))
+    if plan.launches:
+        console.print(table)
+    for placement in plan.existing:
+        console.print(f"on {placement.node}: {_first(placement.pods, 8)}", soft_wrap=True)
+    for pod in plan.unschedulable:
+        line = f"{pod.pod} is unschedulable: {pod.reason.code}: {pod.reason.message}"
+        console.print(line, soft_wrap=True, markup=False)
+    count = len(plan.launches)
+    console.print(
+        f"{count} {'node' if count == 1 else 'nodes'} to launch, {plan.price:.4f} USD per hour; "
+        f"lower bound {plan.bound:.4f} USD per hour",
+        soft_wrap=True,
+    )
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,208 @@
+"""`leeway types`: lists matching instance types with labels, allocatable and prices."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.output import write_stderr, write_stdout
+from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
+from leeway_cli.stack import DEFAULT_STACK, StackOption
+
+if TYPE_CHECKING:
+    from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable
+    from leeway.selection.pools import NodePool
+    from leeway.selection.requirements import Requirements
+
+
+class TypesFormat(StrEnum):
+    """The output formats of instance types."""
+
+    TABLE = "table"
+    JSON = "json"
+    WIDE = "wide"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A matching type with its matching offerings, the cheapest first."""
+
+    kind: "InstanceType"
+    offerings: "tuple[Offering, ...]"
+
+    @property
+    def rank(self) -> tuple[float, str]:
+        """The sort key: the cheapest first, types without a price last."""
+        prices = [o.price for o in self.offerings if o.price is not None]
+        return (min(prices, default=float("inf")), self.kind.name)
+
+
+def types(
+    files: FilesOption = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    output: Annotated[
+        TypesFormat, typer.Option("--output", "-o", help="Set the format of the result on stdout.")
+    ] = TypesFormat.TABLE,
+) -> None:
+    """List the instance types that the pools of manifests may launch.
+
+    Without a manifest, lists every type of the region, as a node of AL2023 with a root volume of
+    20 Gi. If several pools may launch a type, the pool with the largest weight defines its values.
+    """
+    from leeway.manifests.pools import pools_of
+
+    reading = read_files(files) if files else None
+    catalog = find_catalog(region, stack, sandbox=sandbox)
+    if reading is None:
+        matches = _all_types(catalog)
+    else:
+        matches = _of_pools(catalog, pools_of(one.meant for one in reading.written))
+    matches.sort(key=lambda match: match.rank)
+    if output is TypesFormat.JSON:
+        _print_json(matches)
+    else:
+        _print_table(matches, wide=output is TypesFormat.WIDE)
+
+
+def _all_types(catalog: "Catalog") -> list[Match]:
+    from leeway.selection.offers.node_class import NodeClass
+
+    table = catalog.for_node_class(NodeClass())
+    return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]
+
+
+def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
+    from leeway_cli.errors import BadInputError
+    from leeway_cli.reasons import INVALID_OPTION
+
+    if not pools:
+        expected = "at least one NodePool or Provisioner"
+        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+    found: dict[str, Match] = {}
+    for pool in pools:
+        table = catalog.for_node_class(pool.node_class)
+        matching = table.matching(pool.requirements)
+        for warning in _warnings(table, pool, matching):
+            write_stderr(f"warning: {pool.name}: {warning}")
+        for kind in table.types(matching):
+            offerings = _cheapest_first(_offered(kind, pool.requirements))
+            found.setdefault(kind.name, Match(kind, offerings))
+    return list(found.values())
+
+
+def _warnings(table: "TypeTable", pool: "NodePool", matching: int) -> Iterator[str]:
+    from leeway.selection.offers.mismatches import explain, unmatched
+
+    if not matching:
+        yield explain(table, pool.requirements)
+        return
+    for requirement in pool.requirements.values():
+        if missed := unmatched(table, requirement):
+            yield f"{requirement}: {missed}"
+
+
+def _offered(kind: "InstanceType", requirements: "Requirements") -> "Iterator[Offering]":
+    from leeway.selection.labels import CAPACITY_TYPE, ZONE
+
+    zone, capacity_type = requirements.of_key(ZONE), requirements.of_key(CAPACITY_TYPE)
+    for offering in kind.offerings:
+        if zone.has(offering.zone) and capacity_type.has(offering.capacity_type):
+            yield offering
+
+
+def _cheapest_first(offerings: "Iterable[Offering]") -> "tuple[Offering, ...]":
+    return tuple(
+        sorted(
+            offerings,
+            key=lambda o: (o.price is None, o.price or 0.0, o.capacity_type, o.zone),
+        )
+    )
+
+
+def _print_json(matches: Sequence[Match]) -> None:
+    # One line for each type, because a region has over a thousand.
+    lines = ",\n".join(json.dumps(_as_data(match), ensure_ascii=False) for match in matches)
+    write_stdout(f"[\n{lines}\n]" if lines else "[]")
+
+
+def _as_data(match: Match) -> dict[str, Any]:
+    return {
+        "name": match.kind.name,
+        "labels": dict(sorted(match.kind.labels.items())),
+        "capacity": match.kind.capacity.printed(),
+        "allocatable": match.kind.allocatable.printed(),
+        "offerings": [
+            {
+                "zone": offering.zone,
+                "capacityType": offering.capacity_type,
+                "price": offering.price,
+                "available": offering.available,
+            }
+            for offering in match.offerings
+        ],
+    }
+
+
+_COLUMNS = ("TYPE", "ARCH", "CPU", "MEMORY", "PODS", "DEVICES", "ON DEMAND", "SPOT", "ZONES")
+_WIDE_COLUMNS = ("STORAGE", "NETWORK", "NVME", "CPU BY", "HYPERVISOR", "CHEAPEST SPOT IN")
+
+
+def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
+    from leeway_cli.manifests.output import aligned
+
+    titles = [*_COLUMNS, *(_WIDE_COLUMNS if wide else ())]
+    rows = [[*_row(match), *(_wide_row(match) if wide else ())] for match in matches]
+    write_stdout(aligned([titles, *rows]).removesuffix("\n"))
+
+
+def _row(match: Match) -> tuple[str, ...]:
+    from leeway.selection.labels import ARCH, ON_DEMAND, SPOT
+    from leeway.selection.offers.catalog import INTERFACES
+
+    allocatable = match.kind.allocatable.printed()
+    devices = [
+        f"{n} {name}" for name, n in allocatable.items() if "/" in name and name not in INTERFACES
+    ]
+    return (
+        match.kind.name,
+        match.kind.labels.get(ARCH, ""),
+        allocatable.get("cpu", "0"),
+        allocatable.get("memory", "0"),
+        allocatable.get("pods", "0"),
+        ", ".join(devices) or "-",
+        _price(match, ON_DEMAND),
+        _price(match, SPOT),
+        str(len({offering.zone for offering in match.offerings})),
+    )
+
+
+def _wide_row(match: Match) -> tuple[str, ...]:
+    from leeway.selection.labels import INSTANCE, SPOT
+
+    labels = match.kind.labels
+    spot = [o.zone for o in match.offerings if o.capacity_type == SPOT and o.price is not None]
+    return (
+        match.kind.allocatable.printed().get("ephemeral-storage", "0"),
+        _with_unit(labels.get(f"{INSTANCE}network-bandwidth"), "Mbps"),
+        _with_unit(labels.get(f"{INSTANCE}local-nvme"), "GB"),
+        labels.get(f"{INSTANCE}cpu-manufacturer", "-"),
+        labels.get(f"{INSTANCE}hypervisor", "-"),
+        spot[0] if spot else "-",
+    )
+
+
+def _with_unit(value: str | None, unit: str) -> str:
+    return f"{value} {unit}" if value else "-"
+
+
+def _price(match: Match, capacity_type: str) -> str:
+    offered = [o for o in match.offerings if o.capacity_type == capacity_type]
+    if not offered:
+        return "-"
+    return "unknown" if offered[0].price is None else f"{offered[0].price:.4f}"

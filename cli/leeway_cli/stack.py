@@ -1,0 +1,137 @@
+"""Finds the deployment of Leeway: its table and its clusters."""
+
+import os
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.output import write_stderr
+from leeway_cli.reasons import INVALID_OPTION, STACK_NOT_FOUND, STACK_WITHOUT_TABLE
+
+if TYPE_CHECKING:
+    from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
+
+TABLE = "LEEWAY_TABLE"
+CLUSTERS = "LEEWAY_CLUSTERS"
+
+StackOption = Annotated[
+    str,
+    typer.Option(
+        help=f"Set the CloudFormation stack of Leeway. The variable {TABLE} has precedence."
+    ),
+]
+DEFAULT_STACK = "leeway"
+
+
+def has_account() -> bool:
+    """Return whether AWS credentials and a region are configured."""
+    from leeway.wiring.clients import session
+
+    return session().region_name is not None and session().get_credentials() is not None
+
+
+def cluster_name(name: str) -> str:
+    """Check that this is a valid name of a cluster.
+
+    Raises:
+        BadInputError: it is not.
+    """
+    from leeway.manifests.cluster import NAME
+
+    if not re.fullmatch(NAME, name):
+        expected = f"the name of a cluster (letters, digits, - and _), got {name!r}"
+        raise BadInputError(INVALID_OPTION(option="CLUSTER", expected=expected))
+    return name
+
+
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        callback=cluster_name,
+        envvar="LEEWAY_CLUSTER",
+        help="Set the cluster of the manifests.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A deployment. `clusters` is None if its clusters are unknown."""
+
+    table: str
+    clusters: tuple[str, ...] | None
+
+    @property
+    def where(self) -> str:
+        """The table, as messages name it."""
+        return f"table {self.table}"
+
+    def warn_if_unmanaged(self, cluster: str) -> None:
+        """Warn if the deployment does not manage the cluster: its manifests have no effect."""
+        if self.clusters is not None and cluster not in self.clusters:
+            known = ", ".join(self.clusters) or "none"
+            write_stderr(
+                f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
+            )
+
+    def manifests(self) -> "DynamoManifests":
+        """Return the reader of the table's manifests."""
+        from leeway.aws.manifests import DynamoManifests
+        from leeway.wiring.clients import client
+
+        return DynamoManifests(partial(client, "dynamodb"), self.table)
+
+    def writing(self) -> "DynamoManifestWriting":
+        """Return the writer of the table's manifests."""
+        from leeway.aws.manifests import DynamoManifestWriting
+        from leeway.wiring.clients import client
+
+        return DynamoManifestWriting(partial(client, "dynamodb"), self.table)
+
+
+def find_stack(name: str) -> Stack:
+    """Find the deployment in the environment or in the outputs of a stack.
+
+    Raises:
+        CannotBeDoneError: the region has no such stack, or it is not a stack of Leeway.
+    """
+    if table := os.environ.get(TABLE):
+        return Stack(table, _known_names(os.environ.get(CLUSTERS)))
+    described = _describe(name)
+    outputs = {o["OutputKey"]: o["OutputValue"] for o in described.get("Outputs", [])}
+    if "TableName" not in outputs:
+        status = described.get("StackStatus", "")
+        raise CannotBeDoneError(STACK_WITHOUT_TABLE(stack=name, status=status))
+    given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
+    return Stack(outputs["TableName"], _known_names(given.get("ClusterNames")))
+
+
+def _known_names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else names_of(text)
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the values of a parameter that is a list."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _describe(name: str) -> dict[str, Any]:
+    from botocore.exceptions import ClientError
+    from leeway.wiring.clients import client, session
+
+    with aws_errors(f"stack {name}"):
+        try:
+            found: dict[str, Any] = client("cloudformation").describe_stacks(StackName=name)
+        except ClientError as error:
+            if "does not exist" in str(error):
+                reason = STACK_NOT_FOUND(stack=name, region=session().region_name, variable=TABLE)
+                raise CannotBeDoneError(reason) from error
+            raise
+    stack: dict[str, Any] = found["Stacks"][0]
+    return stack

@@ -1,0 +1,127 @@
+"""`leeway status`: shows retirements, admissions and headroom of clusters."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.output import Format, FormatOption, print_json, stdout_console
+from leeway_cli.reasons import INVALID_OPTION
+from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from leeway_cli.status.read import ClusterStatus
+
+REFRESH_EVERY = 2.0
+"""Seconds between two reads of the table with --watch."""
+
+SHOWN_AFTER = timedelta(minutes=1)
+"""How long --watch shows a retirement after its end."""
+
+
+def status(
+    cluster: Annotated[
+        str,
+        typer.Option(metavar="NAME", envvar="LEEWAY_CLUSTER", help="Show only this cluster."),
+    ] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Refresh the output until Ctrl-C.")
+    ] = False,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Show retirements with their pods, admissions, headroom and problems of manifests.
+
+    The state of the pods is the last one that retire_node stored, some seconds ago at most.
+    """
+    if watch and output is Format.JSON:
+        raise BadInputError(INVALID_OPTION(option="--output", expected="table with --watch"))
+    found = find_stack(stack)
+    names = (cluster,) if cluster else found.clusters
+    if names is None:
+        expected = f"a name, because {CLUSTERS} is not set"
+        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+    if watch:
+        _watch(found, names, stdout_console())
+        return
+
+    from leeway_cli.status.read import read_cluster_status
+
+    statuses = [read_cluster_status(found, name) for name in names]
+    if output is Format.JSON:
+        from leeway_cli.status.view import as_data
+
+        print_json(as_data(statuses))
+    else:
+        from leeway_cli.status.view import as_view
+
+        stdout_console().print(as_view(statuses, datetime.now(UTC)), soft_wrap=True)
+
+
+def _watch(stack: Stack, names: Sequence[str], console: "Console") -> None:
+    """Print the status every two seconds: in place on a terminal, elsewhere after each change."""
+    from rich.live import Live
+
+    shown = ""
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    with suppress(KeyboardInterrupt), live or nullcontext():
+        for view in _views(stack, names):
+            if live is not None:
+                live.update(view, refresh=True)
+                continue
+            with console.capture() as captured:
+                console.print(view, soft_wrap=True)
+            if captured.get() != shown:
+                shown = captured.get()
+                console.print(view, soft_wrap=True)
+
+
+def _views(stack: Stack, names: Sequence[str]) -> Iterator["RenderableType"]:
+    """Yield the status every two seconds, without end. An error is shown in place of the status."""
+    from rich.text import Text
+
+    from leeway_cli.status.view import as_view
+
+    recent = RecentRetirements()
+    yield as_view(recent.read(stack, names), datetime.now(UTC))
+    while True:
+        time.sleep(REFRESH_EVERY)
+        try:
+            yield as_view(recent.read(stack, names), datetime.now(UTC))
+        except CannotBeDoneError as error:
+            yield Text(str(error), style="red")
+
+
+class RecentRetirements:
+    """Keeps the retirements that were unfinished, so that their end is shown too."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, dict[str, datetime]] = {}
+
+    def read(self, stack: Stack, names: Sequence[str]) -> "list[ClusterStatus]":
+        """Read the status of clusters, with the retirements that ended a short time ago.
+
+        Raises:
+            CannotBeDoneError: the table cannot be read.
+        """
+        from leeway.retirement.record import OVER
+
+        from leeway_cli.status.read import read_cluster_status
+
+        now = datetime.now(UTC)
+        statuses = []
+        for name in names:
+            seen = {i: at for i, at in self._seen.get(name, {}).items() if now - at < SHOWN_AFTER}
+            status = read_cluster_status(stack, name, seen)
+            for one in status.retirements:
+                if one.record.phase not in OVER:
+                    seen[one.record.instance] = now
+            self._seen[name] = seen
+            statuses.append(status)
+        return statuses

@@ -1,0 +1,166 @@
+"""Decides whether `leeway terminate` may end the instance of a node, and by which call."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.groups import GroupFacts
+from leeway.instances.owners import OwnerKind, owner_of
+from leeway.ports.kubernetes_objects import Node
+from leeway.reasons import Reason
+
+from leeway_cli.reasons import (
+    GROUP_AT_MINIMUM,
+    INSTANCE_HAS_NO_NODE,
+    INSTANCE_UNKNOWN,
+    INSTANCE_WITHOUT_CLUSTER,
+    NODE_NOT_FOUND,
+    NODE_WITHOUT_INSTANCE,
+    OWNER_TERMINATES_NODE,
+    SEVERAL_NODES_OF_INSTANCE,
+)
+
+INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+"""Ids of EC2 instances."""
+
+_PROVIDER_ID = re.compile(rf"aws:///[^/]+/({INSTANCE.pattern})")
+"""The provider id of a node on EC2. Source: cloud-provider-aws, InstanceID."""
+
+TERMINATED = frozenset({"shutting-down", "terminated"})
+"""States of an instance that EC2 terminates or has terminated."""
+
+_NODES_OF_KARPENTER = "Run `kubectl delete node {node}`"
+_INSTEAD = {
+    OwnerKind.KARPENTER: _NODES_OF_KARPENTER,
+    OwnerKind.AUTO_MODE: _NODES_OF_KARPENTER,
+    OwnerKind.MANAGED_NODE_GROUP: (
+        "Run `aws autoscaling terminate-instance-in-auto-scaling-group "
+        "--no-should-decrement-desired-capacity --instance-id {instance}`"
+    ),
+}
+"""The commands that end the nodes of owners which drain them. Source: Karpenter documentation,
+"Disruption"; EKS user guide, "Simplify node lifecycle with managed node groups"."""
+
+
+class Call(StrEnum):
+    """The call that ends an instance; `none` if it is terminated already, or its group does it."""
+
+    TERMINATE = "TerminateInstances"
+    IN_GROUP = "TerminateInstanceInAutoScalingGroup"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A node and the instance that it names. `node` is None if only the instance is known."""
+
+    instance: str
+    node: Node | None
+
+    @property
+    def title(self) -> str:
+        """The name of the node, or else the id of the instance."""
+        return self.node.name if self.node is not None else self.instance
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceNow:
+    """An instance as AWS describes it now. `state` is empty if EC2 does not know the instance.
+    `facts` is None if its tags do not name exactly one cluster, `group` if it is in no group."""
+
+    state: str
+    facts: InstanceFacts | None
+    group: GroupFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an instance is ended. `over`: EC2 terminates it already, so its node is not drained.
+    `freed` is the capacity that its group gives up, in the group's units."""
+
+    call: Call
+    owner: str = ""
+    group: str = ""
+    freed: int = 0
+    over: bool = False
+
+    @property
+    def decrement(self) -> bool:
+        """Whether the desired capacity of its group is lowered."""
+        return self.freed > 0
+
+
+def find_target(given: str, nodes: Sequence[Node]) -> Target | Reason:
+    """Find the node with a name or an instance id. `nodes` are all nodes of the cluster.
+
+    Everybody who may create nodes can copy a provider id, and a copy has no pods: it would count as
+    drained, and the pods of the real node would end with its instance. So exactly one node may name
+    the instance.
+    """
+    if INSTANCE.fullmatch(given):
+        instance, node = given, None
+    else:
+        node = next((one for one in nodes if one.name == given), None)
+        if node is None:
+            return NODE_NOT_FOUND(node=given)
+        found = _PROVIDER_ID.fullmatch(node.provider_id)
+        if found is None:
+            shown = repr(node.provider_id)
+            return NODE_WITHOUT_INSTANCE(node=node.name, provider_id=shown)
+        instance = found[1]
+    same = [one for one in nodes if one.runs_on(instance)]
+    if len(same) > 1:
+        names = ", ".join(sorted(one.name for one in same))
+        return SEVERAL_NODES_OF_INSTANCE(instance=instance, nodes=names)
+    return Target(instance, same[0] if same else None)
+
+
+def decide_ending(
+    target: Target, now: InstanceNow, *, region: str, decrement: bool, freed: int = 0
+) -> Ending | Reason:
+    """Decide by which call an instance is ended, or why it is not.
+
+    `freed` is the capacity that other nodes of the same command free in the same group.
+    """
+    instance, node = target.instance, target.node
+    if not now.state:
+        return INSTANCE_UNKNOWN(instance=instance, region=region)
+    if now.facts is None:
+        return INSTANCE_WITHOUT_CLUSTER(instance=instance)
+    owner = now.facts.owner
+    if owner.kind is OwnerKind.NONE and node is not None:
+        owner = owner_of({}, node.labels)
+    owned_by = " ".join(filter(None, (owner.kind.value, owner.name)))
+    if now.state in TERMINATED:
+        return Ending(Call.NONE, owned_by, over=True)
+    if node is None:
+        return INSTANCE_HAS_NO_NODE(instance=instance, state=now.state)
+    if owner.kind in _INSTEAD:
+        instead = _INSTEAD[owner.kind].format(node=node.name, instance=instance)
+        return OWNER_TERMINATES_NODE(node=node.name, owner=owned_by, instead=instead)
+    group = now.group
+    if group is None:
+        return Ending(Call.TERMINATE, owned_by)
+    if group.lifecycle_state.startswith("Terminating"):
+        return Ending(Call.NONE, owned_by, group.name)
+    if not decrement:
+        return Ending(Call.IN_GROUP, owned_by, group.name)
+    if group.desired - freed - group.units < group.minimum:
+        desired = group.desired - freed
+        return GROUP_AT_MINIMUM(
+            node=node.name, group=group.name, desired=desired, minimum=group.minimum
+        )
+    return Ending(Call.IN_GROUP, owned_by, group.name, freed=group.units)
+
+
+def same_server(first: str, second: str) -> bool:
+    """Whether two URLs are of the same API server."""
+    return _host_of(first) == _host_of(second)
+
+
+def _host_of(url: str) -> tuple[str | None, int]:
+    parts = urlsplit(url)
+    return parts.hostname, parts.port or 443

@@ -1,0 +1,130 @@
+"""Runs schedules and scheduled rules when they are due: in real time, faster, or on command.
+
+moto only stores them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from leeway_sandbox.aws.cloud import Cloud
+from leeway_sandbox.aws.schedule_expressions import At, Expression, Rate
+from leeway_sandbox.aws.timers import Timer
+from leeway_sandbox.control import NotFoundError
+from leeway_sandbox.reasons import SCHEDULE_NOT_FOUND
+
+# Invokes the target once for the given time; returns the functions that it invokes.
+Fire = Callable[[datetime], list[str]]
+
+
+@dataclass(eq=False)
+class ScheduledTarget:
+    """An enabled schedule or scheduled rule.
+
+    `seen` is the time up to which it has run; with another speed this is not the real time.
+    `on_finished` is called when it is never due again.
+    """
+
+    name: str
+    arn: str
+    text: str
+    expression: Expression
+    fire: Fire
+    seen: datetime
+    since: datetime | None = None
+    until: datetime | None = None
+    on_finished: Callable[[], None] | None = None
+    due: datetime | None = None
+    timer: Timer | None = None
+
+
+class ScheduleClock:
+    """All enabled schedules, by ARN. The caller of a method holds the cloud's lock."""
+
+    def __init__(self, cloud: Cloud, speed: float):
+        self._cloud = cloud
+        self._targets: dict[str, ScheduledTarget] = {}
+        self.speed = speed
+
+    def add(self, entry: ScheduledTarget) -> None:
+        """Add a schedule, or replace the one with this ARN."""
+        self.remove(entry.arn)
+        self._targets[entry.arn] = entry
+        self._schedule_next(entry, _next(entry))
+
+    def remove(self, arn: str) -> None:
+        """Remove a schedule, if it exists."""
+        entry = self._targets.pop(arn, None)
+        if entry and entry.timer:
+            entry.timer.cancel()
+
+    def set_speed(self, speed: float) -> None:
+        """Run all schedules at this speed from now on; 0 stops them."""
+        self.speed = speed
+        now = datetime.now(UTC)
+        for entry in list(self._targets.values()):
+            entry.seen = now
+            self._schedule_next(entry, _next(entry))
+
+    def fire(self, name: str) -> list[str]:
+        """Run a schedule now, by name or ARN; return the functions. A one-time schedule then ends.
+
+        Raises:
+            NotFoundError: no enabled schedule has that name or ARN.
+        """
+        found = [c for c in self._targets.values() if name in {c.name, c.arn}]
+        if not found:
+            raise NotFoundError(SCHEDULE_NOT_FOUND, schedule=name)
+        now = datetime.now(UTC)
+        return [function for entry in found for function in self._fire(entry, now)]
+
+    def show(self) -> list[dict[str, Any]]:
+        """Return the schedules with the next due time of each."""
+        return [
+            {
+                "name": entry.name,
+                "arn": entry.arn,
+                "expression": entry.text,
+                "due": entry.due.isoformat() if entry.due else None,
+            }
+            for entry in self._targets.values()
+        ]
+
+    def _schedule_next(self, entry: ScheduledTarget, due: datetime | None) -> None:
+        if entry.timer:
+            entry.timer.cancel()
+        entry.due = due
+        if due is None or (entry.until and due > entry.until):
+            self._end(entry)
+        elif self.speed > 0:
+            left = (due - entry.seen).total_seconds() / self.speed
+            entry.timer = self._cloud.timers.after(left, self._is_due, entry, due)
+
+    def _is_due(self, entry: ScheduledTarget, due: datetime) -> None:
+        entry.seen = due
+        self._fire(entry, due)
+        if self._targets.get(entry.arn) is entry:
+            self._schedule_next(entry, entry.expression.next(due))
+
+    def _fire(self, entry: ScheduledTarget, at: datetime) -> list[str]:
+        functions = entry.fire(at)
+        self._cloud.journal.add("schedule-fired", schedule=entry.name, functions=functions)
+        if isinstance(entry.expression, At):
+            self._end(entry)
+        return functions
+
+    def _end(self, entry: ScheduledTarget) -> None:
+        self.remove(entry.arn)
+        if entry.on_finished:
+            entry.on_finished()
+
+
+def _next(entry: ScheduledTarget) -> datetime | None:
+    if entry.since and entry.since >= entry.seen:
+        first = isinstance(entry.expression, Rate)
+        return entry.since if first else entry.expression.next(entry.since)
+    due = entry.expression.next(entry.seen)
+    if due is None and isinstance(entry.expression, At):
+        return entry.seen  # a one-time schedule in the past is due at once
+    return due

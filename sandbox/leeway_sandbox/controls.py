@@ -1,0 +1,75 @@
+"""Calls the control APIs of the processes of a sandbox."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import urllib3
+
+from leeway_sandbox.children import RefusedError, SandboxError
+from leeway_sandbox.reasons import CONTROL_API_FAILED, CONTROL_API_UNREACHABLE
+
+
+class Controls:
+    """The control APIs by part, such as `aws`, and the entries of their journals."""
+
+    def __init__(self, urls: Mapping[str, str], headers: Mapping[str, str]) -> None:
+        self.headers = dict(headers)
+        self._urls = urls
+        self._http = urllib3.PoolManager(retries=False, timeout=30.0)
+        self._read = dict.fromkeys(urls, 0)
+        self._entries: list[dict[str, Any]] = []
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.clear()
+
+    def call(self, part: str, method: str, path: str, body: Any = None) -> Any:
+        """Return the answer to a request.
+
+        Raises:
+            RefusedError: the process refuses the request.
+            SandboxError: the process cannot be reached, or it failed.
+        """
+        url = f"{self._urls[part]}/_sandbox/{path}"
+        try:
+            headers = {**self.headers, "Content-Type": "application/json"}
+            data = None if body is None else json.dumps(body)
+            answer = self._http.request(method, url, body=data, headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            raise SandboxError(CONTROL_API_UNREACHABLE, part=part, problem=error) from error
+        if 400 <= answer.status < 500:
+            raise RefusedError.relayed(*_refusal(answer.data))
+        if answer.status >= 300:
+            _, problem = _refusal(answer.data)
+            raise SandboxError(CONTROL_API_FAILED, part=part, status=answer.status, problem=problem)
+        return answer.json()
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Return the journal entries of all processes, oldest first."""
+        self.new_entries()
+        self._entries.sort(key=lambda entry: entry["at"])
+        return list(self._entries)
+
+    def new_entries(self) -> list[dict[str, Any]]:
+        """Return the journal entries since the last call, oldest first."""
+        fresh: list[dict[str, Any]] = []
+        for part in self._urls:
+            found = self.call(part, "GET", f"journal?since={self._read[part]}")
+            self._read[part] = found["next"]
+            fresh += found["entries"]
+        fresh.sort(key=lambda entry: entry["at"])
+        self._entries += fresh
+        return fresh
+
+
+def _refusal(data: bytes) -> tuple[str, str]:
+    """Return code and message of `{"code": …, "error": …}`; no code and the text otherwise."""
+    text = data.decode(errors="replace")
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        return "", text[:300]
+    return str(document.get("code", "")), str(document.get("error", text))[:300]

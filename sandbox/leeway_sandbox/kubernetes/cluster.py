@@ -1,0 +1,81 @@
+"""State that the API and the controllers share: the store, the journal, timers and randomness."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Callable
+
+from leeway_sandbox.journal import Journal
+from leeway_sandbox.kubernetes import registry
+from leeway_sandbox.kubernetes.admission_policies import AdmissionPolicies
+from leeway_sandbox.kubernetes.events import Events
+from leeway_sandbox.kubernetes.objects import (
+    Object,
+    controller_of,
+    namespace_of,
+)
+from leeway_sandbox.kubernetes.store import Store
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of the cluster; times are in seconds. `initial_nodes` nodes join at once."""
+
+    name: str = "sandbox"
+    initial_nodes: int = 0
+    pod_start: float = 1.0
+    pod_end: float = 0.5
+    node_join: float = 4.0
+    node_ready: float = 1.0
+    node_removal: float = 3.0
+    pod_quarantine: float = 40.0
+    grant_expiry: float = 120.0
+    budget_write: float = 0.005
+    volume_attach: float = 1.0
+    volume_detach: float = 1.0
+    volume_force_detach: float = 360.0
+    seed: int = 0
+    kept_events: int = 10_000
+
+
+class Cluster:
+    """One cluster: its objects, its journal, and the event loop of its controllers."""
+
+    def __init__(self, settings: Settings, store: Store | None = None) -> None:
+        self.settings = settings
+        self.store = store or Store()
+        self.policies = AdmissionPolicies(self.store)
+        self.journal = Journal()
+        self.events = Events(self.store, settings.kept_events)
+        self.random = random.Random(settings.seed)
+
+    def later[*Arguments](
+        self,
+        seconds: float,
+        callback: Callable[[*Arguments], object],
+        *arguments: *Arguments,
+    ) -> asyncio.TimerHandle:
+        """Call `callback` after some seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback, *arguments)
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Call `callback` in the next iteration of the event loop."""
+        asyncio.get_running_loop().call_soon(callback)
+
+    def jitter(self, seconds: float) -> float:
+        """Return a random time within a fifth of this time."""
+        return seconds * self.random.uniform(0.8, 1.2)
+
+    def owner_name(self, obj: Object) -> str | None:
+        """Return the workload that owns an object, such as "Deployment/default/web"."""
+        reference = controller_of(obj)
+        if reference is None:
+            return None
+        namespace = namespace_of(obj)
+        if reference["kind"] == "ReplicaSet":
+            replica_set = self.store.get(registry.REPLICA_SET, namespace, reference["name"])
+            above = controller_of(replica_set) if replica_set else None
+            reference = above or reference
+        return f"{reference['kind']}/{namespace}/{reference['name']}"

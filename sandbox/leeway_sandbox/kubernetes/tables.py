@@ -1,0 +1,249 @@
+"""Tables of objects for `kubectl get`.
+
+Rules: the printers of Kubernetes' API server, with few of the columns of `-o wide`. Other kinds
+have the columns name and age.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from leeway_sandbox.kubernetes import errors, registry
+from leeway_sandbox.kubernetes.clock import CLOCK
+from leeway_sandbox.kubernetes.objects import (
+    Object,
+    at,
+    condition,
+    epoch,
+    is_bound,
+    is_ready,
+    is_terminating,
+    labels_of,
+    name_of,
+)
+from leeway_sandbox.kubernetes.registry import Kind
+
+_META = "meta.k8s.io/v1"
+METADATA = "PartialObjectMetadata"
+METADATA_LIST = "PartialObjectMetadataList"
+# Answers are always JSON; a client that accepts one of these accepts JSON too.
+_MEDIA_TYPES = (
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/*",
+    "*/*",
+)
+_NONE = "<none>"
+_ROLE = "node-role.kubernetes.io/"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Column:
+    """A column: its name, its cells, and whether only `-o wide` shows it."""
+
+    name: str
+    cell: Callable[[Object], Any]
+    wide: bool = False
+
+    @property
+    def definition(self) -> Object:
+        format_ = "name" if self.name == "Name" else ""
+        about = f"{self.name} of the object."
+        shown = {"name": self.name, "type": "string", "format": format_, "description": about}
+        return {**shown, "priority": int(self.wide)}
+
+
+def form_of(accept: str, *, of_list: bool) -> str:
+    """Return the form that the Accept header prefers: `Table`, `PartialObjectMetadata`,
+    `PartialObjectMetadataList`, or empty for whole objects; 406 if the server has none of it."""
+    ranges = [one.replace(" ", "").partition(";") for one in accept.split(",") if one.strip()]
+    known = [parameters.split(";") for media, _, parameters in ranges if media in _MEDIA_TYPES]
+    if ranges and not known:
+        raise errors.not_acceptable(_MEDIA_TYPES[:3])
+    preferred = set(known[0]) if known and "g=meta.k8s.io" in known[0] else set()
+    forms = ("Table", METADATA_LIST if of_list else METADATA)
+    return next((form for form in forms if f"as={form}" in preferred), "")
+
+
+def table(kind: Kind, objects: list[Object], metadata: Object, included: str) -> Object:
+    """Return a `meta.k8s.io/v1` Table; `included` is the part of each object in its row."""
+    columns = [_NAME, *_TABLES.get(kind, [_AGE])]
+    return {
+        "kind": "Table",
+        "apiVersion": _META,
+        "metadata": metadata,
+        "columnDefinitions": [column.definition for column in columns],
+        "rows": [
+            {
+                "cells": [column.cell(obj) for column in columns],
+                "object": _included(kind, obj, included),
+            }
+            for obj in objects
+        ],
+    }
+
+
+def _included(kind: Kind, obj: Object, included: str) -> Object | None:
+    if included == "None":
+        return None
+    if included == "Object":
+        return kind.typed(obj)
+    return metadata_of(obj)
+
+
+def metadata_of(obj: Object) -> Object:
+    """Return an object with its metadata only."""
+    return {"kind": METADATA, "apiVersion": _META, "metadata": obj["metadata"]}
+
+
+def metadata_list(objects: list[Object], metadata: Object) -> Object:
+    """Return a list of objects with their metadata only. Without objects, its items are null, as
+    the API server writes an empty list of Go that was never made."""
+    items = [metadata_of(one) for one in objects] or None
+    return {"kind": METADATA_LIST, "apiVersion": _META, "metadata": metadata, "items": items}
+
+
+def _age(text: str | None) -> str:
+    """Return the age of a time in kubectl's format of one or two units."""
+    if not text:
+        return "<unknown>"
+    seconds = max(0, int(CLOCK.now() - epoch(text)))
+    for unit, name, smaller, smaller_name, most, both in (
+        (1, "s", 0, "", 120, 0),
+        (60, "m", 1, "s", 180, 10),
+        (3600, "h", 60, "m", 48, 8),
+    ):
+        count = seconds // unit
+        if count < most:
+            rest = seconds % unit // smaller if smaller and count < both else 0
+            return f"{count}{name}" + (f"{rest}{smaller_name}" if rest else "")
+    return f"{seconds // 86400}d"
+
+
+def _pod_status(pod: Object) -> str:
+    phase = at(pod, "status.phase", "Unknown")
+    if is_terminating(pod):
+        return "Terminating"
+    if phase == "Pending" and is_bound(pod):
+        return "ContainerCreating"
+    shown = {"Succeeded": "Completed", "Failed": "Error"}.get(phase, phase)
+    return str(at(pod, "status.reason", shown))
+
+
+def _pod_ready(pod: Object) -> str:
+    ready = sum(one["ready"] for one in at(pod, "status.containerStatuses", ()))
+    return f"{ready}/{len(pod['spec']['containers'])}"
+
+
+def _restarts(pod: Object) -> str:
+    return str(sum(one["restartCount"] for one in at(pod, "status.containerStatuses", ())))
+
+
+def _node_status(node: Object) -> str:
+    shown = "Ready" if is_ready(node) else "NotReady"
+    if condition(node, "Ready") is None:
+        shown = "Unknown"
+    return shown + (",SchedulingDisabled" if node["spec"].get("unschedulable") else "")
+
+
+def _roles(node: Object) -> str:
+    names = [key.removeprefix(_ROLE) for key in labels_of(node) if key.startswith(_ROLE)]
+    return ",".join(sorted(names)) or _NONE
+
+
+def _address(node: Object) -> str:
+    found = {one["type"]: one["address"] for one in at(node, "status.addresses", ())}
+    return str(found.get("InternalIP", _NONE))
+
+
+def _selected(daemon_set: Object) -> str:
+    selector = at(daemon_set, "spec.template.spec.nodeSelector", {})
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or _NONE
+
+
+def _about(event: Object) -> str:
+    about = event.get("involvedObject") or {}
+    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
+
+
+def _field(name: str, path: str, default: Any = "", *, wide: bool = False) -> _Column:
+    return _Column(name, lambda obj: at(obj, path, default), wide)
+
+
+_NAME = _Column("Name", name_of)
+_AGE = _Column("Age", lambda obj: _age(obj["metadata"].get("creationTimestamp")))
+_READY_REPLICAS = _Column(
+    "Ready", lambda obj: f"{at(obj, 'status.readyReplicas', 0)}/{at(obj, 'spec.replicas', 0)}"
+)
+_TABLES: dict[Kind, list[_Column]] = {
+    registry.POD: [
+        _Column("Ready", _pod_ready),
+        _Column("Status", _pod_status),
+        _Column("Restarts", _restarts),
+        _AGE,
+        _field("IP", "status.podIP", _NONE, wide=True),
+        _field("Node", "spec.nodeName", _NONE, wide=True),
+        _field("Nominated Node", "status.nominatedNodeName", _NONE, wide=True),
+        _Column("Readiness Gates", lambda _pod: _NONE, wide=True),
+    ],
+    registry.NODE: [
+        _Column("Status", _node_status),
+        _Column("Roles", _roles),
+        _AGE,
+        _field("Version", "status.nodeInfo.kubeletVersion"),
+        _Column("Internal-IP", _address, wide=True),
+        _field("OS-Image", "status.nodeInfo.osImage", "<unknown>", wide=True),
+    ],
+    registry.DEPLOYMENT: [
+        _READY_REPLICAS,
+        _field("Up-to-date", "status.updatedReplicas", 0),
+        _field("Available", "status.availableReplicas", 0),
+        _AGE,
+    ],
+    registry.REPLICA_SET: [
+        _field("Desired", "spec.replicas", 0),
+        _field("Current", "status.replicas", 0),
+        _field("Ready", "status.readyReplicas", 0),
+        _AGE,
+    ],
+    registry.DAEMON_SET: [
+        _field("Desired", "status.desiredNumberScheduled", 0),
+        _field("Current", "status.currentNumberScheduled", 0),
+        _field("Ready", "status.numberReady", 0),
+        _field("Up-to-date", "status.updatedNumberScheduled", 0),
+        _field("Available", "status.numberAvailable", 0),
+        _Column("Node Selector", _selected),
+        _AGE,
+    ],
+    registry.STATEFUL_SET: [_READY_REPLICAS, _AGE],
+    registry.BUDGET: [
+        _field("Min Available", "spec.minAvailable", "N/A"),
+        _field("Max Unavailable", "spec.maxUnavailable", "N/A"),
+        _field("Allowed Disruptions", "status.disruptionsAllowed", 0),
+        _AGE,
+    ],
+    registry.EVENT: [
+        _Column("Last Seen", lambda obj: _age(obj.get("lastTimestamp"))),
+        _field("Type", "type"),
+        _field("Reason", "reason"),
+        _Column("Object", _about),
+        _field("Message", "message"),
+    ],
+    registry.NAMESPACE: [_field("Status", "status.phase"), _AGE],
+    registry.PRIORITY_CLASS: [
+        _field("Value", "value", 0),
+        _field("Global-Default", "globalDefault", False),
+        _AGE,
+        _field("PreemptionPolicy", "preemptionPolicy"),
+    ],
+    registry.VOLUME_ATTACHMENT: [
+        _field("Attacher", "spec.attacher"),
+        _field("PV", "spec.source.persistentVolumeName"),
+        _field("Node", "spec.nodeName"),
+        _field("Attached", "status.attached", False),
+        _AGE,
+    ],
+}

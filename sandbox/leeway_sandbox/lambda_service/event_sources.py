@@ -1,0 +1,252 @@
+"""Event source mappings: pollers that give the messages of SQS queues to functions.
+
+Rules: "Using Lambda with Amazon SQS" and "Handling errors for an SQS event source in Lambda" in
+Lambda's guide.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from leeway_sandbox.access_entries import access_key
+from leeway_sandbox.journal import Journal
+from leeway_sandbox.lambda_service.definitions import EventSource, Functions, Target
+from leeway_sandbox.lambda_service.errors import ServiceError
+from leeway_sandbox.lambda_service.faults import Faults
+from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
+from leeway_sandbox.lambda_service.pools import Pools
+from leeway_sandbox.lambda_service.recursion import lineage_of
+from leeway_sandbox.lambda_service.sqs import Sqs, SqsError
+
+_log = logging.getLogger(__name__)
+_AFTER_AN_ERROR = 0.5  # seconds
+_SANDBOX = access_key("sandbox")
+
+type Message = dict[str, Any]
+
+
+class EventSources:
+    """The pollers of all event source mappings."""
+
+    def __init__(
+        self,
+        functions: Functions,
+        pools: Pools,
+        faults: Faults,
+        journal: Journal,
+        *,
+        aws_endpoint: str | None,
+        redelivery: int,
+    ) -> None:
+        self._functions, self._pools = functions, pools
+        self._faults, self._journal = faults, journal
+        self._aws_endpoint, self._redelivery = aws_endpoint, redelivery
+        self._pollers: list[_Poller] = []
+
+    async def replace(self, sources: list[EventSource]) -> None:
+        """Replace all mappings; raises ServiceError if a function does not exist."""
+        targets = [(source, self._functions.resolve(source.function)) for source in sources]
+        await self.close()
+        if self._aws_endpoint is None:
+            return
+        self._pollers = [
+            _Poller(
+                source,
+                target,
+                self._pools,
+                self._faults,
+                self._journal,
+                self._redelivery,
+                Sqs(self._aws_endpoint, target.function.region, target.function.access_key),
+                Sqs(self._aws_endpoint, target.function.region, _SANDBOX),
+            )
+            for source, target in targets
+        ]
+        for poller in self._pollers:
+            poller.start()
+
+    def sources(self) -> list[EventSource]:
+        """Return the mappings."""
+        return [poller.source for poller in self._pollers]
+
+    def status(self) -> dict[str, dict[str, int]]:
+        """Return the number of running batches of each mapping."""
+        return {poller.source.name: {"running": poller.running} for poller in self._pollers}
+
+    async def close(self) -> None:
+        """Stop polling. A batch that runs is not deleted, so its messages come again."""
+        pollers, self._pollers = self._pollers, []
+        for poller in pollers:
+            await poller.close()
+
+
+@dataclass(eq=False)
+class _Poller:
+    """Polls the queue of one mapping. `sqs` calls with the role of the function, as AWS does, and
+    `control` with the credentials of the sandbox."""
+
+    source: EventSource
+    target: Target
+    pools: Pools
+    faults: Faults
+    journal: Journal
+    redelivery: int
+    sqs: Sqs
+    control: Sqs
+    running: int = 0
+    visibility_timeout: int = 0  # of the queue, in seconds
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._spawn(self._poll())
+
+    async def close(self) -> None:
+        """Stop to poll."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.sqs.close()
+        await self.control.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _poll(self) -> None:
+        slots = asyncio.Semaphore(self.source.concurrency or self.pools.concurrency)
+        url = ""
+        while True:
+            await slots.acquire()
+            messages: list[Message] = []
+            try:
+                url = url or await self._find()
+                messages = await self.sqs.receive(url, self.source.batch_size)
+            except SqsError as error:
+                _log.warning("%s cannot receive: %s", self.source.name, error)
+                await asyncio.sleep(_AFTER_AN_ERROR)
+            if messages:
+                self._spawn(self._handle(url, messages, slots))
+            else:
+                slots.release()
+
+    async def _find(self) -> str:
+        url = await self.control.url(self.source.queue)
+        self.visibility_timeout = await self.sqs.visibility_timeout(url)
+        return url
+
+    async def _handle(self, url: str, messages: list[Message], slots: asyncio.Semaphore) -> None:
+        self.running += 1
+        try:
+            outcome = await self._invoke(messages)
+            failed = _failed(outcome, messages, partial=self.source.partial_failures)
+            self._record(messages, outcome, failed)
+            for message in messages:
+                if message["MessageId"] not in failed:
+                    await self._settle(url, message)
+                elif outcome.ending != "ok":
+                    await self._shorten(url, message)
+        finally:
+            self.running -= 1
+            slots.release()
+
+    async def _invoke(self, messages: list[Message]) -> Outcome:
+        function = self.target.function
+        await asyncio.sleep(self.faults.latency_of(function.name))
+        pool = self.pools.find(function.name)
+        if pool is None:
+            return Outcome.failed("error", "Sandbox.NoFunction", f"{function.name} is gone")
+        traces = (message["Attributes"].get("AWSTraceHeader", "") for message in messages)
+        try:
+            lineage = lineage_of(traces, function)
+        except ServiceError as error:
+            # Lambda drops the messages of a loop.
+            self.journal.add("recursion-stopped", function=function.name, reason=str(error))
+            return Outcome("ok", b"null")
+        records = [_record(message, self.source.queue) for message in messages]
+        payload = json.dumps({"Records": records}).encode()
+        return await pool.run(Invocation(self.target, payload, lineage=lineage))
+
+    async def _settle(self, url: str, message: Message) -> None:
+        """Delete a handled message, unless a fault repeats it."""
+        copies = self.faults.copies_of(self.target.function.name)
+        if int(message["Attributes"]["ApproximateReceiveCount"]) < copies:
+            await self._change(self.control.hide(url, _receipt(message), 0))
+        else:
+            await self._change(self.sqs.delete(url, _receipt(message)))
+
+    async def _shorten(self, url: str, message: Message) -> None:
+        """Let a message come again earlier than at AWS: there, the visibility timeout of the queue
+        must end. The visibility of a message that the function reports is the function's choice."""
+        if self.redelivery < self.visibility_timeout:
+            await self._change(self.control.hide(url, _receipt(message), self.redelivery))
+
+    async def _change(self, call: Coroutine[Any, Any, None]) -> None:
+        try:
+            await call
+        except SqsError as error:
+            # The message comes again, as it does when a poller of AWS cannot delete it.
+            _log.warning("%s cannot settle a message: %s", self.source.name, error)
+
+    def _record(self, messages: list[Message], outcome: Outcome, failed: frozenset[str]) -> None:
+        self.journal.add(
+            "queue-batch",
+            function=self.target.function.name,
+            queue=self.source.queue.rpartition(":")[2],
+            outcome=outcome.ending,
+            failed=sorted(failed),
+            messages=[
+                {
+                    "id": message["MessageId"],
+                    "group": message["Attributes"].get("MessageGroupId"),
+                    "receives": int(message["Attributes"]["ApproximateReceiveCount"]),
+                }
+                for message in messages
+            ],
+        )
+
+
+def _receipt(message: Message) -> str:
+    return str(message["ReceiptHandle"])
+
+
+def _record(message: Message, queue: str) -> dict[str, Any]:
+    """Return a record of the event: "Example Amazon SQS FIFO message event" in Lambda's guide."""
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+        "messageAttributes": {
+            name: {key[0].lower() + key[1:]: value for key, value in attribute.items()}
+            for name, attribute in message.get("MessageAttributes", {}).items()
+        },
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue,
+        "awsRegion": queue.split(":")[3],
+    }
+
+
+def _failed(outcome: Outcome, messages: list[Message], *, partial: bool) -> frozenset[str]:
+    """Return the ids of the messages that come again.
+
+    An answer that is no valid partial batch response fails the whole batch: "Implementing partial
+    batch responses" in Lambda's guide.
+    """
+    everything = frozenset(str(message["MessageId"]) for message in messages)
+    if outcome.ending != "ok":
+        return everything
+    if not partial:
+        return frozenset()
+    try:
+        answer = json.loads(outcome.payload or b"null")
+        failures = (answer or {}).get("batchItemFailures") or []
+        failed = frozenset(failure["itemIdentifier"] for failure in failures)
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return everything
+    return failed if failed <= everything else everything

@@ -1,0 +1,111 @@
+"""The worker pools of all functions, and the environment of the workers."""
+
+import asyncio
+import sys
+
+from leeway_sandbox.access_entries import SECRET
+from leeway_sandbox.journal import Journal
+from leeway_sandbox.lambda_service.definitions import FunctionDefinition
+from leeway_sandbox.lambda_service.faults import Faults
+from leeway_sandbox.lambda_service.workers import Worker, WorkerPool
+
+
+class Pools:
+    """One pool for each function. All methods run in the thread of the event loop."""
+
+    def __init__(
+        self, *, concurrency: int, aws_endpoint: str | None, journal: Journal, faults: Faults
+    ) -> None:
+        self.concurrency = concurrency
+        self._aws_endpoint = aws_endpoint
+        self._journal = journal
+        self._faults = faults
+        self._pools: dict[str, WorkerPool] = {}
+        self._host = ""
+
+    def serve_at(self, port: int) -> None:
+        """Set the port of this service, for the environment of the workers."""
+        self._host = f"127.0.0.1:{port}"
+
+    def find(self, function: str) -> WorkerPool | None:
+        """Return the pool of a function, or None."""
+        return self._pools.get(function)
+
+    def find_execution(self, execution_arn: str) -> Worker | None:
+        """Return the worker that runs a durable execution, or None."""
+        for pool in self._pools.values():
+            if worker := pool.find_execution(execution_arn):
+                return worker
+        return None
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """Return the status of each pool."""
+        return {name: pool.status() for name, pool in self._pools.items()}
+
+    async def replace(self, functions: list[FunctionDefinition]) -> None:
+        """Replace all functions; an unchanged function keeps its warm workers."""
+        kept = {
+            function.name: pool
+            for function in functions
+            if (pool := self._pools.get(function.name)) and pool.function == function
+        }
+        for name, pool in self._pools.items():
+            if name not in kept:
+                pool.close()
+        self._pools = {
+            function.name: kept.get(function.name) or self._pool(function) for function in functions
+        }
+        for name, pool in self._pools.items():
+            if name not in kept:
+                await pool.start()
+        await asyncio.gather(*(pool.ready for pool in self._pools.values()))
+
+    def kill(self, caller: str) -> list[str]:
+        """Kill the running workers of the functions with this access key; return their names."""
+        found = [pool for pool in self._pools.values() if pool.function.access_key == caller]
+        return [pool.function.name for pool in found if pool.kill_running()]
+
+    def set_clocks(self) -> None:
+        """Set the clocks of all workers by the faults."""
+        for pool in self._pools.values():
+            pool.set_clock()
+
+    def close(self) -> None:
+        """Stop all workers."""
+        for pool in self._pools.values():
+            pool.close()
+
+    def _pool(self, function: FunctionDefinition) -> WorkerPool:
+        return WorkerPool(
+            function,
+            host=self._host,
+            environment=self._environment(function),
+            concurrency=self.concurrency,
+            journal=self._journal,
+            faults=self._faults,
+        )
+
+    def _environment(self, function: FunctionDefinition) -> dict[str, str]:
+        """Return Lambda's variables ("Using Lambda environment variables") and the endpoints."""
+        environment = {
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_python3.{sys.version_info.minor}",
+            "AWS_LAMBDA_FUNCTION_NAME": function.name,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory),
+            "AWS_LAMBDA_FUNCTION_VERSION": "1" if function.aliases else "$LATEST",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
+            "AWS_REGION": function.region,
+            "AWS_DEFAULT_REGION": function.region,
+            "AWS_ACCESS_KEY_ID": function.access_key,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_SESSION_TOKEN": "sandbox",
+            "AWS_ENDPOINT_URL_LAMBDA": f"http://{self._host}",
+            "LAMBDA_TASK_ROOT": function.code[0],
+            "LANG": "en_US.UTF-8",
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "TZ": ":UTC",
+            "_HANDLER": function.handler,
+        }
+        if self._aws_endpoint:
+            environment["AWS_ENDPOINT_URL"] = self._aws_endpoint
+        return environment | function.environment

@@ -1,0 +1,254 @@
+"""The Lambda API over HTTP: invocations and durable executions."""
+
+import asyncio
+import datetime
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
+
+from aiohttp import web
+from aws_durable_execution_sdk_python_testing.exceptions import AwsApiException, UnknownRouteError
+from aws_durable_execution_sdk_python_testing.execution import ExecutionStatus
+from aws_durable_execution_sdk_python_testing.web import handlers, routes
+from aws_durable_execution_sdk_python_testing.web.models import HTTPRequest, HTTPResponse
+
+from leeway_sandbox.lambda_service.definitions import Target
+from leeway_sandbox.lambda_service.errors import ServiceError
+from leeway_sandbox.lambda_service.executions import Started
+from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
+from leeway_sandbox.lambda_service.quota import StartQuota
+from leeway_sandbox.lambda_service.recursion import TRACE_HEADER, Lineage, lineage_of
+from leeway_sandbox.lambda_service.service import Service
+
+_log = logging.getLogger(__name__)
+_SYNCHRONOUS_SECONDS = 900
+_SYNCHRONOUS_BYTES = 6 * 2**20
+_EVENT_BYTES = 2**20
+
+_DURABLE_HANDLERS: dict[type[routes.Route], type[handlers.EndpointHandler]] = {
+    routes.GetDurableExecutionRoute: handlers.GetDurableExecutionHandler,
+    routes.CheckpointDurableExecutionRoute: handlers.CheckpointDurableExecutionHandler,
+    routes.StopDurableExecutionRoute: handlers.StopDurableExecutionHandler,
+    routes.GetDurableExecutionStateRoute: handlers.GetDurableExecutionStateHandler,
+    routes.GetDurableExecutionHistoryRoute: handlers.GetDurableExecutionHistoryHandler,
+}
+
+_ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)/")
+
+type MayInvoke = Callable[[str], Awaitable[str]]
+"""Returns why the role of an access key does not allow to invoke a function; empty if it does."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer a ServiceError in the format of Lambda's clients."""
+    try:
+        return await handler(request)
+    except ServiceError as error:
+        return error.response()
+
+
+class LambdaApi:
+    """The operations of Lambda that the sandbox supports."""
+
+    def __init__(self, service: Service, starts: StartQuota, may_invoke: MayInvoke) -> None:
+        self._starts, self._may_invoke = starts, may_invoke
+        self._functions, self._pools = service.functions, service.pools
+        self._executions, self._events = service.executions, service.events
+        self._faults = service.faults
+        self._router = routes.Router()
+        self._handlers = {
+            route: handler(service.executions) for route, handler in _DURABLE_HANDLERS.items()
+        }
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of the API."""
+        functions = "/functions/{function}"
+        return [
+            web.post(f"/2015-03-31{functions}/invocations", self._invoke),
+            web.get(f"/2025-12-01{functions}/durable-executions", self._list),
+            web.route("*", "/2025-12-01/{path:.*}", self._durable),
+        ]
+
+    async def _invoke(self, request: web.Request) -> web.Response:
+        target = self._functions.resolve(
+            request.match_info["function"], request.query.get("Qualifier")
+        )
+        if target.function.durable and target.qualifier is None:
+            raise ServiceError.invalid(
+                "You cannot invoke a durable function using an unqualified ARN."
+            )
+        kind = request.headers.get("X-Amz-Invocation-Type", "RequestResponse")
+        if kind == "DryRun":
+            return await self._dry_run(request)
+        payload = await request.read() or b"{}"
+        _check_payload(payload, _EVENT_BYTES if kind == "Event" else _SYNCHRONOUS_BYTES)
+        lineage = lineage_of([request.headers.get(TRACE_HEADER, "")], target.function)
+        if target.function.durable:
+            return await self._invoke_durable(request, target, payload, kind, lineage)
+        if "X-Amz-Durable-Execution-Name" in request.headers:
+            raise ServiceError.invalid("Only a durable function takes a durable execution name.")
+        invocation = Invocation(target, payload, lineage=lineage)
+        if kind == "Event":
+            self._events.accept(invocation)
+            return web.Response(status=202, headers={"x-amzn-RequestId": invocation.request_id})
+        return await self._invoke_plain(invocation)
+
+    async def _dry_run(self, request: web.Request) -> web.Response:
+        """Answer whether the caller may invoke the function, as the sandbox's IAM says."""
+        key = _ACCESS_KEY.search(request.headers.get("Authorization", ""))
+        problem = await self._may_invoke(key.group(1)) if key else ""
+        if problem:
+            raise ServiceError(403, "AccessDeniedException", problem)
+        return web.Response(status=204)
+
+    async def _invoke_plain(self, invocation: Invocation) -> web.Response:
+        pool = self._pools.find(invocation.target.function.name)
+        if pool is None or pool.saturated:
+            raise ServiceError(429, "TooManyRequestsException", "Rate Exceeded.")
+        outcome = await pool.run(invocation)
+        headers = {"x-amzn-RequestId": invocation.request_id}
+        return _answer(outcome, invocation.target.version, headers)
+
+    async def _invoke_durable(
+        self, request: web.Request, target: Target, payload: bytes, kind: str, lineage: Lineage
+    ) -> web.Response:
+        if kind != "Event" and target.function.execution_timeout > _SYNCHRONOUS_SECONDS:
+            raise ServiceError.invalid(
+                "You cannot synchronously invoke a durable function with an executionTimeout "
+                "greater than 15 minutes."
+            )
+        if not self._starts.take():
+            raise ServiceError(429, "TooManyRequestsException", "Rate Exceeded.")
+        loop = asyncio.get_running_loop()
+
+        def hand_on(status: ExecutionStatus) -> None:
+            if kind == "Event" and status is not ExecutionStatus.SUCCEEDED:
+                loop.call_soon_threadsafe(self._events.execution_failed, target.function, payload)
+
+        name = request.headers.get("X-Amz-Durable-Execution-Name")
+        started = await asyncio.to_thread(
+            self._executions.start, target, name, payload.decode(), hand_on, lineage
+        )
+        headers = {"X-Amz-Durable-Execution-Arn": started.arn}
+        if kind == "Event":
+            return web.Response(status=202, headers=headers)
+        return _answer(await self._wait(started), target.version, headers)
+
+    async def _wait(self, started: Started) -> Outcome:
+        ended = asyncio.shield(asyncio.wrap_future(started.ended))
+        try:
+            await asyncio.wait_for(ended, _SYNCHRONOUS_SECONDS)
+        except TimeoutError:
+            message = f"Task timed out after {_SYNCHRONOUS_SECONDS:.2f} seconds"
+            return Outcome.failed("timeout", "Sandbox.Timedout", message)
+        details = self._executions.get_execution_details(started.arn)
+        if started.ended.result() is ExecutionStatus.SUCCEEDED:
+            return Outcome("ok", (details.result or "null").encode())
+        error = details.error
+        return Outcome.failed(
+            "error",
+            (error and error.type) or "Unhandled",
+            (error and error.message) or f"The execution ended as {details.status}",
+        )
+
+    async def _list(self, request: web.Request) -> web.Response:
+        query = request.query
+        target = self._functions.resolve(request.match_info["function"], query.get("Qualifier"))
+        statuses = query.getall("Statuses", [])
+        listed = await asyncio.to_thread(
+            self._executions.list_executions_by_function,
+            target.function.name,
+            execution_name=query.get("DurableExecutionName"),
+            status_filter=statuses[0] if statuses else None,
+            started_after=_epoch(query.get("StartedAfter")),
+            started_before=_epoch(query.get("StartedBefore")),
+            marker=query.get("Marker"),
+            max_items=int(query["MaxItems"]) if "MaxItems" in query else None,
+            reverse_order=query.get("ReverseOrder") == "true",
+        )
+        return _converted(HTTPResponse.create_json(200, listed.to_dict()))
+
+    async def _durable(self, request: web.Request) -> web.Response:
+        try:
+            route = self._router.find_route(request.rel_url.raw_path, request.method)
+        except UnknownRouteError:
+            raise web.HTTPNotFound from None
+        handler = self._handlers.get(type(route))
+        if handler is None:
+            raise web.HTTPNotFound
+        body = await request.read()
+        make = (
+            HTTPRequest.from_raw_bytes
+            if isinstance(route, routes.BytesPayloadRoute)
+            else HTTPRequest.from_bytes
+        )
+
+        def handle() -> HTTPResponse:
+            try:
+                parsed = make(
+                    body_bytes=body,
+                    method=request.method,
+                    path=route,
+                    headers=dict(request.headers),
+                    query_params=parse_qs(request.rel_url.raw_query_string),
+                )
+                return handler.handle(route, parsed)
+            except AwsApiException as error:
+                return HTTPResponse.create_error_from_exception(error)
+
+        if isinstance(route, routes.CheckpointDurableExecutionRoute):
+            return await self._checkpoint(route.arn, len(body), handle)
+        return _converted(await asyncio.to_thread(handle))
+
+    async def _checkpoint(
+        self, arn: str, size: int, handle: Callable[[], HTTPResponse]
+    ) -> web.Response:
+        worker = self._pools.find_execution(arn)
+        function = arn.split(":")[6] if arn.count(":") > 6 else ""
+        name = self._executions.name_of(arn)
+        step = self._executions.number_checkpoint(arn, size)
+        if worker and self._faults.take("before", function, name, step):
+            worker.kill("killed")
+            raise web.HTTPServiceUnavailable
+        response = await asyncio.to_thread(handle)
+        if worker and self._faults.take("after", function, name, step):
+            worker.kill("killed")
+        return _converted(response)
+
+
+def _check_payload(payload: bytes, limit: int) -> None:
+    if len(payload) > limit:
+        message = f"Request must be smaller than {limit} bytes for the InvokeFunction operation"
+        raise ServiceError(413, "RequestTooLargeException", message)
+    try:
+        json.loads(payload)
+    except ValueError as error:
+        message = f"Could not parse request body into json: {error}"
+        raise ServiceError(400, "InvalidRequestContentException", message) from error
+
+
+def _answer(outcome: Outcome, version: str, headers: dict[str, str]) -> web.Response:
+    headers["X-Amz-Executed-Version"] = version
+    if outcome.ending != "ok":
+        headers["X-Amz-Function-Error"] = "Unhandled"
+    return web.Response(body=outcome.payload, headers=headers, content_type="application/json")
+
+
+def _converted(response: HTTPResponse) -> web.Response:
+    """Return the answer of the library, with the error code in the header for botocore."""
+    headers = dict(response.headers)
+    if response.status_code >= 400 and isinstance(response.body, dict):
+        headers["x-amzn-ErrorType"] = str(response.body.get("Type", "ServiceException"))
+    return web.Response(status=response.status_code, headers=headers, body=response.body_to_bytes())
+
+
+def _epoch(timestamp: str | None) -> str | None:
+    """Return a timestamp of a query string in epoch seconds."""
+    if timestamp is None:
+        return None
+    return str(datetime.datetime.fromisoformat(timestamp).timestamp())

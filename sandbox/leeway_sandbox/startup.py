@@ -1,0 +1,154 @@
+"""Starts the processes of a sandbox and connects them to each other."""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import urllib3
+
+from leeway_sandbox.access import bearer, new_token
+from leeway_sandbox.children import ROOT, Child, SandboxError
+from leeway_sandbox.reasons import CONTROL_API_FAILED
+from leeway_sandbox.scenario import Scenario
+
+if TYPE_CHECKING:
+    from leeway_sandbox.real_cluster.target import RealCluster
+
+START_TIMEOUT = 60.0
+TOKEN_FILE = "control-token"
+RBAC = ROOT / "rbac"
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """The endpoints of a running sandbox, and other values that later commands need."""
+
+    pid: int
+    cluster: str
+    nodes: int
+    aws: str
+    lambda_: str
+    kubernetes: str
+    kubernetes_control: str
+    ca: str
+    token: str
+    advertise: str
+    foreign_instances: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Startup:
+    """Starts the three processes and connects them to each other."""
+
+    state_dir: Path
+    scenario: Scenario
+    host: str
+    advertise: str
+    options: Mapping[str, Sequence[str]]
+    children: list[Child]
+    real: "RealCluster | None" = None
+
+    def run(self, template: Path) -> Endpoints:
+        """Start the processes and wait until they are ready; SandboxError if one is not."""
+        headers = bearer(new_token(self.state_dir / TOKEN_FILE))
+        # The import of SAM's translator takes about as long as the start of moto: do both at once.
+        warming = threading.Thread(target=_import_translator, args=(template,), daemon=True)
+        kubernetes = self._start_cluster()
+        aws = self._start("aws", self._seed())
+        warming.start()
+        aws_report = aws.ready(START_TIMEOUT)
+        aws_url = f"http://127.0.0.1:{aws_report['port']}"
+        # Functions send a cluster's token only to hosts of EKS and to the host of their AWS calls.
+        called_at = f"http://{self.advertise}:{aws_report['port']}"
+        lambda_service = self._start("lambda", ["--aws", called_at])
+        cluster_report = kubernetes.ready(START_TIMEOUT)
+        lambda_url = f"http://127.0.0.1:{lambda_service.ready(START_TIMEOUT)['port']}"
+        warming.join()
+        endpoints = Endpoints(
+            pid=os.getpid(),
+            cluster=self.scenario.cluster,
+            nodes=self.scenario.nodes,
+            aws=aws_url,
+            lambda_=lambda_url,
+            kubernetes=f"https://127.0.0.1:{cluster_report['port']}",
+            kubernetes_control=cluster_report["control"],
+            ca=cluster_report["ca"],
+            token=cluster_report["token"],
+            advertise=self.advertise,
+        )
+        self._link(endpoints, cluster_report["port"], headers)
+        return endpoints
+
+    def _start_cluster(self) -> Child:
+        certificate = ["--certificate", str(self.state_dir / "certificate")]
+        certificate += ["--san", self.advertise]
+        # The functions have the same rights as on EKS, so that a missing right shows here first.
+        rights = ["--rbac", str(RBAC)]
+        if self.real is not None:
+            found = ["--kubeconfig", str(self.real.kubeconfig), "--context", self.real.context]
+            machines = ["--join-command", self.real.join, "--leave-command", self.real.leave]
+            nodes = [word for name in self.real.nodes for word in ("--node", name)]
+            arguments = [*certificate, *rights, *found, *machines, *nodes]
+            return self._start("kubernetes", arguments, module="real_cluster")
+        cluster = ["--cluster-name", self.scenario.cluster]
+        # The first nodes join without a delay, because no function watches the cluster yet.
+        initial = ["--initial-nodes", str(self.scenario.nodes)]
+        arguments = [*cluster, *certificate, *rights, *initial, *self._seed()]
+        return self._start("kubernetes", arguments)
+
+    def _start(self, part: str, arguments: Sequence[str], module: str = "") -> Child:
+        module = module or {"lambda": "lambda_service"}.get(part, part)
+        child = Child.start(
+            f"leeway_sandbox.{module}",
+            [
+                *("--host", self.host, "--advertise", self.advertise, "--port", "0"),
+                *("--control-token", str(self.state_dir / TOKEN_FILE)),
+                *arguments,
+                *self.options.get(part, ()),
+            ],
+            self.state_dir / f"{part}.log",
+        )
+        self.children.append(child)
+        return child
+
+    def autoscaler(self, aws_url: str, kubeconfig: Path) -> None:
+        """Start the node autoscaler."""
+        options = ["--cluster", self.scenario.cluster, "--aws", aws_url]
+        options += ["--kubeconfig", str(kubeconfig), *self.options.get("autoscaler", ())]
+        child = Child.start("leeway_sandbox.autoscaler", options, self.state_dir / "autoscaler.log")
+        self.children.append(child)
+        child.ready(START_TIMEOUT)
+
+    def _seed(self) -> list[str]:
+        return ["--seed", str(self.scenario.seed)]
+
+    def _link(self, endpoints: Endpoints, kubernetes_port: int, headers: Mapping[str, str]) -> None:
+        name = self.scenario.cluster
+        answer = urllib3.request(
+            "PUT",
+            f"{endpoints.aws}/_sandbox/links",
+            headers=headers,
+            json={
+                "kubernetes": {name: endpoints.kubernetes_control},
+                "eks": {
+                    name: {
+                        "endpoint": f"https://{self.advertise}:{kubernetes_port}",
+                        "ca_file": endpoints.ca,
+                    }
+                },
+                "lambda": endpoints.lambda_,
+            },
+        )
+        if answer.status >= 300:
+            problem = answer.data.decode()
+            raise SandboxError(
+                CONTROL_API_FAILED, part="aws", status=answer.status, problem=problem
+            )
+
+
+def _import_translator(template: Path) -> None:
+    if template.exists():
+        import leeway_sandbox.template  # noqa: F401
