@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-
 from leeway_cli import main
+
 from tests.cli.conftest import drop_clients
 from tests.launch.pools import node_class
 from tests.launch.pools import pool as node_pool
