@@ -44,8 +44,8 @@ from leeway.launch.ports import (
 from leeway.launch.resolve_pools import NodeSources
 from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED

@@ -79,7 +79,7 @@ def template(
     ]
     reading = read_manifests("\n---\n".join(map(json.dumps, documents)), "pool.yaml")
     assert reading.problems == ()
-    (found,) = templates_of(one.meant for one in reading.written)
+    (found,) = templates_of(one.manifest for one in reading.written)
     return found
 
 

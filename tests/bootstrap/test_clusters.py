@@ -32,8 +32,8 @@ DESCRIPTION: dict[str, Any] = {
 
 def cluster(text: str) -> Cluster:
     (one,) = read_manifests(text, "cluster.yaml").written
-    assert isinstance(one.meant, Cluster)
-    return one.meant
+    assert isinstance(one.manifest, Cluster)
+    return one.manifest
 
 
 def test_a_manifest_and_eks_give_the_same_details() -> None:

@@ -560,7 +560,7 @@ spec:
 
 
 def test_a_provisioner_and_its_node_template_boot_as_what_they_became() -> None:
-    manifests = [one.meant for one in read_manifests(OLD, "old.yaml").written]
+    manifests = [one.manifest for one in read_manifests(OLD, "old.yaml").written]
     (of,) = templates_of(manifests)
     text = render(of, CLUSTER, machine_of("m5.large")).text
     assert mime_parts(text)[0].payload == "#!/bin/sh\necho old"

@@ -68,7 +68,7 @@ def userdata(
     from leeway.bootstrap.user_data import render
 
     details, from_cluster = _cluster(cluster_file)
-    given = [one.meant for one in read_files(files or ()).written]
+    given = [one.manifest for one in read_files(files or ()).written]
     template = _template([*from_cluster, *given], pool)
     machine = _machine(template, instance_type, region, stack, sandbox) if instance_type else None
     try:
@@ -122,7 +122,7 @@ def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
         except UserDataError as error:
             raise BadInputError(INVALID_FILE(place=source, problem=as_clause(error))) from error
     written = checked(read_manifests(text, source), [source]).written
-    clusters = [(one.line, one.meant) for one in written if isinstance(one.meant, Cluster)]
+    clusters = [(one.line, one.manifest) for one in written if isinstance(one.manifest, Cluster)]
     if len(clusters) != 1:
         problem = f"expected one Cluster manifest, found {len(clusters)}"
         raise BadInputError(INVALID_FILE(place=source, problem=problem))
@@ -163,7 +163,7 @@ def _template(manifests: "Sequence[Manifest]", name: str) -> "NodeTemplate":
 def _machine(
     template: "NodeTemplate", name: str, region: str | None, stack: str, sandbox: bool
 ) -> "Machine":
-    from leeway.manifests.problems import near_miss
+    from leeway.manifests.base import near_miss
     from leeway.selection.offers.mismatches import explain
 
     catalog = find_catalog(region, stack, sandbox=sandbox)

@@ -11,8 +11,8 @@ from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.observed import Image, OwnedTemplate, Subnet
 from leeway.launch.templates import LaunchTemplate
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 
 
 @dataclass(frozen=True, slots=True)
