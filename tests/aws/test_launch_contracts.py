@@ -20,7 +20,7 @@ from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.launch_drift import launch_drift_of
 from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leeway.bootstrap.cluster import ClusterDetails, described, details_of
-from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.node import ClusterDetails, UserDataError, described, details_of
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_manifests
 

@@ -58,7 +58,7 @@ def apply(
 def _check_user_data(written: "Iterable[Written]") -> None:
     """Warn of what nodes would not get of their user data; refuse user data that no node can have:
     launches of its pools would fail."""
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError
     from leeway.bootstrap.user_data import check_user_data
     from leeway.manifests.node_class import EC2NodeClass
 

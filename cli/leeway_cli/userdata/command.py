@@ -17,8 +17,7 @@ from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_cata
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.bootstrap.cluster import ClusterDetails
-    from leeway.bootstrap.node import NodeTemplate
+    from leeway.bootstrap.node import ClusterDetails, NodeTemplate
     from leeway.bootstrap.user_data import UserData
     from leeway.manifests.base import Manifest
     from leeway.selection.offers.machines import Machine
@@ -64,7 +63,7 @@ def userdata(
     the cluster. Warnings go to stderr. The instance type is looked up in the account's catalog, or
     in the sandbox's.
     """
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError
     from leeway.bootstrap.user_data import render
 
     details, from_cluster = _cluster(cluster_file)
@@ -105,8 +104,7 @@ def as_data(template: "NodeTemplate", data: "UserData", instance_type: str) -> d
 
 def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
     """The cluster that a file describes, and its manifest if it is one."""
-    from leeway.bootstrap.cluster import described, details_of
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError, described, details_of
     from leeway.manifests.cluster import Cluster
     from leeway.manifests.reading import read_manifests
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
