@@ -153,7 +153,7 @@ def _check_server(cluster: str, server: str) -> None:
 def _prices(deployment: Stack) -> dict[str, float]:
     """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
     from leeway.aws.surveys import DynamoSurveys
-    from leeway.selection.offers.compressed import unpacked
+    from leeway.selection.offers.survey import unpacked
     from leeway.wiring.clients import client, session
 
     from leeway_cli.aws_errors import aws_errors

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply

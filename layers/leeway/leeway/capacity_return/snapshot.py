@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from leeway.capacity_return.rules import ReturnRules
 from leeway.policy.worth import USUAL, Worth
 from leeway.reasons import Reason
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
 

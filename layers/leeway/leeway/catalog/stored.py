@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from leeway.catalog.ports import Surveys
 from leeway.clock import Clock
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.compressed import UnknownForm, opened
+from leeway.selection.offers.survey import UnknownForm, opened
 
 FRESH_FOR = timedelta(minutes=10)
 """How long a read is cached. refresh_catalog writes every six hours."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from leeway.selection.offers.unavailable import Unavailable
+    from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from leeway.retirement.replacement_intent import (
     ZoneChoice,
 )
 from leeway.retirement.step_context import StepContext
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 
 class GroupLacksCapacity(CloudRefused):

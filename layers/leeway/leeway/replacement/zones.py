@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from leeway.reasons import Reason
 from leeway.replacement.reasons import OTHER_ZONE, SAME_ZONE, SAME_ZONE_FOR_PODS
 from leeway.retirement.replacement_intent import ZoneChoice
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,14 @@ from leeway.selection.labels import (
     ZONE,
     ZONE_ID,
 )
-from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import (
+    Catalog,
+    InstanceType,
+    Offering,
+    TypeTable,
+    Unavailable,
+    bits,
+)
 from leeway.selection.packing.topology import ports_conflict
 from leeway.selection.packing.variants import variants
 from leeway.selection.pods import PodSpec
