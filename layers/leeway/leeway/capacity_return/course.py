@@ -14,7 +14,7 @@ from leeway.capacity_return.snapshot import Snapshot
 from leeway.reasons import Reason
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.planning import always
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 
 MOST_ROUNDS = 30
 """How many decisions are simulated, each on the outcome of the one before."""

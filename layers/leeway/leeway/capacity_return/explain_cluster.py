@@ -20,10 +20,10 @@ from leeway.capacity_return.snapshot import OwnNode, Snapshot
 from leeway.instances.owners import OwnerKind
 from leeway.reasons import Reason
 from leeway.selection.packing.planning import always, pack
-from leeway.selection.packing.preferences import fully_relaxed
+from leeway.selection.packing.pod_groups import fully_relaxed
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 
 MONTH_HOURS = 730
 """Hours of a month in prices per month, as AWS counts them. Source: AWS Pricing Calculator."""

@@ -26,7 +26,7 @@ from leeway.reasons import Reason
 from leeway.selection.packing.plan import Placement, PlannedNode, Unschedulable
 from leeway.selection.packing.planning import always
 from leeway.selection.packing.supply import UNKNOWN_PRICE
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.pods import PodSpec
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools
+from leeway.selection.solver.problem import Bools
 
 LEAST_SPOT_TYPES = 15
 """Cheaper Spot types that one Spot node is replaced with: with fewer of them the cheapest, which is

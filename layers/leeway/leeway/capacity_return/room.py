@@ -6,7 +6,7 @@ import numpy as np
 
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools, Floats
+from leeway.selection.solver.problem import Bools, Floats
 
 
 class Room:

@@ -11,9 +11,16 @@ from dataclasses import dataclass, replace
 import highspy
 import numpy as np
 
-from leeway.selection.solver.arrays import Floats, Ints, Problem, Proceed
 from leeway.selection.solver.covering import solver
-from leeway.selection.solver.filling import by_density, by_value, fill_by_each
+from leeway.selection.solver.problem import (
+    Floats,
+    Ints,
+    Problem,
+    Proceed,
+    by_density,
+    by_value,
+    fill_by_each,
+)
 
 ROUNDS = 30
 MIN_GAIN = 1e-4

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from leeway.selection.solver.arrays import Floats, Ints, Problem
 from leeway.selection.solver.columns import MAX_COLUMNS, Master, Pattern, generate
-from leeway.selection.solver.filling import by_balance, fill
+from leeway.selection.solver.problem import Floats, Ints, Problem, by_balance, fill
 
 NODES = 12
 """The number of nodes that are packed again together."""
