@@ -20,6 +20,7 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.telemetry import ManifestTelemetry
@@ -198,6 +199,12 @@ def metrics() -> Metrics:
 def log_execution(arn: str) -> None:
     """Add the ARN of the durable execution to all further log lines."""
     logger().append_keys(execution=arn)
+
+
+@cache
+def table(tries: int = 0) -> DynamoTable:
+    """Build the table; `tries` 0 means DEFAULT_TRIES."""
+    return DynamoTable(partial(client, "dynamodb", tries=tries), settings().table, clock())
 
 
 @cache
