@@ -36,9 +36,9 @@ class DeclaredCode:
 
 
 def declared_codes() -> tuple[DeclaredCode, ...]:
-    """Collect the codes that the `reasons` modules of Leeway, its command line and its sandbox
-    declare, by part and name."""
-    found = [*_in_layer(), *_in_command_line(), *_in_sandbox()]
+    """Collect the codes that the `reasons` modules of Leeway and its command line declare, by part
+    and name."""
+    found = [*_in_layer(), *_in_command_line()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
@@ -65,13 +65,6 @@ def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
     declared = vars(importlib.import_module(module)).values()
     for code in dict.fromkeys(one for one in declared if isinstance(one, ReasonCode)):
         yield DeclaredCode(part, code.name, code.sentence, code.runbook)
-
-
-def _in_sandbox() -> Iterator[DeclaredCode]:
-    from leeway_sandbox.reasons import all_codes
-
-    for code in all_codes():
-        yield DeclaredCode("sandbox", code.name, f"{code.sentence} {code.remedy}".strip(), "")
 
 
 def reasons(
