@@ -12,6 +12,7 @@ from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_stored
 from leeway.reasons import Reason
 from leeway.wiring.clients import client
+from leeway_sandbox.children import ROOT
 
 from leeway_cli.adopt.connect import Connected
 from leeway_cli.adopt.reasons import NODE_ROLE_UNKNOWN, RBAC_NOT_READ
@@ -31,7 +32,7 @@ from leeway_cli.cluster_setup.settings import ClusterObject, ManagedCluster
 from leeway_cli.cluster_setup.subnets import functions_network
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 
-RBAC = Path(__file__).parents[3] / "rbac"
+RBAC = ROOT / "rbac"
 """The folder of this checkout."""
 
 
