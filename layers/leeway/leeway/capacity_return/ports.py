@@ -14,7 +14,8 @@ from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import RetireNode
 from leeway.ports.table import UnavailableOfferings
 from leeway.reconciliation.ports import OpenRecords
-from leeway.retirement.ports import DisruptionLedgers, Records
+from leeway.retirement.disruption_budget import DisruptionLedgers
+from leeway.retirement.record import Records
 
 
 class ClusterInstances(Protocol):
