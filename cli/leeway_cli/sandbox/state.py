@@ -11,7 +11,6 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
-    from leeway.reasons import Reason
     from leeway_sandbox.reasons import ReasonError
     from leeway_sandbox.sandbox import Sandbox
 
@@ -35,17 +34,14 @@ def sandbox_errors() -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        raise BadInputError(_reason(error, str(error))) from error
+        raise BadInputError(_sentence(error, str(error))) from error
     except SandboxError as error:
         first, _, details = str(error).partition("\n")
-        raise CannotBeDoneError(_reason(error, first), details) from error
+        raise CannotBeDoneError(_sentence(error, first), details) from error
 
 
-def _reason(error: "ReasonError", message: str) -> "Reason":
-    """Return the reason of an error of the sandbox, with the sandbox's own code."""
-    from leeway.reasons import Reason
-
-    return Reason(error.code, " ".join([*message.split(), error.reason.remedy]))
+def _sentence(error: "ReasonError", message: str) -> str:
+    return " ".join([*message.split(), error.reason.remedy]).rstrip()
 
 
 @contextmanager
