@@ -282,3 +282,13 @@ def test_a_node_that_is_gone_uses_no_budget() -> None:
     assert not decide_returns(snapshot(goes, left, rules=rules)).returns
     found = decide_returns(snapshot(replace(goes, gone=True), left, rules=rules))
     assert [one.nodes for one in found.returns] == [("left",)]
+
+
+def test_a_reason_has_durations_as_manifests_have_them() -> None:
+    old = ReturnRules(expires=timedelta(seconds=1), budgets=())
+    (returned,) = decide_returns(snapshot(own_node("old"), rules=old)).returns
+    assert returned.reason.message.startswith("Node old is older than 1s, the expireAfter of")
+    waits = ReturnRules(after=timedelta(minutes=90))
+    busy = replace(own_node("busy"), quiet_since=NOW - timedelta(seconds=61, milliseconds=7))
+    found = decide_returns(snapshot(busy, rules=waits)).kept["busy"].message
+    assert "1m1s ago; pool plain waits 1h30m" in found

@@ -8,8 +8,9 @@ from leeway.capacity_return import reasons
 from leeway.capacity_return.course import MOST_ROUNDS
 from leeway.capacity_return.decide import decide_returns
 from leeway.capacity_return.explain_cluster import ClusterExplanation, explain_cluster
+from leeway.capacity_return.explain_node import explain_node
 from leeway.capacity_return.foreign_nodes import ForeignNode, GroupSize
-from leeway.capacity_return.rules import Budget, ReturnRules
+from leeway.capacity_return.rules import Budget, Cause, ReturnRules
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.instances.owners import Owner, OwnerKind
 
@@ -175,3 +176,14 @@ def test_the_steps_lose_no_pod_and_end_no_cheaper_than_the_bound(seed: int) -> N
     assert found.end.per_hour == pytest.approx(found.own.per_hour - saved)
     assert found.bound is not None
     assert found.bound <= found.end.per_hour + 1e-9
+
+
+def test_the_nodes_of_a_deleted_pool_wait_for_their_drain() -> None:
+    given = snapshot(own_node("here"), rules=ReturnRules(after=None, deleted_at=NOW))
+    decided = decide_returns(given)
+    assert decided.kept["here"].code == "DeletedPoolHasNodes"
+    assert decided.kept["here"].message.startswith("Pool plain was deleted at 2026-11-20 12:00 UTC")
+    (step,) = explain_cluster(given, decided).course.steps
+    assert (step.at, step.returned.cause) == (NOW + timedelta(minutes=15), Cause.POOL_DELETED)
+    node = explain_node("here", given, decided)
+    assert [one.until for one in node.blockers] == [NOW + timedelta(minutes=15)]

@@ -386,8 +386,11 @@ def test_the_nodes_of_a_deleted_pool_go_after_15_minutes_within_the_budget(
     catalog: Catalog,
 ) -> None:
     returning = of_deleted_pool(catalog, 3, *pods(1, cpu=500))
-    early = returning.runs(14)
-    assert {one.code for each in early for one in each.problems} == {"DeletedPoolHasNodes"}
+    begin, *later = returning.runs(14)
+    (said,) = begin.problems
+    assert said.code == "DeletedPoolHasNodes"
+    assert {one.problems for one in later} == {()}, "it is logged once, and lasts"
+    assert {one.lasting for one in later} == {(said,)}
     assert returning.started() == []
     returning.runs(4)
     (first,) = returning.started()

@@ -11,7 +11,6 @@ from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
 from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.foreign_nodes import ForeignNode, GroupSize
 from leeway.capacity_return.launch_drift import CurrentLaunch
-from leeway.capacity_return.return_capacity import due_deletions
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.clock import SystemClock
 from leeway.durations import render_duration
@@ -164,7 +163,7 @@ def _capacity(
             stored.most,
             worth,
             launches,
-            deleted=due_deletions(stored.deleted, now),
+            deleted=stored.deleted,
         )
 
     made = snapshot(read, own_instances(facts))

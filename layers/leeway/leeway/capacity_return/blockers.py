@@ -17,6 +17,8 @@ from leeway.capacity_return.snapshot import OwnNode, Snapshot
 
 def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
     """Return the cause for which a node would be given back. Its pool has rules."""
+    if snapshot.rules[one.pool].deleted_at is not None:
+        return Cause.POOL_DELETED
     if snapshot.rules[one.pool].expired(one.created_at, snapshot.now):
         return Cause.EXPIRED
     if one.drift:

@@ -15,6 +15,7 @@ from leeway.capacity_return.protection import (
 )
 from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import OwnNode, Snapshot
+from leeway.durations import render_duration
 from leeway.reasons import Reason
 
 
@@ -71,8 +72,10 @@ class _Run:
             if rules.deleted_at is not None:
                 reason = reasons.POOL_DELETED(node=one.name, pool=one.pool, at=rules.deleted_at)
                 self._take(one, Cause.POOL_DELETED, reason, replaced=bool(one.pods))
-            elif rules.expired(one.created_at, self._snapshot.now):
-                reason = reasons.NODE_EXPIRED(node=one.name, pool=one.pool, expires=rules.expires)
+            elif rules.expires is not None and rules.expired(one.created_at, self._snapshot.now):
+                reason = reasons.NODE_EXPIRED(
+                    node=one.name, pool=one.pool, expires=render_duration(rules.expires)
+                )
                 self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
             elif one.drift:
                 drift = " ".join(each.message for each in one.drift)

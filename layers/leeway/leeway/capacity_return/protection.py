@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from leeway.capacity_return import reasons
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
 from leeway.provisioning.node_details import FOREVER
 from leeway.reasons import Reason
@@ -42,8 +43,15 @@ def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
 
 def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
     """Yield everything that protects a node."""
-    if one.pool not in snapshot.rules:
+    rules = snapshot.rules.get(one.pool)
+    if rules is None:
         yield Blocker(reasons.POOL_WITHOUT_RULES(pool=one.pool))
+    elif rules.drained_from is not None and snapshot.now < rules.drained_from:
+        count = sum(each.pool == one.pool for each in snapshot.own)
+        reason = reasons.POOL_HAS_NODES(
+            pool=one.pool, at=rules.deleted_at, count=count, due=rules.drained_from
+        )
+        yield Blocker(reason, rules.drained_from)
     if one.going:
         yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
     if one.protected:
@@ -77,9 +85,15 @@ def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]
         return
     quiet = snapshot.now - one.quiet_since
     if quiet < rules.after:
-        reason = reasons.NODE_NOT_QUIET(node=one.name, ago=quiet, pool=one.pool, after=rules.after)
+        reason = reasons.NODE_NOT_QUIET(
+            node=one.name, ago=_lasts(quiet), pool=one.pool, after=_lasts(rules.after)
+        )
         yield Blocker(reason, one.quiet_since + rules.after)
     age, least = snapshot.now - one.created_at, snapshot.worth.least_age
     if one.pods and age < least:
-        reason = reasons.NODE_TOO_YOUNG(node=one.name, age=age, least=least)
+        reason = reasons.NODE_TOO_YOUNG(node=one.name, age=_lasts(age), least=_lasts(least))
         yield Blocker(reason, one.created_at + least)
+
+
+def _lasts(duration: timedelta) -> str:
+    return render_duration(timedelta(seconds=int(duration.total_seconds())))

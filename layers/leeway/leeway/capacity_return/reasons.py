@@ -11,8 +11,7 @@ NODE_EMPTY = ReasonCode(
 )
 NODE_EXPIRED = ReasonCode(
     "NodeExpired",
-    "Node {node} is older than the {expires} after which nodes of pool {pool} expire: it is "
-    "replaced.",
+    "Node {node} is older than {expires}, the expireAfter of pool {pool}: it is replaced.",
 )
 NODE_DRIFTED = ReasonCode(
     "NodeDrifted",

@@ -17,7 +17,7 @@ from leeway.capacity_return.decide import decide_returns
 from leeway.capacity_return.decision import NodeReturn
 from leeway.capacity_return.launch_drift import CurrentLaunch
 from leeway.capacity_return.ports import Dependencies
-from leeway.capacity_return.rules import Cause
+from leeway.capacity_return.rules import DELETED_POOLS_STAY_FOR, Cause
 from leeway.capacity_return.snapshot import Snapshot
 from leeway.capacity_return.watched_nodes import WatchedNodes, confirm, watch
 from leeway.execution.retrying import API_ERRORS
@@ -33,14 +33,6 @@ from leeway.retirement.record import Retirement
 WAKES_AHEAD = timedelta(seconds=75)
 """How far ahead a run requests a further one. The run of the next minute finds what is due later,
 and a message that waits for two minutes raises an alarm."""
-DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
-"""How long the nodes of a deleted pool stay, so that somebody who deleted it by mistake can apply
-it again. Karpenter drains them at once."""
-
-
-def due_deletions(deleted: Mapping[str, datetime], now: datetime) -> Mapping[str, datetime]:
-    """Return which of these pools were deleted long enough ago that their nodes are given back."""
-    return {name: at for name, at in deleted.items() if now - at >= DELETED_POOLS_STAY_FOR}
 
 
 class ReturnCapacity:
@@ -52,6 +44,7 @@ class ReturnCapacity:
         self._begin = BeginReturn(deps)
         self._launches = CurrentLaunches(deps.sources)
         self._foreign: set[str] = set()
+        self._orphaned: dict[str, frozenset[Reason]] = {}
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
 
     def after_run(
@@ -75,7 +68,7 @@ class ReturnCapacity:
             self._store(cluster, before, watched)
             return CapacityReturned()
         now = self._deps.clock.now()
-        deleted, orphaned = self._deleted_pools(read, own, now)
+        deleted, orphaned = self._deleted_pools(read, own)
         launches = self._launches.read(cluster, read.manifests, read.catalog, own, now)
         snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool, deleted)
         decision = decide_returns(snapshot)
@@ -87,8 +80,14 @@ class ReturnCapacity:
             returned = self._begin_all(cluster, snapshot, confirmed, own, now)
             failures = self._wake(cluster, (decision.due_at, confirm_at), now)
             returned = replace(returned, failures=failures)
-        problems = (*orphaned, *launches.problems, *returned.problems)
-        return replace(returned, problems=problems)
+        before_this = self._orphaned.get(cluster, frozenset())
+        self._orphaned[cluster] = orphaned
+        new = sorted(orphaned - before_this, key=str)
+        return replace(
+            returned,
+            problems=(*new, *launches.problems, *returned.problems),
+            lasting=tuple(sorted(orphaned & before_this, key=str)),
+        )
 
     def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
         if not watched.is_stored_by(before):
@@ -129,16 +128,16 @@ class ReturnCapacity:
         )
 
     def _deleted_pools(
-        self, read: ClusterRead, own: Mapping[str, InstanceFacts], now: datetime
-    ) -> tuple[Mapping[str, datetime], tuple[Reason, ...]]:
-        """Return when pools were deleted whose nodes are given back now, and what is to be said
-        about pools with nodes and without a manifest."""
+        self, read: ClusterRead, own: Mapping[str, InstanceFacts]
+    ) -> tuple[Mapping[str, datetime], frozenset[Reason]]:
+        """Return when pools with nodes were deleted, and what is to be said about pools with nodes
+        and without a manifest."""
         exist = {one.metadata.name for one in read.manifests if isinstance(one, NodePool)}
         nodes = Counter(own[one].owner.name for one in own.keys() & read.state.joined.keys())
         orphans = sorted(nodes.keys() - exist)
         deleted = self._deps.pools.deleted_pools(read.cluster) if orphans else {}
         given = {name: deleted[name] for name in orphans if name in deleted}
-        said = tuple(
+        said = frozenset(
             reasons.POOL_HAS_NODES(
                 pool=name,
                 at=deleted[name],
@@ -149,7 +148,7 @@ class ReturnCapacity:
             else reasons.POOL_UNKNOWN(pool=name, count=nodes[name])
             for name in orphans
         )
-        return due_deletions(given, now), said
+        return given, said
 
     def _snapshot(
         self,

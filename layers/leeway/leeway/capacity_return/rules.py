@@ -22,6 +22,10 @@ class Cause(StrEnum):
     POOL_DELETED = "PoolDeleted"
 
 
+DELETED_POOLS_STAY_FOR = timedelta(minutes=15)
+"""How long the nodes of a deleted pool stay, so that somebody who deleted it by mistake can apply
+it again. Karpenter drains them at once."""
+
 MOST_WINDOWS = 100
 """Windows of a budget that may follow each other without a gap, before their end is not known."""
 
@@ -79,7 +83,7 @@ class ReturnRules:
     - `drain_within`: the most that a drain may take, None for no limit. With a limit, expired and
       drifted nodes go although annotations or PodDisruptionBudgets forbid to disrupt their pods.
     - `budgets`: all that apply must allow a disruption.
-    - `deleted_at`: when the pool was deleted; its nodes are drained. None if it exists.
+    - `deleted_at`: when the pool was deleted; None if it exists. Its nodes are drained later.
 
     Source: Karpenter documentation, "TerminationGracePeriod".
     """
@@ -90,6 +94,11 @@ class ReturnRules:
     drain_within: timedelta | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
     deleted_at: datetime | None = None
+
+    @property
+    def drained_from(self) -> datetime | None:
+        """From when on the nodes of a deleted pool are drained."""
+        return None if self.deleted_at is None else self.deleted_at + DELETED_POOLS_STAY_FOR
 
     def expired(self, created_at: datetime, now: datetime) -> bool:
         """Whether a node that was created at this time has expired."""
