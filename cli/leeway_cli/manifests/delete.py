@@ -38,7 +38,7 @@ def delete(
         raise BadInputError(INVALID_OPTION(option="KIND", expected=expected))
     selectors = selectors_of(kind, names or (), namespace, files)
 
-    from leeway.capacity_return.rules import DELETED_POOLS_STAY_FOR
+    from leeway.disruption.rules import DELETED_POOLS_STAY_FOR
     from leeway.manifests.ports import POOL_KINDS
 
     from leeway_cli.manifests.apply_changes import apply_changes, print_changes, stored_manifests
