@@ -15,8 +15,7 @@ from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Repl
 from leeway.policy.worth import Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.ports import CapacityReturned
-from leeway.retirement.record import NODE_DELETED
-from leeway.retirement.replacement_intent import ReplacementIntent
+from leeway.retirement.record import NODE_DELETED, ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 from leeway.selection.pools import Taint

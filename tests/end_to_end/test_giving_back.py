@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from leeway.aws.records import DynamoRecords
 from leeway.execution.retrying import retry_conflicts
-from leeway.retirement.disruption_budget import ENDED_WITHOUT_NODE_AFTER
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Scenario

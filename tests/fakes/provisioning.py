@@ -8,7 +8,7 @@ from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
-from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_read import ClusterRead

@@ -41,10 +41,10 @@ from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.ports import OpenRecords
-from leeway.replacement.request_capacity import OPEN_AT_MOST
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.ports import DisruptionLedgers, Records
-from leeway.retirement.record import Retirement, ReturnTerms
+from leeway.retirement.disruption_budget import DisruptionLedgers
+from leeway.retirement.pool_successors import OPEN_AT_MOST
+from leeway.retirement.record import Records, Retirement, ReturnTerms
 
 
 class ClusterInstances(Protocol):

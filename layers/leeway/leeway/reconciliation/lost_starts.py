@@ -18,8 +18,13 @@ from leeway.reconciliation.reasons import (
     INSTANCE_STILL_RUNS,
     START_LOST,
 )
-from leeway.retirement.disruption_budget import ENDED_WITHOUT_NODE_AFTER
-from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
+from leeway.retirement.record import (
+    ENDED_WITHOUT_NODE_AFTER,
+    OVER,
+    TERMINATED_WITHIN,
+    Retirement,
+    latest_end,
+)
 
 START_DELAY = timedelta(seconds=90)
 URGENT_START_DELAY = timedelta(seconds=30)
