@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from leeway.aws.surveys import DynamoSurveys
-from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.clock import SystemClock
+from leeway.disruption.current_launches import CurrentLaunches
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.compressed import compressed
@@ -24,9 +24,9 @@ from leeway_cli.terminate.decide import Call, Ending
 from leeway_cli.terminate.instances import AwsInstances
 
 from tests.aws.stored import TABLE
-from tests.capacity_return.clusters import facts
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
+from tests.disruption.clusters import facts
 from tests.launch.launching import NOW
 from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.started import Sandbox, started

@@ -49,8 +49,8 @@ def explain_node(
     leeway explain node ip-10-0-0-1.ec2.internal --cluster prod
     leeway explain node i-0123456789abcdef0 -f pools.yaml -o json
     """
-    from leeway.capacity_return.decide import decide_returns
-    from leeway.capacity_return.explain_node import explain_node as explain
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_node as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
     from leeway_cli.explain.node_view import node_as_data, show_node

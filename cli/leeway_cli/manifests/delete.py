@@ -38,7 +38,7 @@ def delete(
         )
     selectors = selectors_of(kind, names or (), namespace, files)
 
-    from leeway.capacity_return.return_capacity import DELETED_POOLS_STAY_FOR
+    from leeway.disruption.rules import DELETED_POOLS_STAY_FOR
     from leeway.manifests.configuration import POOL
 
     from leeway_cli.manifests.apply_changes import apply_changes, print_changes, stored_manifests
