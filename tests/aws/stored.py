@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from leeway.aws.table import DynamoTable
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from samtranslator.yaml_helper import yaml_parse
 
 TABLE = "leeway"

@@ -13,9 +13,6 @@ from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.capacity_requests.request import CapacityAnswer
-from leeway.drain.progress import RemovalMethod, Stage
-from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
-from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
@@ -23,13 +20,16 @@ from leeway.notices import NoticeKind
 from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
-from leeway.replacement.reasons import (
+from leeway.retirement.drain import DrainState, PodState
+from leeway.retirement.progress import RemovalMethod, Stage
+from leeway.retirement.reasons import (
+    BUDGET_BLOCKS,
     CAPACITY_REQUESTED,
     LAUNCHED_BY_GROUP,
+    POD_EVICTED,
     POOL_LAUNCHES_SUCCESSOR,
 )
-from leeway.retirement.record import Retirement, ReturnTerms
-from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
+from leeway.retirement.record import Method, ReplacementIntent, Retirement, ReturnTerms, Successor
 from leeway_cli import main
 from leeway_cli.stack import Stack
 from leeway_cli.status.command import RecentRetirements

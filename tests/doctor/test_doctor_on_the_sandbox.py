@@ -18,7 +18,7 @@ from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.kubernetes.eks import eks_connection
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.selection.offers.compressed import compressed
 from leeway.selection.offers.survey import Part
 from leeway.wiring import clients

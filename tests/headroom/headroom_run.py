@@ -9,9 +9,8 @@ import yaml
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.manifests.interpreting import Written
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.reading import Written, read_manifests
 from leeway.policy.rules import ClusterPolicy
 
 from tests.fakes.table import TableInMemory

@@ -15,10 +15,9 @@ from leeway.reconciliation.lost_starts import (
     check_overdue_retirement,
     check_start,
 )
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.record import Retirement, latest_end
-from leeway.retirement.replacement_intent import ReplacementIntent
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import ReplacementIntent, Retirement, latest_end
 
 from tests.admission.admission_records import LAUNCH_HOOK, admission
 from tests.reconciliation.lost_notices import (

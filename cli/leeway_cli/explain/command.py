@@ -23,9 +23,9 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts
     from leeway.instances.groups import GroupFacts
+    from leeway.interruption.explain import InstanceFindings
     from leeway.notices import Notice
     from leeway.ports.kubernetes import Cluster
-    from leeway.retire_node.plan import InstanceFindings
 
 
 class _Explain(typer.core.TyperGroup):
@@ -81,9 +81,9 @@ def explain_notice(
     leeway explain events/spot-interruption.json
     leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
+    from leeway.interruption.explain import Explanation, plan_instance
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
     from leeway.policy.rules import rule
-    from leeway.retire_node.plan import Explanation, plan_instance
 
     from leeway_cli.explain.plan_view import as_data, show
     from leeway_cli.explain.policy_sources import find_policies
@@ -132,7 +132,7 @@ def _read_notice(path: Path) -> "Notice":
 
 def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFindings":
     """Read one instance from the sources that are configured: EC2 and the cluster."""
-    from leeway.retire_node.plan import InstanceFindings
+    from leeway.interruption.explain import InstanceFindings
 
     asked = has_account()
     facts, group = _read_ec2(instance) if asked else (None, None)

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from leeway.drain.deadline import DETACH_TIME
-from leeway.drain.progress import RemovalMethod
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.reasons import Reason
+from leeway.retirement.pods import DETACH_TIME
+from leeway.retirement.progress import RemovalMethod
 from leeway.selection.pods import PodSpec
 
 from leeway_cli.rehearse.changes import (

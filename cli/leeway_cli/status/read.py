@@ -12,12 +12,12 @@ from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
-from leeway.drain.summary import DrainState
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.pool_pauses.record import PoolRecord
 from leeway.provisioning.status import ProvisioningStatus
+from leeway.retirement.drain import DrainState
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, table
 
@@ -120,6 +120,6 @@ def _policy(stack: Stack, cluster: str) -> _Policy:
             f"{problem} (written by leeway {one.written_by})" for problem in reading.problems
         ]
         for written in reading.written:
-            if isinstance(written.meant, Cluster):
-                paused, dry_run = written.meant.spec.paused, written.meant.spec.dry_run
+            if isinstance(written.manifest, Cluster):
+                paused, dry_run = written.manifest.spec.paused, written.manifest.spec.dry_run
     return _Policy(paused, dry_run, len(stored), tuple(problems))

@@ -14,8 +14,8 @@ from leeway.instances.facts import InstanceFacts
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.reasons import Reason
-from leeway.replacement.request_capacity import OPEN_AT_MOST
 from leeway.retirement.attempts import apply_notice
+from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Retirement, ReturnTerms
 
 TRIED_AGAIN_AFTER = timedelta(minutes=10)

@@ -22,8 +22,7 @@ from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.telemetry import ManifestTelemetry
+from leeway.manifests.configuration import Configuration, ManifestTelemetry
 from leeway.typed_json import adapter_of
 
 DEFAULT_TRIES = 6

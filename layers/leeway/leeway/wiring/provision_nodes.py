@@ -73,7 +73,7 @@ def _return_capacity() -> ReturnCapacity:
             ledgers=DynamoDisruptionLedgers(dynamodb, name),
             offerings=DynamoUnavailableOfferings(dynamodb, name),
             requests=DynamoCapacityRequests(dynamodb, name),
-            quiet=DynamoProvisioningRecords(dynamodb, name),
+            watched=DynamoProvisioningRecords(dynamodb, name),
             pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
