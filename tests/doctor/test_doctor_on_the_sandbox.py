@@ -15,7 +15,8 @@ import yaml
 from botocore.exceptions import ClientError
 from leeway.aws.eks import EksClusters
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.kubernetes.eks import eks_connection
 from leeway.manifests.configuration import StoredManifest
 from leeway.selection.offers.compressed import compressed
@@ -67,8 +68,8 @@ def store_catalog(sandbox: Sandbox) -> None:
     for part in Part:
         survey = survey.renewed(part, found_in(survey, part), clients.clock().now())
     table = sandbox.environment()["LEEWAY_TABLE"]
-    surveys = DynamoSurveys(partial(client, "dynamodb", sandbox.aws_url), table)
-    surveys.write("us-east-1", compressed(survey))
+    dynamo = DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table)
+    dynamo.put(SURVEY, compressed(survey), region="us-east-1")
 
 
 def found_in(survey: Any, part: Part) -> Any:

@@ -150,15 +150,14 @@ def _check_server(cluster: str, server: str) -> None:
 
 def _prices(deployment: Stack) -> dict[str, float]:
     """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.catalog.stored import SURVEY
     from leeway.selection.offers.compressed import unpacked
-    from leeway.wiring.clients import client, session
+    from leeway.wiring.clients import session, table
 
     from leeway_cli.errors import aws_errors
 
     with aws_errors(deployment.where):
-        surveys = DynamoSurveys(partial(client, "dynamodb"), deployment.table)
-        packed = surveys.packed(str(session().region_name))
+        packed = table(name=deployment.table).get(SURVEY, region=str(session().region_name))
     return dict(unpacked(packed).on_demand) if packed is not None else {}
 
 

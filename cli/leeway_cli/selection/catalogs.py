@@ -103,8 +103,9 @@ def account_offers(region: str | None, stack: str) -> Offers:
 def _stored_offers(region: str, stack: str) -> Offers | None:
     from functools import partial
 
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
     from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+    from leeway.catalog.stored import SURVEY
     from leeway.clock import SystemClock
     from leeway.selection.offers.compressed import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
@@ -114,7 +115,7 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     try:
         table = find_stack(stack).table
         dynamodb = partial(client, "dynamodb")
-        packed = DynamoSurveys(dynamodb, table).packed(region)
+        packed = DynamoTable(dynamodb, table).get(SURVEY, region=region)
         if packed is None:
             return None
         now = SystemClock().now()
