@@ -13,7 +13,7 @@ from leeway.provisioning.reasons import CATALOG_MISSING, OBJECT_NOT_READABLE
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport
-from leeway.retire_node.outcome import Outcome
+from leeway.retirement.outcome import Outcome
 from leeway.wiring.clients import log_execution, logger, metrics
 
 from tests.log_lines import (

@@ -163,7 +163,7 @@ def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> No
     lines = env.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"]
     )
-    assert lines[0]["code"] == "AnnouncementWithdrawn"
+    assert lines[0]["code"] == "NoticeIgnored"
     assert not env.since(since).of("node-cordoned", node=node)
 
 

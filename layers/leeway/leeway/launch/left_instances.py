@@ -22,9 +22,8 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch import reasons
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent
 from leeway.reasons import Reason
-from leeway.retirement.disruption_budget import ENDED_WITHOUT_NODE_AFTER
 from leeway.retirement.reasons import NODE_DELETED
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 
 ADMITTED_AGAIN_AFTER = timedelta(hours=1)

@@ -33,8 +33,8 @@ from leeway.reconciliation.ports import ClusterNodes, Records
 from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
 from leeway.reconciliation.report import HandledFinding
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.ports import Records as RetirementRecords
 from leeway.retirement.reasons import NODE_DELETED
+from leeway.retirement.record import Records as RetirementRecords
 from leeway.retirement.record import ReturnTerms
 
 TEMPLATES_CHECKED_EVERY = timedelta(minutes=59)
