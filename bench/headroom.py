@@ -20,11 +20,9 @@ from leeway.headroom.pause_pods import NAMESPACE
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.manifests.interpreting import Written
-from leeway.manifests.ports import StoredManifest
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.configuration import Configuration, StoredManifest
+from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.reading import Written, read_manifests
 from leeway.reasons import Reason
 from leeway_sandbox.access import new_token
 from leeway_sandbox.children import Child

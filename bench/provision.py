@@ -20,7 +20,7 @@ import boto3
 import yaml
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.surveys import DynamoSurveys
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.compressed import compressed
 from leeway_cli.selection.catalogs import sandbox_survey

@@ -2,9 +2,11 @@
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +16,8 @@ from leeway_cli.output import print_json, stdout_console, write_stdout
 from leeway_cli.reasons import INVALID_OPTION
 
 RUNBOOK = "runbook.md"
+
+_DECLARATION = re.compile(r"^([A-Z0-9_]+) = ReasonCode\(", re.MULTILINE)
 
 
 class ReasonFormat(StrEnum):
@@ -36,18 +40,21 @@ class DeclaredCode:
 
 
 def declared_codes() -> tuple[DeclaredCode, ...]:
-    """Collect the codes that the `reasons` modules of Leeway, its command line and its sandbox
+    """Collect the codes that the modules of Leeway, and the `reasons` modules of its command line
     declare, by part and name."""
-    found = [*_in_layer(), *_in_command_line(), *_in_sandbox()]
+    found = [*_in_layer(), *_in_command_line()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
 def _in_layer() -> Iterator[DeclaredCode]:
     import leeway
 
-    for feature in pkgutil.iter_modules(leeway.__path__):
-        if feature.ispkg and importlib.util.find_spec(f"leeway.{feature.name}.reasons"):
-            yield from _in_module(f"leeway.{feature.name}.reasons", feature.name)
+    for path in sorted(Path(leeway.__path__[0]).rglob("*.py")):
+        if declared := _DECLARATION.findall(path.read_text(encoding="utf-8")):
+            parts = path.relative_to(leeway.__path__[0]).with_suffix("").parts
+            module = importlib.import_module(".".join(("leeway", *parts)))
+            for code in (getattr(module, name) for name in declared):
+                yield DeclaredCode(parts[0], code.name, code.sentence, code.runbook)
 
 
 def _in_command_line() -> Iterator[DeclaredCode]:
@@ -65,13 +72,6 @@ def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
     declared = vars(importlib.import_module(module)).values()
     for code in dict.fromkeys(one for one in declared if isinstance(one, ReasonCode)):
         yield DeclaredCode(part, code.name, code.sentence, code.runbook)
-
-
-def _in_sandbox() -> Iterator[DeclaredCode]:
-    from leeway_sandbox.reasons import all_codes
-
-    for code in all_codes():
-        yield DeclaredCode("sandbox", code.name, f"{code.sentence} {code.remedy}".strip(), "")
 
 
 def reasons(

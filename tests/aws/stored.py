@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from samtranslator.yaml_helper import yaml_parse
 
 TABLE = "leeway"

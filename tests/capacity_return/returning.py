@@ -23,7 +23,7 @@ from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQue
 from tests.fakes.functions import Starts
 from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
-from tests.fakes.provisioning import QuietRecordsInMemory
+from tests.fakes.provisioning import WatchedNodesInMemory
 from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
@@ -74,7 +74,7 @@ class Returning:
         self.records = Records()
         self.ledgers = LedgersInMemory()
         self.requests = CapacityRequestsInMemory()
-        self.quiet = QuietRecordsInMemory()
+        self.watched = WatchedNodesInMemory()
         self.starts = Starts()
         self.queue = ProvisionQueueInMemory()
         self.aws = World()
@@ -85,7 +85,7 @@ class Returning:
         self.restart()
 
     def restart(self) -> None:
-        """A cold function."""
+        """Have another environment of the function make the next run."""
         clock: Any = SimpleNamespace(now=lambda: self.time)
         index: Any = SimpleNamespace(of_cluster=lambda _: self.cluster.own)
         deps = Dependencies(
@@ -94,7 +94,7 @@ class Returning:
             self.ledgers,
             OfferingsInMemory(),
             self.requests,
-            self.quiet,
+            self.watched,
             self,
             self.starts,
             self.queue,

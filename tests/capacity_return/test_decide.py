@@ -16,7 +16,7 @@ from leeway.selection.pools import NodePool
 from tests.capacity_return.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
 from tests.selection.workloads import catalog, instance_type, spec, term
 
-MINUTE = timedelta(minutes=1)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
 def codes(kept: dict[str, object]) -> dict[str, str]:
@@ -195,9 +195,17 @@ def test_a_budget_applies_to_its_causes_and_in_its_windows() -> None:
 
 
 def test_the_budget_of_the_cluster_limits_all_pools() -> None:
+    own = [own_node(f"n{number}", spec(1000), age=DAY) for number in range(5)]
+    rules = ReturnRules(expires=DAY, budgets=())
+    assert len(decide_returns(snapshot(*own, rules=rules, most=2)).returns) == 2
+    assert not decide_returns(snapshot(*own, rules=rules, most=0)).returns
+
+
+def test_the_budget_of_the_cluster_keeps_no_empty_node() -> None:
     own = [own_node(f"n{number}") for number in range(5)]
-    assert len(decide_returns(snapshot(*own, most=2)).returns) == 2
-    assert not decide_returns(snapshot(*own, most=0)).returns
+    assert len(decide_returns(snapshot(*own, most=0)).returns) == 5
+    within = ReturnRules(budgets=(Budget("2"),))
+    assert len(decide_returns(snapshot(*own, rules=within, most=0)).returns) == 2
 
 
 def test_a_pool_without_a_manifest_keeps_its_nodes() -> None:

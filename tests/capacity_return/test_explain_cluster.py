@@ -77,10 +77,12 @@ def test_a_step_that_a_budget_delays_is_shown_at_its_time() -> None:
 
 
 def test_the_budget_of_the_cluster_only_delays_steps() -> None:
-    found = explained(snapshot(*(own_node(f"n{n}") for n in range(4)), most=1))
+    old = [own_node(f"n{n}", spec(1500)) for n in range(4)]
+    rules = ReturnRules(after=None, expires=timedelta(days=1), budgets=())
+    found = explained(snapshot(*old, rules=rules, most=1))
     assert sum(step.allowed for step in found.course.steps) == 1
     assert len(found.course.steps) == 4
-    blocked = explained(snapshot(own_node("here"), most=0))
+    blocked = explained(snapshot(*old, rules=rules, most=0))
     assert blocked.next is not None
     assert not blocked.next.allowed
 

@@ -149,7 +149,7 @@ def test_an_unexpected_error_is_one_line_without_a_traceback(
         (["demo", "--nodes", "many", "--output=json"], 2, "UsageError"),
         (["drain", "-ojson"], 2, "InvalidOption"),
         (["explain", "no-such.json", "--output", "json"], 2, "UnreadableFile"),
-        (["sandbox", "status", "--state-dir", "no-such", "-o", "json"], 1, "SandboxNotRunning"),
+        (["sandbox", "status", "--state-dir", "no-such", "-o", "json"], 1, "SandboxError"),
     ],
 )
 def test_an_error_with_json_output_is_one_json_document_with_its_code(

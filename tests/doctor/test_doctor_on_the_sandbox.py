@@ -17,7 +17,7 @@ from leeway.aws.eks import EksClusters
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.surveys import DynamoSurveys
 from leeway.kubernetes.eks import eks_connection
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.selection.offers.compressed import compressed
 from leeway.selection.offers.survey import Part
 from leeway.wiring import clients

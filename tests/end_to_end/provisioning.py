@@ -17,6 +17,7 @@ from leeway.aws.records import DynamoRecords
 from leeway.aws.surveys import DynamoSurveys
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
+from leeway.manifests.reading import find_kind, interpret
 from leeway.selection.offers.compressed import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.provisioning import client
@@ -53,15 +54,23 @@ def prepare(sandbox: Sandbox) -> None:
 
 
 def store(sandbox: Sandbox, *documents: dict[str, Any], replaces: int = 0) -> None:
-    """Store manifests of the cluster. `replaces` is their stored version, 0 if they are new."""
+    """Store manifests of the cluster as `leeway apply` does, invalid ones too. `replaces` is their
+    stored version, 0 if they are new."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     writing = DynamoManifestWriting(lambda: dynamodb, table_of(sandbox))
     for document in documents:
-        group = document["apiVersion"].partition("/")[0]
-        resource = f"{document['kind'].lower()}.{group}"
-        name = document["metadata"]["name"]
-        body = json.dumps(document)
-        writing.write(CLUSTER, manifest(name, replaces + 1, resource=resource, body=body), replaces)
+        kind = find_kind(document["apiVersion"], document["kind"])
+        body, original = json.dumps(document), ""
+        if written := interpret(document, "test").written:
+            body, original = written[0].body, written[0].original
+        stored = manifest(
+            document["metadata"]["name"],
+            replaces + 1,
+            resource=kind.resource,
+            body=body,
+            original=original,
+        )
+        writing.write(CLUSTER, stored, replaces)
 
 
 def table_of(sandbox: Sandbox) -> str:

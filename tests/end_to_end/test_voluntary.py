@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from leeway import __version__
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario

@@ -8,9 +8,8 @@ from typing import Any
 import yaml
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.manifests.interpreting import Written
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.reading import Written, read_manifests
 from leeway.policy.rules import ClusterPolicy
 
 from tests.fakes.headroom_states import HeadroomStatesInMemory

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
-from leeway.manifests.headroom_source import HeadroomSource
+from leeway.manifests.headroom import HeadroomSource
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 

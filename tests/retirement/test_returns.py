@@ -110,13 +110,20 @@ def test_a_return_that_may_not_begin_is_declined_and_waits_for_nothing() -> None
     fakes = returned(EMPTY)
     fakes.policies.policy = ClusterPolicy(paused=True)
     assert kept(fakes).reason.code == "ClusterPaused"
-    fakes = returned(EMPTY)
+    fakes = returned(UNDERUSED, WEB)
     fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
     assert kept(fakes).reason.code == "DisruptionBudgetExhausted"
 
 
-def test_the_budget_counts_a_return() -> None:
+def test_an_empty_node_does_not_count_against_the_budget_of_the_cluster() -> None:
     fakes = returned(EMPTY)
+    fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
+    assert retire(fakes).terminated
+    assert not fakes.ledgers.ledger("prod").begun
+
+
+def test_the_budget_counts_a_return_that_moves_pods() -> None:
+    fakes = returned(UNDERUSED, WEB)
     retire(fakes)
     ledger = fakes.ledgers.ledger("prod")
     assert ledger.left(10, ChurnCap(), fakes.clock.now()) == 0

@@ -15,7 +15,7 @@ from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import ReceiveNotice
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
 from leeway_sandbox.aws.cloud import ACCOUNT

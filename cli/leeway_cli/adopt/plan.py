@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import yaml
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_stored
 from leeway.reasons import Reason
 from leeway.wiring.clients import client
@@ -139,14 +139,14 @@ def windows_roles(roles: Iterable[str], stored: Iterable[StoredManifest]) -> fro
 def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str, bool]]:
     """Yield the title and the role of each node class, and whether its nodes run Windows."""
     for one in stored:
-        if one.resource.partition(".")[0] not in {"ec2nodeclass", "awsnodetemplate"}:
+        if one.resource != "ec2nodeclass.karpenter.k8s.aws":
             continue
         try:
             spec = json.loads(one.body).get("spec")
         except (ValueError, AttributeError):
             continue  # `leeway get` reports a damaged manifest
         read = read_stored(one.body, one.title).written
-        meant = read[0].meant if read else None
+        meant = read[0].manifest if read else None
         family = meant.spec.family if isinstance(meant, EC2NodeClass) else None
         role = str(spec.get("role", "")) if isinstance(spec, Mapping) else ""
         yield one.title, role, family is not None and family.windows

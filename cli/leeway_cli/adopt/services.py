@@ -9,7 +9,7 @@ from typing import assert_never
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.wiring.clients import client
 
 from leeway_cli.adopt.reasons import GROUP_GONE

@@ -19,8 +19,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.base import Manifest
-from leeway.manifests.cluster import Cluster
-from leeway.manifests.policy import cluster_policy
+from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth

@@ -24,7 +24,7 @@ def find_manifests(
 ) -> "list[Manifest]":
     """Read the manifests of the files, or else those of the cluster in the table."""
     if files:
-        return [one.meant for one in read_files(files).written]
+        return [one.manifest for one in read_files(files).written]
     if not cluster:
         expected = "the name of a cluster with stored manifests, or use --filename"
         raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
@@ -36,7 +36,7 @@ def find_manifests(
     readings = [read_stored(one.body, one.title) for one in stored]
     for problem in (problem for reading in readings for problem in reading.problems):
         write_stderr(f"warning: {problem}")
-    return [one.meant for reading in readings for one in reading.written]
+    return [one.manifest for reading in readings for one in reading.written]
 
 
 def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list[CapacityRequest]]":

@@ -110,8 +110,7 @@ def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
     from leeway.launch.nodes_on_the_way import nodes_on_the_way
     from leeway.launch.price_ceiling import Prices
-    from leeway.manifests.cluster import Cluster
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.pools import pools_of
     from leeway.policy.rules import ClusterPolicy
     from leeway.provisioning.explain_pod import Situation

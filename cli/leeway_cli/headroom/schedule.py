@@ -15,7 +15,7 @@ from leeway_cli.reasons import INVALID_OPTION
 
 if TYPE_CHECKING:
     from leeway.headroom.schedule import ChangePoint, Schedule
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 WEEK = timedelta(days=7)
 LONGEST = timedelta(days=366)

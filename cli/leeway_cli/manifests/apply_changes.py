@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
 
@@ -17,7 +17,7 @@ from leeway_cli.reasons import MANIFEST_CONFLICT, MANIFEST_NOT_FOUND
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 
 def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:

@@ -39,7 +39,7 @@ def delete(
     selectors = selectors_of(kind, names or (), namespace, files)
 
     from leeway.capacity_return.return_capacity import DELETED_POOLS_STAY_FOR
-    from leeway.manifests.ports import POOL_KINDS
+    from leeway.manifests.configuration import POOL
 
     from leeway_cli.manifests.apply_changes import apply_changes, print_changes, stored_manifests
     from leeway_cli.manifests.planned_change import Change, PlannedChange
@@ -55,7 +55,7 @@ def delete(
     planned = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
     made = planned if dry_run else apply_changes(found, cluster, planned)
     missing = () if ignore_not_found else not_found(selectors, stored)
-    pools = [one.name for one in chosen if one.resource in POOL_KINDS]
+    pools = [one.name for one in chosen if one.resource == POOL]
     if pools and not dry_run:
         minutes = DELETED_POOLS_STAY_FOR.total_seconds() / 60
         write_stderr(

@@ -12,7 +12,7 @@ from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 DIFFERS, COMPARISON_FAILED = 1, 3
 
@@ -67,4 +67,4 @@ def _yaml(manifest: "StoredManifest | None") -> list[str]:
         return []
     from leeway_cli.manifests.output import as_yaml, parsed
 
-    return as_yaml(parsed(manifest.body)).splitlines(keepends=True)
+    return as_yaml(parsed(manifest.as_written)).splitlines(keepends=True)

@@ -12,7 +12,7 @@ from leeway_cli.output import write_stderr
 from leeway_cli.reasons import INVALID_FILE, INVALID_MANIFEST
 
 if TYPE_CHECKING:
-    from leeway.manifests.problems import Problem
+    from leeway.manifests.base import Problem
     from leeway.manifests.reading import Reading
 
 STDIN = Path("-")
@@ -113,7 +113,7 @@ def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
 
 
 def _repeated(reading: "Reading") -> Iterator["Problem"]:
-    from leeway.manifests.problems import Problem
+    from leeway.manifests.base import Problem
 
     first: dict[tuple[str, str], str] = {}
     for one in reading.written:

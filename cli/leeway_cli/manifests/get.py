@@ -22,7 +22,7 @@ from leeway_cli.reasons import MANIFEST_NOT_FOUND
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 
 class ManifestFormat(StrEnum):

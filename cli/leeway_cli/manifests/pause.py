@@ -12,7 +12,7 @@ from leeway_cli.reasons import MANIFEST_CONFLICT, MANIFEST_DAMAGED
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", callback=cluster_name, help="Name the cluster.")

@@ -13,7 +13,7 @@ from leeway_cli.manifests.files import read_files
 from leeway_cli.reasons import INVALID_OPTION, USAGE_ERROR
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 KindArgument = Annotated[
     str,
@@ -93,7 +93,7 @@ def _resources(words: str) -> frozenset[str]:
 
 
 def _resources_of_kind(word: str) -> frozenset[str]:
-    from leeway.manifests.kinds import UnknownKind, kinds_called
+    from leeway.manifests.reading import UnknownKind, kinds_called
 
     try:
         return frozenset(kind.resource for kind in kinds_called(word))

@@ -77,7 +77,7 @@ class KubernetesFiles:
     def place(self, path: Sequence[str | int], message: str) -> str:
         """Render a message about a field with its file, line, object and path. The path begins with
         the position of the object."""
-        from leeway.manifests.problems import rendered
+        from leeway.manifests.base import rendered
 
         position, *inside = path
         if not isinstance(position, int):

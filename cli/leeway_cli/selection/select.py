@@ -75,7 +75,7 @@ def _plan(
     given = KubernetesFiles(pods)
     cluster = KubernetesFiles(nodes)
     replica_counts = _replicas(replicas, given if pods else cluster)
-    pools = pools_of(one.meant for one in read_files(files).written)
+    pools = pools_of(one.manifest for one in read_files(files).written)
     if not pools:
         expected = "at least one NodePool or Provisioner"
         raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))

@@ -121,6 +121,6 @@ def _policy(stack: Stack, cluster: str) -> _Policy:
             f"{problem} (written by leeway {one.written_by})" for problem in reading.problems
         ]
         for written in reading.written:
-            if isinstance(written.meant, Cluster):
-                paused, dry_run = written.meant.spec.paused, written.meant.spec.dry_run
+            if isinstance(written.manifest, Cluster):
+                paused, dry_run = written.manifest.spec.paused, written.manifest.spec.dry_run
     return _Policy(paused, dry_run, len(stored), tuple(problems))

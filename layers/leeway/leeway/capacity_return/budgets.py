@@ -13,7 +13,8 @@ from leeway.reasons import Reason
 
 @dataclass
 class Allowances:
-    """What the budgets of all pools and of the cluster still allow in one run."""
+    """What the budgets of all pools and of the cluster still allow in one run. The budget of the
+    cluster, spec.churn, bounds disruptions of pods: empty nodes do not count."""
 
     now: datetime
     rules: Mapping[str, ReturnRules]
@@ -40,7 +41,8 @@ class Allowances:
 
     def left_in(self, pool: str, cause: Cause) -> int:
         """Return how many more nodes of a pool may be disrupted for a cause."""
-        left = [self.totals.get(pool, 0)] if self.left is None else [self.left]
+        in_cluster = None if cause is Cause.EMPTY else self.left
+        left = [self.totals.get(pool, 0) if in_cluster is None else in_cluster]
         left += [
             budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
             for budget in self.rules[pool].budgets
@@ -50,7 +52,7 @@ class Allowances:
 
     def exhausted(self, pool: str, cause: Cause) -> Iterator[Blocker]:
         """Yield the budgets that allow no further disruption of a pool's node for a cause."""
-        if self.left is not None and self.left <= 0:
+        if cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
             yield Blocker(reasons.CLUSTER_BUDGET_USED())
         disrupted = self.disrupted.get(pool, 0)
         for budget in self.rules[pool].budgets:
@@ -71,6 +73,6 @@ class Allowances:
         if refused := self.why_not(pool, cause):
             return refused
         self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
-        if self.left is not None:
+        if cause is not Cause.EMPTY and self.left is not None:
             self.left -= 1
         return None

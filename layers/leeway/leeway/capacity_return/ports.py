@@ -7,7 +7,7 @@ from typing import Protocol
 
 from leeway.admission.record import Admission
 from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
-from leeway.capacity_return.quiet_nodes import QuietRecords
+from leeway.capacity_return.watched_nodes import WatchedNodesRecords
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.resolve_pools import NodeSources
@@ -55,7 +55,7 @@ class Dependencies:
     ledgers: DisruptionLedgers
     offerings: UnavailableOfferings
     requests: CapacityRequests
-    quiet: QuietRecords
+    watched: WatchedNodesRecords
     pools: DeletedPools
     retire_node: RetireNode
     provision_nodes: ProvisionNodes

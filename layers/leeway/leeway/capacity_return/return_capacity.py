@@ -15,12 +15,11 @@ from leeway.capacity_return.cluster_snapshot import is_marked, own_instances, sn
 from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.capacity_return.decide import decide_returns
 from leeway.capacity_return.decision import NodeReturn
-from leeway.capacity_return.held_returns import HeldReturns
 from leeway.capacity_return.launch_drift import CurrentLaunch
 from leeway.capacity_return.ports import Dependencies
-from leeway.capacity_return.quiet_nodes import QuietNodes
 from leeway.capacity_return.rules import Cause
 from leeway.capacity_return.snapshot import Snapshot
+from leeway.capacity_return.watched_nodes import WatchedNodes, confirm, watch
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.manifests.node_pool import NodePool
@@ -45,13 +44,12 @@ def due_deletions(deleted: Mapping[str, datetime], now: datetime) -> Mapping[str
 
 
 class ReturnCapacity:
-    """The CapacityReturns Protocol of provisioning. What it forgets only delays."""
+    """The CapacityReturns Protocol of provisioning. What a warm function remembers only saves calls
+    and log lines."""
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
         self._begin = BeginReturn(deps)
-        self._quiet = QuietNodes(deps.quiet)
-        self._held = HeldReturns()
         self._launches = CurrentLaunches(deps.sources)
         self._foreign: set[str] = set()
         self._rehearsed: dict[str, frozenset[NodeReturn]] = {}
@@ -62,40 +60,49 @@ class ReturnCapacity:
         """Give back what is not needed. Only watch the nodes if nothing `may_begin`, for example
         because the run has launched nodes. Raises nothing: a failure is in the result."""
         try:
-            quiet = self._quiet.since(read.cluster, read.state.details, read.state.read_at)
-            if policy.paused or not may_begin:
-                return CapacityReturned()
-            own = own_instances(self._deps.instances.of_cluster(read.cluster), self._foreign)
-            if not own.keys() & read.state.joined.keys():
-                return CapacityReturned()
-            now = self._deps.clock.now()
-            deleted, orphaned = self._deleted_pools(read, own, now)
-            launches = self._launches.read(read.cluster, read.manifests, read.catalog, own, now)
-            snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool, deleted)
-            decision = decide_returns(snapshot)
-            confirmed, confirm_at = self._held.confirmed(read.cluster, decision, now)
-            if policy.dry_run:
-                returned = self._rehearse(read.cluster, confirmed)
-            else:
-                returned = self._begin_all(read.cluster, snapshot, confirmed, own, now)
-                failures = self._wake(read.cluster, (decision.due_at, confirm_at), now)
-                returned = replace(returned, failures=failures)
-            problems = (*orphaned, *launches.problems, *returned.problems)
-            return replace(returned, problems=problems)
+            return self._run(read, policy, may_begin)
         except Exception as error:  # noqa: BLE001 (the launches of the run are done)
             return CapacityReturned(failures=(_failed(read.cluster, error),))
+
+    def _run(self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool) -> CapacityReturned:
+        cluster, state = read.cluster, read.state
+        before = self._deps.watched.watched(cluster)
+        watched, quiet = watch(before, state.details, state.read_at)
+        own: Mapping[str, InstanceFacts] = {}
+        if may_begin and not policy.paused:
+            own = own_instances(self._deps.instances.of_cluster(cluster), self._foreign)
+        if not own.keys() & state.joined.keys():
+            self._store(cluster, before, watched)
+            return CapacityReturned()
+        now = self._deps.clock.now()
+        deleted, orphaned = self._deleted_pools(read, own, now)
+        launches = self._launches.read(cluster, read.manifests, read.catalog, own, now)
+        snapshot = self._snapshot(read, policy, own, quiet, launches.of_pool, deleted)
+        decision = decide_returns(snapshot)
+        watched, confirmed, confirm_at = confirm(before, watched, decision, now)
+        self._store(cluster, before, watched)
+        if policy.dry_run:
+            returned = self._rehearse(cluster, confirmed)
+        else:
+            returned = self._begin_all(cluster, snapshot, confirmed, own, now)
+            failures = self._wake(cluster, (decision.due_at, confirm_at), now)
+            returned = replace(returned, failures=failures)
+        problems = (*orphaned, *launches.problems, *returned.problems)
+        return replace(returned, problems=problems)
+
+    def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
+        if not watched.is_stored_by(before):
+            self._deps.watched.write_watched(cluster, watched)
 
     def _wake(
         self, cluster: str, due: Iterable[datetime | None], now: datetime
     ) -> tuple[Reason, ...]:
         """Request a run for the first of these times, if that is before the next minute's run; it
-        requests the next one. Lambda may make it in another environment, since the message is
-        received while this run goes on: that one has to know the times. Return what failed."""
+        requests the next one. Return what failed."""
         at = min((one for one in due if one is not None), default=None)
         if at is None or at - now > WAKES_AHEAD:
             return ()
         try:
-            self._quiet.keep(cluster)
             self._deps.provision_nodes.wake(cluster, "nodes may be given back", max(at, now))
         except API_ERRORS as error:
             return (_failed(cluster, error),)

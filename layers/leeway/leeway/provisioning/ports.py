@@ -8,7 +8,7 @@ from typing import Protocol
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
-from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.status import ProvisioningStatus

@@ -457,7 +457,10 @@ def _decide_disruption(
     cluster, node = attempt.node_of(record)
     protections = _protections(attempt, cluster, node) if node else []
     decision = decide_disruption(record, policy, protections)
-    if decision.verdict is not BudgetVerdict.GO or node is None or begun:
+    returns = record.returns
+    # An empty node moves no pod: confirm_return sees after the cordon that it is empty.
+    empty = returns is not None and returns.pods == 0
+    if decision.verdict is not BudgetVerdict.GO or node is None or begun or empty:
         return decision
     return _request_from_ledger(attempt, record, policy, cluster.ready_nodes())
 

@@ -8,7 +8,7 @@ from leeway.headroom.ports import Workloads
 from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom_source import HeadroomSource
+from leeway.manifests.headroom import HeadroomSource
 from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
 from leeway.wiring.clusters import connection_to
 

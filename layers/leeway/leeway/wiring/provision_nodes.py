@@ -73,7 +73,7 @@ def _return_capacity() -> ReturnCapacity:
             ledgers=DynamoDisruptionLedgers(dynamodb, table),
             offerings=DynamoUnavailableOfferings(dynamodb, table),
             requests=DynamoCapacityRequests(dynamodb, table),
-            quiet=DynamoProvisioningRecords(dynamodb, table),
+            watched=DynamoProvisioningRecords(dynamodb, table),
             pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
