@@ -323,7 +323,8 @@ def _wait_or_decline(
     if decision.verdict is BudgetVerdict.DECLINE:
         declined = CordonResult(False, record, problem=reason, course=Course.DECLINE)
         return _remove_marks_if_staying(attempt, declined)
-    attempt.ports.telemetry.waiting(record, reason)
+    if reason != record.reason:  # reconcile has logged it once
+        attempt.ports.telemetry.waiting(record, reason)
     with suppress(*API_ERRORS):  # the next request tries it again
         _remove_marks_if_staying(attempt, CordonResult(False, record))
     pause = retry_pause(record, attempt.now())
