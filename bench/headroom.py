@@ -12,8 +12,8 @@ from typing import Any
 
 import boto3
 import yaml
-from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.headroom.pause_pods import NAMESPACE
@@ -87,7 +87,7 @@ class Bench:
         manifests = DynamoManifests(lambda: self._dynamodb, self._table)
         keeper = KeepHeadroom(
             manifests=HeadroomSource(Configuration(manifests, self._at, self)),
-            states=DynamoHeadroom(lambda: self._dynamodb, self._table),
+            table=DynamoTable(lambda: self._dynamodb, self._table, self._at),
             workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
             telemetry=self,
             clock=self._at,

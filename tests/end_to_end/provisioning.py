@@ -14,7 +14,8 @@ from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.query import query_partition
 from leeway.aws.records import DynamoRecords
-from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
 from leeway.manifests.reading import find_kind, interpret
@@ -48,8 +49,8 @@ def prepare(sandbox: Sandbox) -> None:
     iam.create_instance_profile(InstanceProfileName=ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=ROLE, RoleName=ROLE)
     dynamodb = client("dynamodb", sandbox.aws_url)
-    DynamoSurveys(lambda: dynamodb, table_of(sandbox)).write(
-        "us-east-1", compressed(sandbox_survey())
+    DynamoTable(lambda: dynamodb, table_of(sandbox)).put(
+        SURVEY, compressed(sandbox_survey()), region="us-east-1"
     )
 
 

@@ -1,6 +1,7 @@
 """Leeway's table in memory. tests/aws/test_table.py is its contract."""
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import RLock
 
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused
@@ -24,6 +25,7 @@ class TableInMemory(Table):
         super().__init__(clock or FakeClock())
         self.items: dict[Key, Item] = {}
         self.written: list[Key] = []
+        self._lock = RLock()
         self.before: Callable[[str, Key], None] = lambda _operation, _key: None
 
     def _get(self, key: Key, consistent: bool) -> Item | None:
@@ -51,14 +53,16 @@ class TableInMemory(Table):
 
     def _put(self, item: Item, replaces: int | None) -> None:
         self.before("put", item.key)
-        self._check(item.key, replaces)
-        self._store(item)
+        with self._lock:
+            self._check(item.key, replaces)
+            self._store(item)
 
     def _delete(self, key: Key, replaces: int | None) -> None:
         self.before("delete", key)
-        self._check(key, replaces)
-        self.written.append(key)
-        self.items.pop(key, None)
+        with self._lock:
+            self._check(key, replaces)
+            self.written.append(key)
+            self.items.pop(key, None)
 
     def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:
         for key in [*(one.key for one in put), *delete]:

@@ -28,10 +28,10 @@ from leeway.provisioning.node_details import NodeDetails
 from leeway.selection.solver.arrays import Proceed
 from leeway.wiring.launch_nodes import node_sources
 
+from leeway_cli.errors import kubernetes_errors
 from leeway_cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
 from leeway_cli.explain.owners import facts_by_labels, group_sizes, owners_by_ec2, owners_by_labels
 from leeway_cli.explain.records import StoredRecords, read_records
-from leeway_cli.kubernetes_errors import kubernetes_errors
 from leeway_cli.output import write_stderr
 from leeway_cli.selection.catalogs import Offers, find_offers
 from leeway_cli.selection.kubernetes_files import KubernetesFiles

@@ -13,7 +13,6 @@ from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.explain.options import ClusterName, NodesOption
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.output import Format, FormatOption, print_json
-from leeway_cli.reasons import NODE_NOT_FOUND
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -83,7 +82,7 @@ def _found(given: str, read: "Capacity") -> str:
         return given
     if given in by_instance:
         return by_instance[given]
-    raise CannotBeDoneError(NODE_NOT_FOUND(node=f"{given}{_similar(given, read.names)}"))
+    raise CannotBeDoneError(f"The cluster has no node {given}{_similar(given, read.names)}.")
 
 
 def _similar(given: str, names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:

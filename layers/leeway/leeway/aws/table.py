@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
-from leeway.clock import Clock
+from leeway.clock import Clock, SystemClock
 from leeway.execution.retrying import retry_while_unavailable
 from leeway.ports.aws import CloudUnavailable
 from leeway.table import Index, Item, Key, RecordChanged, Table
@@ -20,11 +20,13 @@ WRITES_PER_CALL = 25
 KEYS_PER_CALL = 100
 """Source: DynamoDB API reference, "BatchWriteItem" and "BatchGetItem"."""
 
+_SYSTEM_CLOCK = SystemClock()
+
 
 class DynamoTable(Table):
     """The table of this name; `client` returns boto3's DynamoDB client."""
 
-    def __init__(self, client: Callable[[], Any], name: str, clock: Clock) -> None:
+    def __init__(self, client: Callable[[], Any], name: str, clock: Clock = _SYSTEM_CLOCK) -> None:
         super().__init__(clock)
         self._client = client
         self._name = name
@@ -43,28 +45,30 @@ class DynamoTable(Table):
                 yield from map(_item, answer["Responses"].get(self._name, []))
 
     def _query(self, pk: str, prefix: str, consistent: bool) -> Iterator[Item]:
-        return self._pages("pk", pk, prefix, ConsistentRead=consistent)
+        return self._pages("pk = :key", pk, prefix, ConsistentRead=consistent)
 
     def _query_index(self, index: Index, value: str, prefix: str) -> Iterator[Item]:
-        return self._pages(index.attribute, value, prefix, IndexName=index.name)
+        named = {"#attribute": index.attribute}
+        return self._pages(
+            "#attribute = :key",
+            value,
+            prefix,
+            IndexName=index.name,
+            ExpressionAttributeNames=named,
+        )
 
-    def _pages(self, attribute: str, value: str, prefix: str, **parameters: Any) -> Iterator[Item]:
-        condition, values = "#key = :key", {":key": {"S": value}}
+    def _pages(self, condition: str, key: str, prefix: str, **parameters: Any) -> Iterator[Item]:
+        values = {":key": {"S": key}}
         if prefix:
             condition += " AND begins_with(sk, :prefix)"
             values[":prefix"] = {"S": prefix}
+        parameters |= {
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeValues": values,
+            "TableName": self._name,
+        }
         with aws_errors():
-            pages = (
-                self._client()
-                .get_paginator("query")
-                .paginate(
-                    TableName=self._name,
-                    KeyConditionExpression=condition,
-                    ExpressionAttributeNames={"#key": attribute},
-                    ExpressionAttributeValues=values,
-                    **parameters,
-                )
-            )
+            pages = self._client().get_paginator("query").paginate(**parameters)
             items = [item for page in pages for item in page["Items"]]
         return map(_item, items)
 

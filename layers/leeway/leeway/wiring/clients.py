@@ -201,9 +201,10 @@ def log_execution(arn: str) -> None:
 
 
 @cache
-def table(tries: int = 0) -> DynamoTable:
-    """Build the table; `tries` 0 means DEFAULT_TRIES."""
-    return DynamoTable(partial(client, "dynamodb", tries=tries), settings().table, clock())
+def table(tries: int = 0, name: str = "") -> DynamoTable:
+    """Build the table, by default of this stack; `tries` 0 means DEFAULT_TRIES."""
+    dynamodb = partial(client, "dynamodb", tries=tries)
+    return DynamoTable(dynamodb, name or settings().table, clock())
 
 
 @cache

@@ -10,7 +10,6 @@ from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.stored import StoredCatalog
 from leeway.disruption import return_capacity as returning
@@ -35,6 +34,7 @@ from leeway.wiring.clients import (
     records,
     session,
     settings,
+    table,
 )
 from leeway.wiring.clusters import connection_to
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
@@ -64,15 +64,15 @@ def _queue() -> SqsProvisionNodes:
 
 
 def _return_capacity() -> returning.ReturnCapacity:
-    dynamodb, table = partial(client, "dynamodb"), settings().table
+    dynamodb, name = partial(client, "dynamodb"), settings().table
     return returning.ReturnCapacity(
         returning.Dependencies(
-            instances=DynamoIndex(dynamodb, table, clock()),
+            instances=DynamoIndex(dynamodb, name, clock()),
             records=records(),
-            ledgers=DynamoDisruptionLedgers(dynamodb, table),
-            offerings=DynamoUnavailableOfferings(dynamodb, table),
-            requests=DynamoCapacityRequests(dynamodb, table),
-            watched=DynamoProvisioningRecords(dynamodb, table),
+            ledgers=DynamoDisruptionLedgers(dynamodb, name),
+            offerings=DynamoUnavailableOfferings(dynamodb, name),
+            requests=DynamoCapacityRequests(dynamodb, name),
+            watched=DynamoProvisioningRecords(dynamodb, name),
             pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
@@ -86,11 +86,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
     """Build the ports of provisioning on the stack of the environment, with these clusters."""
     return Dependencies(
         manifests=configuration(),
-        catalog=StoredCatalog(
-            DynamoSurveys(partial(client, "dynamodb"), settings().table),
-            str(session().region_name),
-            clock(),
-        ),
+        catalog=StoredCatalog(table(), str(session().region_name), clock()),
         states=states,
         requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
         launch_nodes=launch_nodes(settings().table, admissions()),
