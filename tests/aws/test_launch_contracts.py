@@ -21,8 +21,8 @@ from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.bootstrap.node import ClusterDetails
-from leeway.capacity_return.current_launches import CurrentLaunches
-from leeway.capacity_return.launch_drift import launch_drift_of
+from leeway.disruption.current_launches import CurrentLaunches
+from leeway.disruption.drift import launch_drift_of
 from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides

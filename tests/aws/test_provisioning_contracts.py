@@ -15,7 +15,7 @@ from leeway.aws.provision_queue import (
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
-from leeway.capacity_return.watched_nodes import WatchedNodes
+from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
 from leeway.ports.table import RecordChanged
 from leeway.provisioning.ports import ProvisioningRecords

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.capacity_return.current_launches import CurrentLaunches
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
+from leeway.disruption.current_launches import CurrentLaunches
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.compressed import compressed
@@ -23,9 +23,9 @@ from leeway_cli.terminate.decide import Call, Ending
 from leeway_cli.terminate.instances import AwsInstances
 
 from tests.aws.stored import TABLE, table_in
-from tests.capacity_return.clusters import facts
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
+from tests.disruption.clusters import facts
 from tests.launch.launching import NOW
 from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.started import Sandbox, started

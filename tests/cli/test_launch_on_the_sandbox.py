@@ -135,7 +135,7 @@ def test_nodes_that_cannot_boot_end_the_launch_with_a_reason(
     third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
     code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="8s")
     assert code == 1
-    assert found["error"]["code"] == "LaunchedNodeNotReady"
+    assert "its node is not Ready" in found["error"]["message"]
     assert len(found["launched"]) == 2
     assert [one["ready"] for one in found["nodes"]] == [False, False]
     assert "aws ec2 get-console-output" in err

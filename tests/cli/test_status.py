@@ -114,7 +114,7 @@ def test_a_paused_pool_is_shown_until_it_is_resumed(
     (pool,) = cluster["pausedPools"]
     assert (pool["pool"], pool["reason"]["code"]) == ("web", "NodesNeverJoined")
     assert main.run(["resume", "prod", "--pool", "api"]) == 1
-    assert "PoolNotPaused" in (err := capsys.readouterr().err)
+    assert "is not paused by Leeway" in (err := capsys.readouterr().err)
     assert "paused pools: web" in err
     assert main.run(["resume", "prod", "--pool", "web"]) == 0
     assert capsys.readouterr().out == "pool web of cluster prod resumed\n"

@@ -28,7 +28,7 @@ from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.apply_changes import apply_changes, stored_manifests
 from leeway_cli.manifests.planned_change import Change, PlannedChange, plan_body
 from leeway_cli.stack import Stack

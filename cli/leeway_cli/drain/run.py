@@ -34,7 +34,6 @@ from leeway_cli.drain.kubectl_refusals import refusal, warnings
 from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
-from leeway_cli.reasons import NODE_NOT_DRAINED, NODE_NOT_FOUND
 
 FOREVER = timedelta(days=365)
 
@@ -174,7 +173,7 @@ class DrainRun:
         """
         node = self.cluster.node(name)
         if node is None:
-            raise CannotBeDoneError(NODE_NOT_FOUND(node=name))
+            raise CannotBeDoneError(f"The cluster has no node {name}.")
         pods = self.cluster.pods_on(name, self.pod_selector)
         now, skip = self.clock.now(), self.terms.skip_deleted_for
         decisions = tuple(decide_pod(pod, now, skip_deleted_for=skip) for pod in pods)
@@ -271,7 +270,7 @@ class DrainRun:
         raise the error that carries it."""
         result = documents[0] if len(documents) == 1 and not as_list else {"nodes": documents}
         if problems:
-            raise CannotBeDoneError(NODE_NOT_DRAINED(problems="; ".join(problems)), result=result)
+            raise CannotBeDoneError(f"{'; '.join(problems)}.", result=result)
         if self.output is Format.JSON:
             print_json(result)
 

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.manifests.files import read_files
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import cluster_name, find_stack
 
 if TYPE_CHECKING:
@@ -26,8 +24,9 @@ def find_manifests(
     if files:
         return [one.manifest for one in read_files(files).written]
     if not cluster:
-        expected = "the name of a cluster with stored manifests, or use --filename"
-        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+        raise BadInputError(
+            "--cluster: expected the name of a cluster with stored manifests, or use --filename."
+        )
     from leeway.manifests.reading import read_stored
 
     deployment = find_stack(stack)

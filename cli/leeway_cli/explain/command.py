@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import BadInputError, as_clause
+from leeway_cli.errors import BadInputError, as_clause, aws_errors, kubernetes_errors
 from leeway_cli.explain.cluster import explain_cluster
 from leeway_cli.explain.node import explain_node
 from leeway_cli.explain.pod import explain_pod
-from leeway_cli.kubernetes_errors import kubernetes_errors
 from leeway_cli.manifests.files import FilesOption, read_texts
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
-from leeway_cli.reasons import INVALID_EVENT
 from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
@@ -113,21 +110,22 @@ def _read_notice(path: Path) -> "Notice":
     from leeway.notices.parse import parse_notice
 
     if path.is_dir():
-        raise BadInputError(INVALID_EVENT(place=path, problem="expected a file, is a folder"))
+        raise BadInputError(f"{path}: expected a file, is a folder.")
     ((source, text),) = read_texts([path])
     try:
         event = json.loads(text)
     except json.JSONDecodeError as error:
         problem = f"expected JSON: {error.msg}" if text.strip() else "the file is empty"
         place = f"{source}:{error.lineno}" if text.strip() else source
-        raise BadInputError(INVALID_EVENT(place=place, problem=problem)) from error
+        raise BadInputError(f"{place}: {problem}.") from error
     if isinstance(event, dict) and not {"source", "detail-type"} <= event.keys():
-        problem = "expected an EventBridge event, with source and detail-type"
-        raise BadInputError(INVALID_EVENT(place=source, problem=problem))
+        raise BadInputError(
+            f"{source}: expected an EventBridge event, with source and detail-type."
+        )
     try:
         return parse_notice(event)
     except (MalformedNotice, UnknownNotice) as error:
-        raise BadInputError(INVALID_EVENT(place=source, problem=as_clause(error))) from error
+        raise BadInputError(f"{source}: {as_clause(error)}.") from error
 
 
 def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFindings":

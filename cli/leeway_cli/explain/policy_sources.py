@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import stderr_console
-from leeway_cli.reasons import INVALID_FILE
 
 if TYPE_CHECKING:
     from leeway.manifests.configuration import Configuration
@@ -87,6 +86,5 @@ def _read(files: Sequence[Path]) -> "dict[str, tuple[ClusterPolicy, str]]":
                 found[one.manifest.metadata.name] = (cluster_policy(one.manifest), str(path))
     if not found:
         paths = ", ".join(str(path) for path in files)
-        problem = "expected a manifest of kind Cluster"
-        raise BadInputError(INVALID_FILE(place=paths, problem=problem))
+        raise BadInputError(f"{paths}: expected a manifest of kind Cluster.")
     return found

@@ -8,7 +8,6 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, write_stderr
-from leeway_cli.reasons import INVALID_MANIFEST, INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ def apply(
     the stored manifest still has this version.
     """
     if not files:
-        expected = "at least one file, folder or -"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one file, folder or -.")
     written = read_files(files).written
 
     from leeway.manifests.pools import pools_without_limits
@@ -69,7 +67,6 @@ def _check_user_data(written: "Iterable[Written]") -> None:
         try:
             warnings = check_user_data(one.manifest)
         except UserDataError as error:
-            problem = f"{place}: {as_clause(error)}"
-            raise BadInputError(INVALID_MANIFEST(problem=problem)) from error
+            raise BadInputError(f"{place}: {as_clause(error)}.") from error
         for warning in warnings:
             write_stderr(f"warning: {place}: spec.userData: {warning.code}: {warning.message}")

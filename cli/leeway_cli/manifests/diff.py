@@ -8,7 +8,6 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import write_stdout
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ def diff(
     Exit codes: 0 no difference, 1 differences, 2 bad input, 3 the comparison failed.
     """
     if not files:
-        expected = "at least one file, folder or -"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one file, folder or -.")
     written = read_files(files).written
 
     from leeway_cli.manifests.apply_changes import plan_changes
@@ -44,7 +42,7 @@ def diff(
     try:
         planned = plan_changes(find_stack(stack), cluster, written)
     except CannotBeDoneError as error:
-        raise DiffFailedError(error.reason, error.details) from error
+        raise DiffFailedError(str(error), error.details) from error
     lines = [
         line for one in planned if one.before != one.after for line in _lines(one.before, one.after)
     ]

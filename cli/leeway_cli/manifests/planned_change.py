@@ -11,7 +11,6 @@ from leeway import __version__
 from leeway.manifests.configuration import StoredManifest
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.reasons import INVALID_MANIFEST
 
 if TYPE_CHECKING:
     from leeway.manifests.reading import Written
@@ -114,6 +113,7 @@ def check_names(written: Iterable["Written"], cluster: str) -> None:
     """
     for one in written:
         if one.kind.singleton and one.name != cluster:
-            place = f"{one.source}:{one.line}"
-            problem = f"metadata.name: expected {cluster} (the option --cluster), got {one.name}"
-            raise BadInputError(INVALID_MANIFEST(problem=f"{place}: {problem}"))
+            raise BadInputError(
+                f"{one.source}:{one.line}: metadata.name: expected {cluster} (the option "
+                f"--cluster), got {one.name}."
+            )

@@ -79,11 +79,9 @@ def _all_types(catalog: "Catalog") -> list[Match]:
 
 def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
     from leeway_cli.errors import BadInputError
-    from leeway_cli.reasons import INVALID_OPTION
 
     if not pools:
-        expected = "at least one NodePool or Provisioner"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     found: dict[str, Match] = {}
     for pool in pools:
         table = catalog.for_node_class(pool.node_class)

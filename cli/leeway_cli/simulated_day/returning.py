@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.decide import decide_returns
-from leeway.capacity_return.decision import NodeReturn
-from leeway.capacity_return.rules import Cause
-from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.rules import Cause
+from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, Snapshot
 
 from leeway_cli.simulated_day.checks import check_return
 from leeway_cli.simulated_day.cluster import MIDNIGHT, Cluster

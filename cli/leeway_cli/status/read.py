@@ -21,7 +21,7 @@ from leeway.retirement.drain import DrainState
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, table
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.planned_change import CLUSTER
 from leeway_cli.stack import Stack
 

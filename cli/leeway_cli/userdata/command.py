@@ -12,7 +12,6 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import FilesOption, checked, read_files, read_texts
 from leeway_cli.output import print_json, write_stderr, write_stdout
-from leeway_cli.reasons import INVALID_FILE, INVALID_MANIFEST, INVALID_OPTION
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -73,8 +72,7 @@ def userdata(
     try:
         data = render(template, details, machine)
     except UserDataError as error:
-        problem = f"node pool {template.pool.name}: {as_clause(error)}"
-        raise BadInputError(INVALID_MANIFEST(problem=problem)) from error
+        raise BadInputError(f"node pool {template.pool.name}: {as_clause(error)}.") from error
     for warning in data.warnings:
         write_stderr(f"warning: {warning.code}: {warning.message}")
     if output is UserDataFormat.JSON:
@@ -110,26 +108,23 @@ def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
 
     texts = list(read_texts([path]))
     if len(texts) != 1:
-        expected = f"one file, {path} has {len(texts)}"
-        raise BadInputError(INVALID_OPTION(option="--cluster-file", expected=expected))
+        raise BadInputError(f"--cluster-file: expected one file, {path} has {len(texts)}.")
     source, text = texts[0]
     document = _description(text)
     if document is not None:
         try:
             return described(document), ()
         except UserDataError as error:
-            raise BadInputError(INVALID_FILE(place=source, problem=as_clause(error))) from error
+            raise BadInputError(f"{source}: {as_clause(error)}.") from error
     written = checked(read_manifests(text, source), [source]).written
     clusters = [(one.line, one.manifest) for one in written if isinstance(one.manifest, Cluster)]
     if len(clusters) != 1:
-        problem = f"expected one Cluster manifest, found {len(clusters)}"
-        raise BadInputError(INVALID_FILE(place=source, problem=problem))
+        raise BadInputError(f"{source}: expected one Cluster manifest, found {len(clusters)}.")
     line, cluster = clusters[0]
     try:
         return details_of(cluster), (cluster,)
     except UserDataError as error:
-        reason = INVALID_FILE(place=f"{source}:{line}", problem=as_clause(error))
-        raise BadInputError(reason) from error
+        raise BadInputError(f"{source}:{line}: {as_clause(error)}.") from error
 
 
 def _description(text: str) -> dict[str, Any] | None:
@@ -147,14 +142,12 @@ def _template(manifests: "Sequence[Manifest]", name: str) -> "NodeTemplate":
 
     templates = {one.pool.name: one for one in templates_of(manifests)}
     if not templates:
-        expected = "at least one NodePool or Provisioner"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     names = ", ".join(templates)
     if name and name not in templates:
-        expected = f"one of {names}, got {name}"
-        raise BadInputError(INVALID_OPTION(option="--pool", expected=expected))
+        raise BadInputError(f"--pool: expected one of {names}, got {name}.")
     if not name and len(templates) > 1:
-        raise BadInputError(INVALID_OPTION(option="--pool", expected=f"one of {names}"))
+        raise BadInputError(f"--pool: expected one of {names}.")
     return templates[name] if name else next(iter(templates.values()))
 
 
@@ -169,7 +162,7 @@ def _machine(
     if machine is None:
         offered = f"a type that {catalog.region} offers, got {name}"
         expected = offered + near_miss(name, catalog.names)
-        raise BadInputError(INVALID_OPTION(option="--instance-type", expected=expected))
+        raise BadInputError(f"--instance-type: expected {expected}.")
     pool = template.pool
     table = catalog.for_node_class(pool.node_class)
     if not table.matching(pool.requirements) >> catalog.index[name] & 1:

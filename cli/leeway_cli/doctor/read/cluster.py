@@ -20,7 +20,7 @@ from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_without_limits
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.reasons import Reason
+from leeway.pool_pauses.record import PoolRecord
 from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 
@@ -89,21 +89,25 @@ def pools_of(
             role=one.role.value if one.role is not None else _role_of_profile(one),
             unlaunchable=_unlaunchable(resolver, one),
             launched=one.pool in launched or _has_joined(stored.get(one.pool)),
-            paused=stored[one.pool].paused if one.pool in stored else None,
+            paused=_paused(stored.get(one.pool)),
         )
         for one in settings
     )
+
+
+def _paused(record: PoolRecord | None) -> str | None:
+    return str(record.paused) if record is not None and record.paused is not None else None
 
 
 def _has_joined(record: Any) -> bool:
     return record is not None and record.counted_from is not None
 
 
-def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> Reason | None:
+def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> str | None:
     try:
         resolver.resolve(settings, _VARIANTS)
     except NotLaunchable as problem:
-        return problem.reason
+        return str(problem.reason)
     return None
 
 

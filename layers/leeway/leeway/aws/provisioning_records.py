@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leeway.aws.errors import aws_errors
-from leeway.capacity_return.watched_nodes import KEY_BYTES as WATCHED_KEY_BYTES
-from leeway.capacity_return.watched_nodes import WatchedNodes
+from leeway.disruption.watched_nodes import KEY_BYTES as WATCHED_KEY_BYTES
+from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.provisioning.status import ProvisioningStatus
 from leeway.provisioning.told_pods import KEY_BYTES
 

@@ -430,7 +430,8 @@ def _status(
     returned, returned_at = report.returned.begun, now
     if before is not None and not returned:
         returned, returned_at = before.returned, before.returned_at or now
-    found = (*report.launch_problems, *report.failures, *report.returned.problems)
+    back = report.returned
+    found = (*report.launch_problems, *report.failures, *back.problems, *back.lasting)
     problems = [*found, *report.unreadable][:MOST_PROBLEMS]
     return ProvisioningStatus(
         cluster=report.cluster,

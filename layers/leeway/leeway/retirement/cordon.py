@@ -325,7 +325,8 @@ class CordonStep:
         if decision.verdict is BudgetVerdict.DECLINE:
             declined = CordonResult(False, record, problem=reason, course=Course.DECLINE)
             return self._remove_marks_if_staying(attempt_id, declined)
-        self._telemetry.waiting(record, reason)
+        if reason != record.reason:  # reconcile has logged it once
+            self._telemetry.waiting(record, reason)
         with suppress(*API_ERRORS):  # the next request tries it again
             self._remove_marks_if_staying(attempt_id, CordonResult(False, record))
         pause = retry_pause(record, self._context.clock.now())

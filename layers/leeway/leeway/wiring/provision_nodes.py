@@ -11,9 +11,8 @@ from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.capacity_return import ports as returning
-from leeway.capacity_return.return_capacity import ReturnCapacity
 from leeway.catalog.stored import StoredCatalog
+from leeway.disruption import return_capacity as returning
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
@@ -64,9 +63,9 @@ def _queue() -> SqsProvisionNodes:
     return SqsProvisionNodes(partial(client, "sqs"), settings().provision_queue)
 
 
-def _return_capacity() -> ReturnCapacity:
+def _return_capacity() -> returning.ReturnCapacity:
     dynamodb, name = partial(client, "dynamodb"), settings().table
-    return ReturnCapacity(
+    return returning.ReturnCapacity(
         returning.Dependencies(
             instances=DynamoIndex(dynamodb, name, clock()),
             records=records(),
