@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from leeway.aws.manifests import DynamoManifests
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifests
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario
@@ -72,7 +73,7 @@ def left(sandbox: Sandbox) -> dict[str, Any]:
     """What a cluster has of an acceptance."""
     dynamodb = client("dynamodb", sandbox.aws_url)
     # The table keeps a record of each deleted pool, which is no manifest any more.
-    manifests = DynamoManifests(lambda: dynamodb, table_of(sandbox)).of(CLUSTER)
+    manifests = StoredManifests(DynamoTable(lambda: dynamodb, table_of(sandbox))).of(CLUSTER)
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         namespaces = [one.metadata.name for one in kube.list(Namespace) if one.metadata]
         nodes = [one.metadata.name for one in kube.list(Node) if one.metadata]
