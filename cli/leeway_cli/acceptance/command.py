@@ -176,7 +176,7 @@ def _check_server(cluster: str, server: str) -> None:
 def _prices(deployment: Stack) -> dict[str, float]:
     """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
     from leeway.catalog.stored import SURVEY
-    from leeway.selection.offers.compressed import unpacked
+    from leeway.selection.offers.survey import unpacked
     from leeway.wiring.clients import session, table
 
     from leeway_cli.errors import aws_errors

@@ -29,7 +29,7 @@ from leeway.retirement.record import (
     Successor,
     ZoneChoice,
 )
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
