@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 
-from leeway.admission.ports import Admissions
+from leeway.admission.record import Admissions
 from leeway.capacity_requests.request import PriceLimit
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
