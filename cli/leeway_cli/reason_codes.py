@@ -2,9 +2,11 @@
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +16,8 @@ from leeway_cli.output import print_json, stdout_console, write_stdout
 from leeway_cli.reasons import INVALID_OPTION
 
 RUNBOOK = "runbook.md"
+
+_DECLARATION = re.compile(r"^([A-Z0-9_]+) = ReasonCode\(", re.MULTILINE)
 
 
 class ReasonFormat(StrEnum):
@@ -36,8 +40,8 @@ class DeclaredCode:
 
 
 def declared_codes() -> tuple[DeclaredCode, ...]:
-    """Collect the codes that the `reasons` modules of Leeway, its command line and its sandbox
-    declare, by part and name."""
+    """Collect the codes that the modules of Leeway, and the `reasons` modules of its command line
+    and its sandbox declare, by part and name."""
     found = [*_in_layer(), *_in_command_line(), *_in_sandbox()]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
@@ -45,9 +49,12 @@ def declared_codes() -> tuple[DeclaredCode, ...]:
 def _in_layer() -> Iterator[DeclaredCode]:
     import leeway
 
-    for feature in pkgutil.iter_modules(leeway.__path__):
-        if feature.ispkg and importlib.util.find_spec(f"leeway.{feature.name}.reasons"):
-            yield from _in_module(f"leeway.{feature.name}.reasons", feature.name)
+    for path in sorted(Path(leeway.__path__[0]).rglob("*.py")):
+        if declared := _DECLARATION.findall(path.read_text(encoding="utf-8")):
+            parts = path.relative_to(leeway.__path__[0]).with_suffix("").parts
+            module = importlib.import_module(".".join(("leeway", *parts)))
+            for code in (getattr(module, name) for name in declared):
+                yield DeclaredCode(parts[0], code.name, code.sentence, code.runbook)
 
 
 def _in_command_line() -> Iterator[DeclaredCode]:

@@ -12,7 +12,7 @@ from leeway.admission.record import Admission
 from leeway.execution.attempt import AttemptId
 from leeway.instances.observed import ObservedInstance
 from leeway.notices import LifecycleHook
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,

@@ -13,7 +13,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.table import RecordChanged
-from leeway.provisioning.ports import CapacityReturned
+from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason
 from leeway.reconciliation.ports import OpenRecords
 from leeway.retirement.record import Retirement

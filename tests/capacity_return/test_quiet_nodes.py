@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.capacity_return.quiet_nodes import STORED_EVERY, TRUSTED_FOR, QuietNodes
-from leeway.provisioning.node_details import NodeDetails, PodOnNode
+from leeway.provisioning.cluster_state import NodeDetails, PodOnNode
 from leeway.selection.pods import Pod, PodSpec
 
 from tests.fakes.provisioning import QuietRecordsInMemory

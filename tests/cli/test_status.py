@@ -13,7 +13,7 @@ from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
-from leeway.capacity_requests.request import CapacityAnswer
+from leeway.capacity_requests import CapacityAnswer
 from leeway.drain.progress import RemovalMethod, Stage
 from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
 from leeway.drain.summary import DrainState, PodState
@@ -21,8 +21,8 @@ from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import HeadroomStatus
 from leeway.notices import NoticeKind
-from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
-from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.pool_pauses import FailedInstance, PoolRecord, after_failure
+from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.replacement.reasons import (
     CAPACITY_REQUESTED,

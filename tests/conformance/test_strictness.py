@@ -20,7 +20,7 @@ from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import Pod
-from leeway.provisioning.ports import PodEvent
+from leeway.provisioning.tell import PodEvent
 from lightkube import ApiError
 from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta, OwnerReference

@@ -11,10 +11,10 @@ from leeway.instances.facts import InstanceFacts
 from leeway.manifests.interpreting import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
-from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.provisioning.ports import CapacityReturned, PodEvent
-from leeway.provisioning.status import ProvisioningStatus
+from leeway.provisioning.demand import ClusterRead
+from leeway.provisioning.report import CapacityReturned, ProvisioningStatus
+from leeway.provisioning.tell import PodEvent
 from leeway.selection.offers.catalog import Catalog
 
 

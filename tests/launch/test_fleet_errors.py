@@ -1,8 +1,8 @@
 """Each error of a fleet has a cause, a reason, and an effect on the rest of the run."""
 
 import pytest
-from leeway.launch.fleet_errors import Cause, FleetError, cause_of, consequences_of
-from leeway.launch.fleets import Override
+from leeway.launch.fleet_errors import Cause, cause_of, consequences_of
+from leeway.launch.fleets import FleetError, Override
 from leeway.selection.offers.unavailable import ANY, Unavailable
 
 M5_A = Override("m5.large", "us-east-1a", "subnet-a")

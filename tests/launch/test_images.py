@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from leeway.launch.images import (
+    Image,
     ImageVariant,
     image_by_parameter,
     image_by_terms,
     parameters_of,
     variant_of,
 )
-from leeway.launch.observed import Image
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.node_settings import NotLaunchable
 from leeway.selection.offers.catalog import Catalog
 from leeway_sandbox.aws.images import node_images
 

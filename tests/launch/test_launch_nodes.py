@@ -6,11 +6,10 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from leeway.launch.images import ImageVariant, parameters_of
-from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
+from leeway.launch.images import Image, ImageVariant, parameters_of
+from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchOutcome
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
-from leeway.launch.observed import Image, Subnet
-from leeway.launch.outcome import LaunchOutcome
+from leeway.launch.resolve_pools import Subnet
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import Catalog

@@ -12,17 +12,13 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.ports import InstanceState
-from leeway.launch.fleets import FleetRequest
-from leeway.launch.intent import FleetInstance, LaunchIntent
-from leeway.launch.left_instances import may_be_left
-from leeway.launch.left_launches import LeftLaunches
-from leeway.launch.observed import OwnedTemplate
-from leeway.launch.tags import cluster_tags
-from leeway.launch.templates import LaunchTemplate
-from leeway.launch.unused_templates import MOST_DELETED, unused_templates
+from leeway.launch.fleets import FleetInstance, FleetRequest
+from leeway.launch.intent import LaunchIntent
+from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates
+from leeway.launch.node_settings import cluster_tags
+from leeway.launch.templates import LaunchTemplate, OwnedTemplate
 from leeway.notices import NoticeKind
-from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import NODES_NEVER_JOINED, PoolRecord
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint

@@ -3,8 +3,20 @@
 from collections.abc import Callable
 
 import pytest
-from leeway.launch import reasons
-from leeway.launch.networks import (
+from leeway.launch.node_settings import (
+    NodeSettings,
+    NotLaunchable,
+    Setting,
+    instance_tags,
+    user_tags,
+)
+from leeway.launch.reasons import (
+    NODE_ROLE_NOT_SET,
+    SECURITY_GROUPS_NOT_SELECTED,
+    SUBNETS_NOT_SELECTED,
+)
+from leeway.launch.resolve_pools import (
+    Subnet,
     choose_profile,
     choose_security_groups,
     choose_subnets,
@@ -12,10 +24,6 @@ from leeway.launch.networks import (
     security_group_terms,
     subnet_terms,
 )
-from leeway.launch.node_settings import NodeSettings, Setting
-from leeway.launch.observed import Subnet
-from leeway.launch.problems import NotLaunchable
-from leeway.launch.tags import instance_tags, user_tags
 from leeway.reasons import ReasonCode
 
 from tests.launch.pools import NODE_CLASS, document, node_class, settings
@@ -54,9 +62,9 @@ def test_an_instance_profile_of_the_node_class_replaces_the_default_role() -> No
 @pytest.mark.parametrize(
     ("field", "ask", "code"),
     [
-        ("subnetSelectorTerms", subnet_terms, reasons.SUBNETS_NOT_SELECTED),
-        ("securityGroupSelectorTerms", security_group_terms, reasons.SECURITY_GROUPS_NOT_SELECTED),
-        ("role", node_role, reasons.NODE_ROLE_NOT_SET),
+        ("subnetSelectorTerms", subnet_terms, SUBNETS_NOT_SELECTED),
+        ("securityGroupSelectorTerms", security_group_terms, SECURITY_GROUPS_NOT_SELECTED),
+        ("role", node_role, NODE_ROLE_NOT_SET),
     ],
 )
 def test_a_missing_setting_is_an_error_that_names_manifest_and_field(

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.clock import Clock
+from leeway.pod_watch.follower import FIRST, LONGEST, pause_after
 from leeway.pod_watch.lease import (
     HANDOVER,
     LASTS,
     Lease,
+    LeaseKeeper,
     Renewal,
     decide_renewal,
     decide_start,
 )
-from leeway.pod_watch.lease_keeper import LeaseKeeper
-from leeway.pod_watch.pauses import FIRST, LONGEST, pause_after
 from leeway.ports.table import RecordChanged
 
 from tests.fakes.clock import FakeClock

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.ports import StoredManifest
-from leeway.pod_watch.modes import ConfiguredModes
-from leeway.pod_watch.ports import WatchMode
+from leeway.pod_watch.holding import WatchMode
+from leeway.pod_watch.watch_pods import ConfiguredModes
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest

@@ -4,9 +4,9 @@ import threading
 import time
 
 import pytest
+from leeway.pod_watch.follower import pause_after
+from leeway.pod_watch.holding import WatchMode
 from leeway.pod_watch.lease import Lease
-from leeway.pod_watch.pauses import pause_after
-from leeway.pod_watch.ports import WatchMode
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 

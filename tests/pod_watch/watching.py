@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from leeway.clock import SystemClock
-from leeway.pod_watch.holding import Periods
-from leeway.pod_watch.pods import UNSCHEDULABLE, UnscheduledPod
-from leeway.pod_watch.ports import PodWatches, WatchMode
+from leeway.pod_watch.burst import UNSCHEDULABLE, UnscheduledPod
+from leeway.pod_watch.follower import PodWatches
+from leeway.pod_watch.holding import Periods, WatchMode
 from leeway.pod_watch.reasons import MINUTE_SCHEDULE
 from leeway.pod_watch.watch_pods import WatchPods, WatchReport
 from leeway.reasons import Reason

@@ -7,12 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import yaml
-from leeway.capacity_requests.request import CapacityRequest
-from leeway.launch.intent import FleetInstance
+from leeway.capacity_requests import CapacityRequest
+from leeway.launch.fleets import FleetInstance
 from leeway.manifests.reading import read_manifests
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
-from leeway.provisioning.ports import CapacityReturns
-from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
+from leeway.provisioning.provision_nodes import CapacityReturns, Dependencies, NodeProvisioning
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.upcoming import UpcomingPods
 from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE

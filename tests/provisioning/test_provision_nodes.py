@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
@@ -13,7 +13,7 @@ from leeway.launch.intent import JOIN_WITHIN
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE
-from leeway.provisioning.told_pods import KEPT_FOR
+from leeway.provisioning.tell import KEPT_FOR
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod

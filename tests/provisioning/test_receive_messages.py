@@ -5,9 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.provisioning.messages import LONGEST_WHY
 from leeway.provisioning.provision_nodes import NodeProvisioning
-from leeway.provisioning.receive_messages import RETRY_AFTER, MessageReceiver
+from leeway.provisioning.receive_messages import LONGEST_WHY, RETRY_AFTER, MessageReceiver
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.headroom.ports import PodTemplate
-from leeway.pool_pauses.join_times import KEPT, JoinTime
-from leeway.provisioning.lead import LONGEST_LEAD, Lead, lead_of
+from leeway.pool_pauses import KEPT, JoinTime
 from leeway.provisioning.reasons import UPCOMING_PODS_NOT_READ
+from leeway.provisioning.upcoming import LONGEST_LEAD, Lead, lead_of
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW

@@ -18,7 +18,7 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS
 from leeway.parallel import in_parallel
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason
 from leeway.wiring.clients import client, clock

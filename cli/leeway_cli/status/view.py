@@ -6,11 +6,11 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.drain.progress import Stage
 from leeway.drain.summary import DrainState
 from leeway.printable import printable
-from leeway.provisioning.status import ProvisioningStatus
+from leeway.provisioning.report import ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.retirement.record import OVER, Retirement
 from leeway.retirement.replacement_intent import ReplacementIntent, Successor

@@ -10,8 +10,7 @@ from leeway.aws.errors import code_of
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
-from leeway.launch.node_settings import NodeSettings, settings_of
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.capacity_buffer import CapacityBuffer

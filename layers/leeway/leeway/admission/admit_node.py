@@ -17,7 +17,7 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.steps import Steps
 from leeway.lifecycle_hooks.actions import LifecycleActions
-from leeway.pool_pauses.ports import PoolRecords
+from leeway.pool_pauses import PoolRecords
 from leeway.ports.aws import Groups, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster
 

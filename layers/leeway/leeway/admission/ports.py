@@ -5,7 +5,7 @@ from typing import Protocol
 from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.record import Admission
 from leeway.instances.observed import ObservedInstance
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.reasons import Reason
 
 

@@ -12,7 +12,7 @@ from leeway.admission.reasons import (
 )
 from leeway.execution.retrying import API_ERRORS
 from leeway.execution.steps import Steps
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import CloudRefused, LeewayEvents
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause

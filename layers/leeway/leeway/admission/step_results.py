@@ -9,7 +9,7 @@ from leeway.admission.record import Admission
 from leeway.execution.attempt import AttemptId
 from leeway.lifecycle_hooks.actions import HookAnswers
 from leeway.lifecycle_hooks.held_hooks import HeldHook
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.reasons import Reason
 
 

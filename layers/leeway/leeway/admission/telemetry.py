@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 

@@ -6,7 +6,7 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.bootstrap.cluster import described
 from leeway.bootstrap.problems import UserDataError
-from leeway.launch.ports import NodeCluster
+from leeway.launch.resolve_pools import NodeCluster
 from leeway.ports.aws import CloudRefused
 
 

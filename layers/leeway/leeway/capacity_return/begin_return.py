@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.capacity_requests.request import CapacityRequest, PriceLimit
+from leeway.capacity_requests import CapacityRequest, PriceLimit
 from leeway.capacity_return import reasons
 from leeway.capacity_return.decision import NodeReturn
 from leeway.capacity_return.ports import Dependencies

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from leeway.capacity_return import reasons
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.images import ImageVariant
-from leeway.launch.settings_hashes import read_tag_value
+from leeway.launch.node_settings import read_tag_value
 from leeway.reasons import Reason
 
 

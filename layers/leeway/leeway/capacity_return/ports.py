@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from leeway.admission.record import Admission
-from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
+from leeway.capacity_requests import CapacityRequests, ProvisionNodes
 from leeway.capacity_return.quiet_nodes import QuietRecords
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts

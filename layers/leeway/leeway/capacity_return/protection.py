@@ -7,7 +7,7 @@ from datetime import datetime
 from leeway.capacity_return import reasons
 from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
-from leeway.provisioning.node_details import FOREVER
+from leeway.provisioning.cluster_state import FOREVER
 from leeway.reasons import Reason
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from leeway.provisioning.node_details import NodeDetails
+from leeway.provisioning.cluster_state import NodeDetails
 
 KEY_BYTES = 8
 

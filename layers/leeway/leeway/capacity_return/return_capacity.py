@@ -26,8 +26,8 @@ from leeway.instances.facts import InstanceFacts
 from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.table import RecordChanged
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.ports import CapacityReturned
+from leeway.provisioning.demand import ClusterRead
+from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.retirement.record import Retirement
 

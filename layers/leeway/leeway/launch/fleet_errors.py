@@ -8,14 +8,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from leeway.launch import reasons
-from leeway.launch.fleets import Override
+from leeway.launch.fleets import FleetError
+from leeway.launch.reasons import (
+    CAPACITY_UNAVAILABLE,
+    LAUNCH_ERROR_UNKNOWN,
+    LAUNCH_FORBIDDEN,
+    LAUNCH_MISCONFIGURED,
+    LAUNCH_THROTTLED,
+    QUOTA_REACHED,
+    SPOT_ROLE_MISSING,
+    SUBNET_EXHAUSTED,
+    TEMPLATE_DELETED,
+)
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.unavailable import ANY, Unavailable
 
 DENIED = "UnauthorizedOperation"
 """EC2's code for a missing permission. EC2 also answers it if a launch template does not exist: it
 then checks the permission for a template without tags."""
+
 
 _NO_CAPACITY = frozenset(
     {
@@ -30,6 +41,8 @@ _NO_CAPACITY = frozenset(
         "Unsupported",
     }
 )
+
+
 _QUOTAS = frozenset(
     {
         "InstanceLimitExceeded",
@@ -38,9 +51,17 @@ _QUOTAS = frozenset(
         "VcpuLimitExceeded",
     }
 )
+
+
 _SPOT_QUOTAS = frozenset({"MaxSpotInstanceCountExceeded"})
+
+
 _SPOT_ROLE = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
+
+
 _SUBNETS = frozenset({"InsufficientFreeAddressesInSubnet"})
+
+
 _FORBIDDEN = frozenset(
     {
         "AccessDenied",
@@ -51,6 +72,8 @@ _FORBIDDEN = frozenset(
         DENIED,
     }
 )
+
+
 _THROTTLED = frozenset(
     {
         "EC2ThrottledException",
@@ -63,9 +86,13 @@ _THROTTLED = frozenset(
         "Unavailable",
     }
 )
+
+
 _TEMPLATES = frozenset(
     {"InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"}
 )
+
+
 _MISCONFIGURED = ("Invalid", "Missing", "Malformed", "TagLimitExceeded", "IncorrectState")
 """Beginnings of the codes of wrong templates, AMIs, security groups, profiles and volumes."""
 
@@ -82,16 +109,6 @@ class Cause(StrEnum):
     TEMPLATE = "template"
     THROTTLING = "throttling"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class FleetError:
-    """An error of one override of a fleet, or of the whole call (`override` is None)."""
-
-    code: str
-    message: str
-    capacity_type: str
-    override: Override | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +170,17 @@ def consequences_of(
 _PASSING = frozenset({Cause.TEMPLATE, Cause.THROTTLING})
 """The same launch may succeed in the next round: EC2 throttles less then, and a launch template
 that was deleted is created again."""
+
+
 _STOPPING = frozenset({Cause.PERMISSION, Cause.SETTINGS})
+
+
 _UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA, Cause.SPOT_ROLE})
+
+
 _AVOIDED = frozenset({*_STOPPING, Cause.UNKNOWN})
+
+
 _CAUSES = (
     (_NO_CAPACITY, Cause.CAPACITY),
     (_QUOTAS | _SPOT_QUOTAS, Cause.QUOTA),
@@ -165,6 +190,7 @@ _CAUSES = (
     (_FORBIDDEN, Cause.PERMISSION),
     (_THROTTLED, Cause.THROTTLING),
 )
+
 
 type _ByCause = Sequence[tuple[Cause, Sequence[FleetError]]]
 
@@ -210,15 +236,15 @@ def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
 
 
 _REASONS = {
-    Cause.CAPACITY: reasons.CAPACITY_UNAVAILABLE,
-    Cause.QUOTA: reasons.QUOTA_REACHED,
-    Cause.SPOT_ROLE: reasons.SPOT_ROLE_MISSING,
-    Cause.SUBNET: reasons.SUBNET_EXHAUSTED,
-    Cause.PERMISSION: reasons.LAUNCH_FORBIDDEN,
-    Cause.SETTINGS: reasons.LAUNCH_MISCONFIGURED,
-    Cause.TEMPLATE: reasons.TEMPLATE_DELETED,
-    Cause.THROTTLING: reasons.LAUNCH_THROTTLED,
-    Cause.UNKNOWN: reasons.LAUNCH_ERROR_UNKNOWN,
+    Cause.CAPACITY: CAPACITY_UNAVAILABLE,
+    Cause.QUOTA: QUOTA_REACHED,
+    Cause.SPOT_ROLE: SPOT_ROLE_MISSING,
+    Cause.SUBNET: SUBNET_EXHAUSTED,
+    Cause.PERMISSION: LAUNCH_FORBIDDEN,
+    Cause.SETTINGS: LAUNCH_MISCONFIGURED,
+    Cause.TEMPLATE: TEMPLATE_DELETED,
+    Cause.THROTTLING: LAUNCH_THROTTLED,
+    Cause.UNKNOWN: LAUNCH_ERROR_UNKNOWN,
 }
 
 

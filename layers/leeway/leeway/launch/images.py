@@ -6,20 +6,39 @@ Bottlerocket AMI IDs" and "Retrieve recommended Microsoft Windows AMI IDs".
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
-from leeway.launch import reasons
-from leeway.launch.node_settings import NodeSettings
-from leeway.launch.observed import Image
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.node_settings import NodeSettings, NotLaunchable
+from leeway.launch.reasons import IMAGE_NOT_FOUND, IMAGES_NOT_SELECTED
 from leeway.selection.offers.machines import GPU_RESOURCES, NEURON, Machine
 from leeway.selection.offers.node_class import AmiFamily
 
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An AMI. `architecture` is the name that EC2 uses, such as x86_64."""
+
+    id: str
+    name: str
+    architecture: str
+    created_at: datetime
+    root_device: str
+    deprecated: bool = False
+
+
 type Accelerator = Literal["", "nvidia", "neuron"]
 
+
 _EKS = "/aws/service/eks/optimized-ami"
+
+
 _BOTTLEROCKET = "/aws/service/bottlerocket"
+
+
 _WINDOWS = "/aws/service/ami-windows-latest"
+
+
 _LATEST = "latest"
 
 
@@ -65,9 +84,7 @@ def parameters_of(
     else:
         family, release = settings.template.pool.node_class.family, _LATEST
     if family is AmiFamily.CUSTOM:
-        raise NotLaunchable(
-            reasons.IMAGES_NOT_SELECTED(pool=settings.pool, node_class=settings.node_class)
-        )
+        raise NotLaunchable(IMAGES_NOT_SELECTED(pool=settings.pool, node_class=settings.node_class))
     return {one: _parameter(family, release, kubernetes, one) for one in sorted(variants)}
 
 
@@ -83,9 +100,7 @@ def image_by_parameter(
         return values[parameter]
     place = settings.images.place if settings.images.value else "the AMI family of the pool"
     looked_up = f"AWS has no SSM parameter {parameter}"
-    raise NotLaunchable(
-        reasons.IMAGE_NOT_FOUND(machines=str(variant), place=place, looked_up=looked_up)
-    )
+    raise NotLaunchable(IMAGE_NOT_FOUND(machines=str(variant), place=place, looked_up=looked_up))
 
 
 def image_by_terms(settings: NodeSettings, variant: ImageVariant, images: Iterable[Image]) -> Image:
@@ -99,7 +114,7 @@ def image_by_terms(settings: NodeSettings, variant: ImageVariant, images: Iterab
     if found:
         return min(found, key=lambda one: (one.deprecated, -one.created_at.timestamp(), one.name))
     raise NotLaunchable(
-        reasons.IMAGE_NOT_FOUND(
+        IMAGE_NOT_FOUND(
             machines=str(variant),
             place=settings.images.place,
             looked_up="EC2 shows none with this architecture",

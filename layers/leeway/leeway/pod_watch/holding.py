@@ -10,23 +10,23 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.failures import describe_error
 from leeway.pod_watch.burst import PodBursts
 from leeway.pod_watch.follower import (
     Follower,
     FollowerMessage,
     PodReceived,
+    PodWatches,
     WatchBegan,
     WatchHealthy,
     WatchInterrupted,
 )
-from leeway.pod_watch.lease import Renewal, RenewalDecision
-from leeway.pod_watch.lease_keeper import LeaseKeeper
-from leeway.pod_watch.ports import PodWatches, WatchMode
+from leeway.pod_watch.lease import LeaseKeeper, Renewal, RenewalDecision
 from leeway.pod_watch.reasons import (
     NO_CLUSTER_TO_WATCH,
     POD_WATCH_INTERRUPTED,
@@ -40,8 +40,20 @@ from leeway.pod_watch.reasons import (
 from leeway.ports.kubernetes import ClusterRefused
 from leeway.reasons import Reason
 
+
+class WatchMode(StrEnum):
+    """How pending pods of a cluster are found."""
+
+    NOT_AT_ALL = "not-at-all"
+    """It has no pool, so nothing can be launched."""
+    BY_THE_MINUTE = "by-the-minute"
+    """By the schedule of each minute only, as the Cluster manifest says."""
+    BY_WATCH = "by-watch"
+
+
 CALLS_AT_ONCE = 8
 """Threads for calls to AWS."""
+
 
 STOP_WITHIN = 5.0
 """Seconds for the threads of all clusters to end."""

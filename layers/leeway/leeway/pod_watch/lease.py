@@ -8,10 +8,11 @@ for watching: a gap costs pods a minute, an overlap costs cents.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from leeway.clock import Clock
 from leeway.pod_watch.reasons import (
     PODS_ALREADY_WATCHED,
     WATCH_HANDED_OVER,
@@ -21,14 +22,8 @@ from leeway.pod_watch.reasons import (
     WATCH_LEASE_KEPT,
     WATCH_TAKEN_OVER,
 )
+from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
-
-LASTS = timedelta(seconds=45)
-"""A holder that has not renewed its lease for this long counts as dead: three renewals."""
-
-HANDOVER = timedelta(seconds=120)
-"""How long before the end of a holder the next run takes over. The schedule starts a run each
-minute, so one start may fail or be throttled."""
 
 
 class Lease(BaseModel):
@@ -53,6 +48,31 @@ class Lease(BaseModel):
         """Return whether its holder still runs. A renewal in the future comes from a wrong clock
         and proves nothing: it must not keep others from watching."""
         return abs(now - self.renewed_at) < LASTS
+
+
+class Leases(Protocol):
+    """The lease in the table. Every method may raise CloudUnavailable or CloudRefused."""
+
+    def read(self) -> Lease | None:
+        """Read the lease consistently; None if there is none."""
+        ...
+
+    def write(self, lease: Lease) -> None:
+        """Write a lease whose `version` is one above the stored one (1: there is none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+
+LASTS = timedelta(seconds=45)
+"""A holder that has not renewed its lease for this long counts as dead: three renewals."""
+
+
+HANDOVER = timedelta(seconds=120)
+"""How long before the end of a holder the next run takes over. The schedule starts a run each
+minute, so one start may fail or be throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +123,63 @@ def decide_renewal(stored: Lease | None, holder: str, now: datetime) -> RenewalD
     if stored.watching:
         return RenewalDecision(Renewal.END, WATCH_HANDED_OVER(holder=stored.holder))
     return RenewalDecision(Renewal.WAIT, WATCH_HANDOVER_PENDING(holder=stored.holder))
+
+
+TRIES = 5
+"""How often a conditional write is decided again after another run has written."""
+
+
+class LeaseKeeper:
+    """Keeps the lease of the run `holder`, which ends after `watches_for`.
+
+    Call it from one thread at a time. Its methods raise CloudUnavailable and CloudRefused.
+    """
+
+    def __init__(self, leases: Leases, clock: Clock, holder: str, watches_for: timedelta) -> None:
+        self._leases = leases
+        self._clock = clock
+        self._holder = holder
+        self._ends_at = clock.now() + watches_for
+        self._version = 0  # of the lease that this run may replace
+
+    def take(self) -> StartDecision:
+        """Take the lease if it is free, expired, or about to be handed over. Of runs that start
+        together one takes it: the others decide again and find it taken."""
+        decision = self._decide_start()
+        for _ in range(TRIES):
+            if not decision.takes or self._write(watching=False):
+                break
+            decision = self._decide_start()
+        return decision
+
+    def renew(self, watching: bool) -> RenewalDecision:
+        """Renew the lease, or decide how to go on if another run has taken it."""
+        if self._write(watching):
+            return RenewalDecision(Renewal.RENEW, WATCH_LEASE_KEPT())
+        stored = self._leases.read()
+        decision = decide_renewal(stored, self._holder, self._clock.now())
+        # Only then: with the version of a successor's lease the next write would overwrite it.
+        if decision.renewal is Renewal.RENEW:
+            self._version = stored.version if stored else 0
+            self._write(watching)  # if it fails, the next renewal decides again
+        return decision
+
+    def _decide_start(self) -> StartDecision:
+        stored = self._leases.read()
+        self._version = stored.version if stored else 0
+        return decide_start(stored, self._holder, self._clock.now())
+
+    def _write(self, watching: bool) -> bool:
+        lease = Lease(
+            holder=self._holder,
+            renewed_at=self._clock.now(),
+            ends_at=self._ends_at,
+            watching=watching,
+            version=self._version + 1,
+        )
+        try:
+            self._leases.write(lease)
+        except RecordChanged:
+            return False
+        self._version = lease.version
+        return True

@@ -11,14 +11,17 @@ from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.clock import Clock
 from leeway.failures import describe_error
+from leeway.manifests.configuration import Configuration
+from leeway.manifests.ports import POOL_KINDS
 from leeway.parallel import in_parallel
-from leeway.pod_watch.holding import Holding, Periods
+from leeway.pod_watch.follower import PodWatches
+from leeway.pod_watch.holding import Holding, Periods, WatchMode
 from leeway.pod_watch.holding import Telemetry as HoldingTelemetry
-from leeway.pod_watch.lease_keeper import LeaseKeeper
-from leeway.pod_watch.ports import Leases, PodWatches, WatchMode, WatchModes
+from leeway.pod_watch.lease import LeaseKeeper, Leases
+from leeway.pod_watch.ports import WatchModes
 from leeway.pod_watch.reasons import (
     MINUTE_SCHEDULE,
     NO_CLUSTER_TO_WATCH,
@@ -33,11 +36,14 @@ from leeway.reasons import Reason
 LONGEST_WATCH = 14 * 60.0
 """Seconds that a run watches at most: Lambda ends a function after 15 minutes."""
 
+
 SHORTEST_WATCH = 60.0
 """Seconds. A run with less time does not watch."""
 
+
 TIME_TO_CLOSE = 30.0
 """Seconds before the function's timeout at which the watches are closed."""
+
 
 CLUSTERS_AT_ONCE = 32
 
@@ -156,3 +162,19 @@ class WatchPods:
             self._telemetry.watch_problem(cluster, reason)
             return False
         return True
+
+
+class ConfiguredModes:
+    """The WatchModes Protocol, on stored manifests."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def mode_of(self, cluster: str) -> WatchMode:
+        """Return the mode of a cluster. A pool whose manifest is invalid can launch nothing, and
+        does not count. Deleted pools may have left nodes, which are given back."""
+        if not self._configuration.manifests(cluster, POOL_KINDS):
+            deleted = self._configuration.has_deleted(cluster, POOL_KINDS)
+            return WatchMode.BY_THE_MINUTE if deleted else WatchMode.NOT_AT_ALL
+        watches = self._configuration.policy_of(cluster).watches_pods
+        return WatchMode.BY_WATCH if watches else WatchMode.BY_THE_MINUTE

@@ -6,7 +6,7 @@ Pure: it plans for all pending pods, as provision_nodes does, and reads the resu
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
+from leeway.launch.prices import PriceCeiling, Prices, affordable
 from leeway.launch.reasons import PRICE_CEILING_REACHED
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog

@@ -10,19 +10,25 @@ from datetime import datetime
 
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import (
+    FOREVER,
     ClaimedNode,
     ClusterState,
-    UnreadableObject,
-    WaitingPod,
-)
-from leeway.provisioning.kept_nodes import KeptNode, read_claimed, read_node, reduced_node
-from leeway.provisioning.kept_pods import KeptPod, PodSpecs, read_pod, reduced_pod
-from leeway.provisioning.node_details import (
-    FOREVER,
     NodeDetails,
     PodBudget,
     PodOnNode,
+    UnreadableObject,
+    WaitingPod,
+)
+from leeway.provisioning.read_objects import (
+    KeptNode,
+    KeptPod,
+    PodSpecs,
     budget_of,
+    read_claimed,
+    read_node,
+    read_pod,
+    reduced_node,
+    reduced_pod,
 )
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause

@@ -9,36 +9,42 @@ launch intents, and the next run completes them (see `leeway.launch`).
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
-from leeway.capacity_requests.ports import CapacityRequests
-from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.launch.intent import JOIN_WITHIN
+from leeway.instances.facts import InstanceFacts
+from leeway.launch.intent import (
+    JOIN_WITHIN,
+    LaunchIntents,
+    LaunchOutcome,
+    PodWithoutNode,
+    promised_nodes,
+)
 from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
-from leeway.launch.nodes_on_the_way import promised_nodes
-from leeway.launch.outcome import LaunchOutcome, PodWithoutNode
-from leeway.launch.ports import LaunchIntents
-from leeway.launch.price_ceiling import Prices
+from leeway.launch.prices import Prices
 from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE, PRICE_CEILING_REACHED
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
-from leeway.provisioning.answers import answer_of, says_the_same
-from leeway.provisioning.cluster_read import ClusterRead
+from leeway.provisioning.brakes import (
+    price_ceiling,
+    remaining_launches,
+    vain_launches,
+    without_place,
+    workload_of,
+)
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates
-from leeway.provisioning.demand import demand_of
-from leeway.provisioning.launch_cap import price_ceiling, remaining_launches
-from leeway.provisioning.ports import (
-    CapacityReturned,
-    CapacityReturns,
-    Catalogs,
-    ClusterManifests,
-    GroupInstances,
-    PodEvents,
-    ProvisioningRecords,
+from leeway.provisioning.demand import (
+    ClusterRead,
+    StartingNode,
+    demand_of,
+    starting_in_groups,
+    starting_nodes,
+    starting_of_karpenter,
 )
 from leeway.provisioning.reasons import (
     CATALOG_MISSING,
@@ -51,28 +57,90 @@ from leeway.provisioning.reasons import (
     REQUEST_NOT_ANSWERED,
     STATUS_NOT_WRITTEN,
 )
-from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.starting_nodes import (
-    StartingNode,
-    starting_in_groups,
-    starting_nodes,
-    starting_of_karpenter,
-)
-from leeway.provisioning.status import (
+from leeway.provisioning.report import (
     MOST_PROBLEMS,
     MOST_RETURNED,
+    CapacityReturned,
+    ProvisioningReport,
     ProvisioningStatus,
     grouped,
     launched_instances,
     shortened,
 )
-from leeway.provisioning.told_pods import DueEvent, due_events, remembered
-from leeway.provisioning.upcoming import Upcoming, UpcomingPods
-from leeway.provisioning.vain_launches import vain_launches, without_place, workload_of
+from leeway.provisioning.tell import (
+    DueEvent,
+    PodEvents,
+    answer_of,
+    due_events,
+    remembered,
+    says_the_same,
+)
+from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool as Pool
+
+
+class Catalogs(Protocol):
+    """The catalog of the region."""
+
+    def read(self) -> Catalog | None:
+        """Return the catalog; None if there is none."""
+        ...
+
+
+class GroupInstances(Protocol):
+    """Instances of Auto Scaling groups."""
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[InstanceFacts]:
+        """List the instances of a cluster that groups launched at or after `since` and that start
+        or run. `since` may be an hour ago at most."""
+        ...
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return the instances of a group that run."""
+        ...
+
+
+class ProvisioningRecords(Protocol):
+    """The table's records of provisioning."""
+
+    def status(self, cluster: str) -> ProvisioningStatus | None:
+        """Read the status of a cluster; None before its first run."""
+        ...
+
+    def write_status(self, status: ProvisioningStatus) -> None:
+        """Replace the status of a cluster."""
+        ...
+
+    def told(self, cluster: str) -> Mapping[bytes, datetime]:
+        """Read which Events were written, and when (see `provisioning.told_pods`)."""
+        ...
+
+    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
+        """Replace what `told` reads."""
+        ...
+
+
+class CapacityReturns(Protocol):
+    """Gives capacity back, at the end of a run."""
+
+    def has_nodes(self, cluster: str) -> bool:
+        """Whether a cluster may have nodes that Leeway launched."""
+        ...
+
+    def without_node(self, cluster: str) -> frozenset[str]:
+        """The instances whose Nodes were deleted: they run, and do not join again."""
+        ...
+
+    def after_run(
+        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
+    ) -> CapacityReturned:
+        """Give back the nodes that are not needed; only watch them unless it `may_begin`. Raises
+        nothing."""
+        ...
+
 
 KINDS = (
     "awsnodetemplate.karpenter.k8s.aws",
@@ -82,13 +150,18 @@ KINDS = (
     "provisioner.karpenter.sh",
 )
 
+
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
+
 EVENTS_AT_ONCE = 16
+
+
 FOR_RETURNS = timedelta(seconds=20)
 """The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
 seconds."""
+
 
 FOR_THE_END = timedelta(seconds=15)
 """The time that a run keeps after its last launch, for answers, Events and the status."""

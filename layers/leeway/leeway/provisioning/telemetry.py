@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.status import MOST_NAMES, grouped
+from leeway.provisioning.report import MOST_NAMES, ProvisioningReport, grouped
 from leeway.reasons import Reason
 from leeway.telemetry import Telemetry
 

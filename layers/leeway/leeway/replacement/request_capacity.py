@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
-from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import (
+    CapacityAnswer,
+    CapacityRequest,
+    CapacityRequests,
+    ProvisionNodes,
+)
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.ports.aws import Instances
 from leeway.reasons import Reason, clause

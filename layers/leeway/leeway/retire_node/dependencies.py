@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
+from leeway.capacity_requests import CapacityRequests, ProvisionNodes
 from leeway.drain.ports import DrainStates
 from leeway.execution.shared_cache import SharedCache
 from leeway.policy.ports import ClusterPolicies

@@ -20,11 +20,11 @@ from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.provisioning.cluster_state import ClusterStates
-from leeway.provisioning.ports import PodEvents, PodTemplates
 from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.receive_messages import MessageReceiver
 from leeway.provisioning.telemetry import ProvisioningTelemetry
-from leeway.provisioning.upcoming import UpcomingPods
+from leeway.provisioning.tell import PodEvents
+from leeway.provisioning.upcoming import PodTemplates, UpcomingPods
 from leeway.wiring.clients import (
     LIST_READ_TIMEOUT,
     client,

@@ -8,9 +8,8 @@ from leeway.aws.pod_watch_lease import DynamoPodWatchLease
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.kubernetes.unscheduled_pods import HttpPodWatches
 from leeway.pod_watch.lease import Lease
-from leeway.pod_watch.modes import ConfiguredModes
 from leeway.pod_watch.telemetry import PodWatchTelemetry
-from leeway.pod_watch.watch_pods import WatchPods
+from leeway.pod_watch.watch_pods import ConfiguredModes, WatchPods
 from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
 from leeway.wiring.clusters import connection_to
 

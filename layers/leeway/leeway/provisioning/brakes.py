@@ -1,30 +1,81 @@
-"""Finds pods for which launches are in vain: nodes joined for them, and stay empty.
-
-Selection plans with what a node promises: the types of EC2, the labels and taints of the pool. If
-real nodes differ, for example by a taint that a controller puts on each, a pod fits on every node
-that could be launched and on none that has joined. Each run would launch the next one.
-"""
+"""How much a cluster may still launch: the brakes against faults that cost money."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from leeway.capacity_requests import CapacityRequest
 from leeway.launch.intent import LaunchIntent
+from leeway.launch.prices import PriceCeiling, Prices
+from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.demand import Demand
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.resources import Resources
 
+WINDOW = timedelta(minutes=10)
+"""The period in which launches are counted."""
+
+
+def remaining_launches(intents: Iterable[LaunchIntent], most: int, now: datetime) -> int:
+    """Return how many instances may be launched at the time `now`. A request without an answer
+    counts with all of its instances."""
+    recent = (one for one in intents if now - one.created_at < WINDOW)
+    counted = sum(
+        len(one.instances) if one.request is None else one.request.count for one in recent
+    )
+    return max(0, most - counted)
+
+
+def price_ceiling(
+    most: float,
+    demand: Demand,
+    requests: Iterable[CapacityRequest],
+    state: ClusterState,
+    intents: Collection[LaunchIntent],
+    prices: Prices,
+) -> PriceCeiling:
+    """Return the ceiling of a run, `most` in USD per hour. A node of a pool that retires may be
+    replaced at its price, once: what was launched for its pods before is subtracted."""
+    pools = {node.name: node.pool for node in demand.nodes}
+    uncounted = {state.joined.get(one.instance, one.instance) for one in state.claimed}
+    moving: dict[str, str] = {}
+    retiring: dict[str, float] = {}
+    for one in requests:
+        name = state.joined.get(one.instance, one.instance)
+        if pools.get(name) and name not in uncounted:
+            moving |= dict.fromkeys((p.name for p in demand.moving[one.instance]), one.instance)
+            retiring[one.instance] = prices.of(one.instance_type, one.zone, one.capacity_type)
+        uncounted.add(name)
+    replaced = (
+        prices.of_instance(instance)
+        for intent in intents
+        if retiring.keys() & set(intent.replaces)
+        for instance in intent.instances
+    )
+    replacing = max(0.0, sum(retiring.values()) - sum(replaced))
+    launched = {
+        state.joined.get(one.instance, one.instance): prices.of_instance(one)
+        for intent in intents
+        for one in intent.instances
+    }
+    return PriceCeiling(most, frozenset(uncounted), moving, replacing, launched)
+
+
 CORDONED = "node.kubernetes.io/unschedulable"
+
 
 MOST_IN_VAIN = 3
 """Nodes that joined for a workload and stay empty, after which nothing is launched for it."""
 
+
 FILLED_WITHIN = timedelta(minutes=3)
 """How long after its launch a node may be empty: most nodes join within a minute, and the scheduler
 places pods on a Ready node within seconds."""
+
 
 # The end of a generated name. Source: k8s.io/apimachinery, `util/rand`: names end with five
 # characters of this alphabet.
