@@ -78,7 +78,7 @@ def test_the_first_denial_may_mean_a_deleted_template_and_the_second_blocks_the_
     assert (first.blocked, first.repeat, first.avoided) == (None, True, frozenset())
     second = consequences_of("web", denied, denied_before=True)
     assert second.blocked is not None
-    assert second.blocked.code == "LaunchForbidden"
+    assert second.blocked.code == "LaunchRefused"
     assert not second.repeat
 
 

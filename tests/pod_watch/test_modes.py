@@ -9,7 +9,7 @@ import pytest
 from leeway.manifests.configuration import Configuration
 from leeway.manifests.ports import StoredManifest
 from leeway.pod_watch.holding import WatchMode
-from leeway.pod_watch.watch_pods import ConfiguredModes
+from leeway.pod_watch.watch_pods import mode_of
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
@@ -83,4 +83,4 @@ def test_a_cluster_is_watched_if_it_has_a_pool(
     manifests: tuple[StoredManifest, ...], mode: WatchMode
 ) -> None:
     configuration = Configuration(Table(*manifests), FakeClock(), Unheard())
-    assert ConfiguredModes(configuration).mode_of("prod") is mode
+    assert mode_of(configuration, "prod") is mode

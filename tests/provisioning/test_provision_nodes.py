@@ -12,7 +12,7 @@ from leeway.launch.images import ImageVariant
 from leeway.launch.intent import JOIN_WITHIN
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE
+from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.tell import KEPT_FOR
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
@@ -338,7 +338,7 @@ def test_events_that_could_not_be_written_are_written_by_a_later_run(buying: Buy
     buying.wait_for_nodes(*pods(2, cpu=900_000))
     buying.events.down = True
     report = buying.run()
-    assert [one.code for one in report.failures] == ["PodEventsNotWritten"]
+    assert [one.code for one in report.failures] == ["ProvisioningNotWritten"]
     assert not report.retry
     buying.events.down = False
     assert not buying.run().failures
@@ -349,10 +349,10 @@ def test_a_failing_launch_is_told_in_the_events_and_in_the_status(buying: Buying
     buying.wait_for_nodes(*big_pods(1))
     buying.fleets.refused = "UnauthorizedOperation"
     report = buying.run()
-    assert {one.cause.code for one in report.without_node} == {"LaunchForbidden"}
+    assert {one.cause.code for one in report.without_node} == {"LaunchRefused"}
     status = buying.records.statuses["prod"]
-    assert [one.code for one in status.problems] == ["LaunchForbidden"]
-    assert {one.reason for one in buying.events.existing.values()} == {"LaunchForbidden"}
+    assert [one.code for one in status.problems] == ["LaunchRefused"]
+    assert {one.reason for one in buying.events.existing.values()} == {"LaunchRefused"}
 
 
 def test_a_shortage_is_told_and_another_offering_is_used(buying: Buying) -> None:
@@ -379,7 +379,7 @@ def test_a_run_without_time_launches_nothing_and_says_so(buying: Buying) -> None
     buying.wait_for_nodes(*big_pods(1))
     report = buying.run(seconds=10)
     assert not report.launched
-    assert {one.cause.code for one in report.without_node} == {"RunOutOfTime"}
+    assert {one.cause.code for one in report.without_node} == {"NodeNotLaunched"}
 
 
 def test_a_retiring_nodes_pods_get_a_node_before_they_are_evicted(buying: Buying) -> None:

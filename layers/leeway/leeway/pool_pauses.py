@@ -25,7 +25,6 @@ NODES_NEVER_JOINED = ReasonCode(
     "a-pool-is-paused",
 )
 
-
 NODES_NEVER_READY = ReasonCode(
     "NodesNeverReady",
     "Leeway paused pool {pool} of cluster {cluster}: {count} of its instances in a row joined and "
@@ -33,7 +32,6 @@ NODES_NEVER_READY = ReasonCode(
     "`leeway resume {cluster} --pool {pool}`.",
     "a-pool-is-paused",
 )
-
 
 MOST_FAILURES = 3
 """Instances in a row that never joined, or whose nodes were never ready, after which their pool is

@@ -16,16 +16,28 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent, LaunchIntents
-from leeway.launch.reasons import LAUNCH_UNANSWERED, LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import RecordChanged
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
+
+LAUNCH_UNANSWERED = ReasonCode(
+    "LaunchUnanswered",
+    "EC2 did not answer a launch of {count} nodes of pool {pool} ({error}): the next run repeats "
+    "the request with its client token, so that nothing is launched twice.",
+    "a-launch-is-refused",
+)
+LAUNCHED_NODE_NOT_ADMITTED = ReasonCode(
+    "LaunchedNodeNotAdmitted",
+    "Leeway launched {instance} and could not start its admission ({error}): the next run starts "
+    "it.",
+)
+NODE_LAUNCHED = ReasonCode("NodeLaunched", "Leeway launched {instance} for pool {pool}.")
+
 
 ADMITTED_AT_ONCE = 16
 """Admissions that a run starts at the same time: each takes three calls."""
-
 
 type AdmissionLabels = Callable[[LaunchIntent, FleetInstance], Mapping[str, str]]
 

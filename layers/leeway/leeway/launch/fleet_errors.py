@@ -9,24 +9,48 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from leeway.launch.fleets import FleetError
-from leeway.launch.reasons import (
-    CAPACITY_UNAVAILABLE,
-    LAUNCH_ERROR_UNKNOWN,
-    LAUNCH_FORBIDDEN,
-    LAUNCH_MISCONFIGURED,
-    LAUNCH_THROTTLED,
-    QUOTA_REACHED,
-    SPOT_ROLE_MISSING,
-    SUBNET_EXHAUSTED,
-    TEMPLATE_DELETED,
-)
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.unavailable import ANY, Unavailable
+
+CAPACITY_UNAVAILABLE = ReasonCode(
+    "CapacityUnavailable",
+    "EC2 has no {capacity_type} capacity for {types} in {zones} now ({codes}): Leeway uses other "
+    "offerings for three minutes.",
+)
+
+QUOTA_REACHED = ReasonCode(
+    "QuotaReached",
+    "The account has reached an EC2 quota with {capacity_type} {types} in {zones} ({codes}): "
+    "request an increase in Service Quotas.",
+    "an-ec2-quota-is-reached",
+)
+
+SPOT_ROLE_MISSING = ReasonCode(
+    "SpotRoleMissing",
+    "The account has no role AWSServiceRoleForEC2Spot, without which EC2 launches no Spot "
+    "instance: Leeway uses on-demand capacity where a pool allows it. Create the role with `aws "
+    "iam create-service-linked-role --aws-service-name spot.amazonaws.com`, or run `leeway adopt`.",
+    "the-account-has-no-spot-role",
+)
+SUBNET_WITHOUT_ADDRESSES = ReasonCode(
+    "SubnetWithoutAddresses",
+    "Subnet {subnets} has too few free addresses, so Leeway launches no node there: free addresses "
+    "in it, or add a subnet{place}.",
+    "a-subnet-has-no-free-addresses",
+)
+LAUNCH_REFUSED = ReasonCode(
+    "LaunchRefused",
+    "EC2 refuses a launch of pool {pool} ({error}): {remedy}.",
+    "a-launch-is-refused",
+)
+LAUNCH_REPEATED = ReasonCode(
+    "LaunchRepeated",
+    "EC2 has not carried out a launch of pool {pool} ({code}): {why}, so Leeway repeats it.",
+)
 
 DENIED = "UnauthorizedOperation"
 """EC2's code for a missing permission. EC2 also answers it if a launch template does not exist: it
 then checks the permission for a template without tags."""
-
 
 _NO_CAPACITY = frozenset(
     {
@@ -42,7 +66,6 @@ _NO_CAPACITY = frozenset(
     }
 )
 
-
 _QUOTAS = frozenset(
     {
         "InstanceLimitExceeded",
@@ -52,15 +75,11 @@ _QUOTAS = frozenset(
     }
 )
 
-
 _SPOT_QUOTAS = frozenset({"MaxSpotInstanceCountExceeded"})
-
 
 _SPOT_ROLE = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
 
-
 _SUBNETS = frozenset({"InsufficientFreeAddressesInSubnet"})
-
 
 _FORBIDDEN = frozenset(
     {
@@ -72,7 +91,6 @@ _FORBIDDEN = frozenset(
         DENIED,
     }
 )
-
 
 _THROTTLED = frozenset(
     {
@@ -87,11 +105,9 @@ _THROTTLED = frozenset(
     }
 )
 
-
 _TEMPLATES = frozenset(
     {"InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"}
 )
-
 
 _MISCONFIGURED = ("Invalid", "Missing", "Malformed", "TagLimitExceeded", "IncorrectState")
 """Beginnings of the codes of wrong templates, AMIs, security groups, profiles and volumes."""
@@ -171,15 +187,11 @@ _PASSING = frozenset({Cause.TEMPLATE, Cause.THROTTLING})
 """The same launch may succeed in the next round: EC2 throttles less then, and a launch template
 that was deleted is created again."""
 
-
 _STOPPING = frozenset({Cause.PERMISSION, Cause.SETTINGS})
-
 
 _UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA, Cause.SPOT_ROLE})
 
-
 _AVOIDED = frozenset({*_STOPPING, Cause.UNKNOWN})
-
 
 _CAUSES = (
     (_NO_CAPACITY, Cause.CAPACITY),
@@ -190,7 +202,6 @@ _CAUSES = (
     (_FORBIDDEN, Cause.PERMISSION),
     (_THROTTLED, Cause.THROTTLING),
 )
-
 
 type _ByCause = Sequence[tuple[Cause, Sequence[FleetError]]]
 
@@ -222,30 +233,33 @@ def _offering(error: FleetError) -> Unavailable | None:
 
 def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
     first = errors[0]
-    facts = {
-        "capacity_type": first.capacity_type,
-        "types": _some(one.override.instance_type for one in errors if one.override),
-        "zones": _some(one.override.zone for one in errors if one.override),
-        "codes": _some(one.code for one in errors),
-        "code": first.code,
-        "error": clause(first.message),
-        "pool": pool,
-        "subnets": _some(one.override.subnet for one in errors if one.override),
-    }
-    return _REASONS[cause](**facts)
-
-
-_REASONS = {
-    Cause.CAPACITY: CAPACITY_UNAVAILABLE,
-    Cause.QUOTA: QUOTA_REACHED,
-    Cause.SPOT_ROLE: SPOT_ROLE_MISSING,
-    Cause.SUBNET: SUBNET_EXHAUSTED,
-    Cause.PERMISSION: LAUNCH_FORBIDDEN,
-    Cause.SETTINGS: LAUNCH_MISCONFIGURED,
-    Cause.TEMPLATE: TEMPLATE_DELETED,
-    Cause.THROTTLING: LAUNCH_THROTTLED,
-    Cause.UNKNOWN: LAUNCH_ERROR_UNKNOWN,
-}
+    types = _some(one.override.instance_type for one in errors if one.override)
+    zones = _some(one.override.zone for one in errors if one.override)
+    offering = {"capacity_type": first.capacity_type, "types": types, "zones": zones}
+    error = f"{first.code}: {clause(first.message)}"
+    match cause:
+        case Cause.CAPACITY:
+            return CAPACITY_UNAVAILABLE(**offering, codes=_some(one.code for one in errors))
+        case Cause.QUOTA:
+            return QUOTA_REACHED(**offering, codes=_some(one.code for one in errors))
+        case Cause.SPOT_ROLE:
+            return SPOT_ROLE_MISSING()
+        case Cause.SUBNET:
+            subnets = _some(one.override.subnet for one in errors if one.override)
+            return SUBNET_WITHOUT_ADDRESSES(subnets=subnets, place="")
+        case Cause.TEMPLATE:
+            why = "a launch template was deleted and is created again"
+            return LAUNCH_REPEATED(pool=pool, code=first.code, why=why)
+        case Cause.THROTTLING:
+            return LAUNCH_REPEATED(pool=pool, code=first.code, why="EC2 throttles launches")
+        case Cause.PERMISSION:
+            remedy = "grant the missing permission"
+        case Cause.SETTINGS:
+            remedy = "correct its EC2NodeClass"
+        case Cause.UNKNOWN:
+            what = f"{first.capacity_type} {types} in {zones}"
+            remedy = f"Leeway uses other offerings than {what} for three minutes"
+    return LAUNCH_REFUSED(pool=pool, error=error, remedy=remedy)
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

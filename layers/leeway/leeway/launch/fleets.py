@@ -104,7 +104,6 @@ class Fleets(Protocol):
 
 MOST_OVERRIDES = 300
 
-
 MOST_TEMPLATES = 50
 """Overrides and launch templates of one request. Sources: EC2 user guide, "EC2 Fleet and Spot Fleet
 quotas"; EC2 API reference, CreateFleet."""

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Literal
 
 from leeway.launch.node_settings import NodeSettings, NotLaunchable
-from leeway.launch.reasons import IMAGE_NOT_FOUND, IMAGES_NOT_SELECTED
 from leeway.selection.offers.machines import GPU_RESOURCES, NEURON, Machine
 from leeway.selection.offers.node_class import AmiFamily
 
@@ -29,15 +28,11 @@ class Image:
 
 type Accelerator = Literal["", "nvidia", "neuron"]
 
-
 _EKS = "/aws/service/eks/optimized-ami"
-
 
 _BOTTLEROCKET = "/aws/service/bottlerocket"
 
-
 _WINDOWS = "/aws/service/ami-windows-latest"
-
 
 _LATEST = "latest"
 
@@ -84,7 +79,10 @@ def parameters_of(
     else:
         family, release = settings.template.pool.node_class.family, _LATEST
     if family is AmiFamily.CUSTOM:
-        raise NotLaunchable(IMAGES_NOT_SELECTED(pool=settings.pool, node_class=settings.node_class))
+        raise NotLaunchable(
+            f"pool {settings.pool} has the AMI family Custom and no AMI: set spec.amiSelectorTerms "
+            f"in EC2NodeClass {settings.node_class}"
+        )
     return {one: _parameter(family, release, kubernetes, one) for one in sorted(variants)}
 
 
@@ -99,8 +97,9 @@ def image_by_parameter(
     if parameter in values:
         return values[parameter]
     place = settings.images.place if settings.images.value else "the AMI family of the pool"
-    looked_up = f"AWS has no SSM parameter {parameter}"
-    raise NotLaunchable(IMAGE_NOT_FOUND(machines=str(variant), place=place, looked_up=looked_up))
+    raise NotLaunchable(
+        f"no AMI for {variant} matches {place}: AWS has no SSM parameter {parameter}"
+    )
 
 
 def image_by_terms(settings: NodeSettings, variant: ImageVariant, images: Iterable[Image]) -> Image:
@@ -114,11 +113,8 @@ def image_by_terms(settings: NodeSettings, variant: ImageVariant, images: Iterab
     if found:
         return min(found, key=lambda one: (one.deprecated, -one.created_at.timestamp(), one.name))
     raise NotLaunchable(
-        IMAGE_NOT_FOUND(
-            machines=str(variant),
-            place=settings.images.place,
-            looked_up="EC2 shows none with this architecture",
-        )
+        f"no AMI for {variant} matches {settings.images.place}: EC2 shows none with this "
+        "architecture"
     )
 
 

@@ -159,7 +159,6 @@ class LaunchIntents(Protocol):
 JOIN_WITHIN = timedelta(minutes=15)
 """How long a launched instance may take to join its cluster."""
 
-
 REPEAT_WITHIN = timedelta(minutes=5)
 """How long after it was written a request without an answer is repeated. After that its instances
 are found by their tag: the pods that needed them may have gone."""

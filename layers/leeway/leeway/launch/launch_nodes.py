@@ -14,7 +14,7 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
-from leeway.launch.fleet_errors import DENIED, Cause, cause_of, consequences_of
+from leeway.launch.fleet_errors import DENIED, LAUNCH_REFUSED, Cause, cause_of, consequences_of
 from leeway.launch.fleets import FleetInstance, Fleets, LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
 from leeway.launch.intent import (
@@ -29,16 +29,14 @@ from leeway.launch.intent import (
 )
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
-from leeway.launch.prices import PriceCeiling, Prices, affordable, ceilings, lowest, too_dear
-from leeway.launch.reasons import (
-    LAUNCHES_CAPPED,
-    NODE_NOT_LAUNCHED,
-    POD_WITHOUT_NODE,
-    POOL_NOT_READ,
+from leeway.launch.prices import (
     PRICE_CEILING_REACHED,
-    REPLACEMENT_TOO_DEAR,
-    RUN_OUT_OF_TIME,
-    TEMPLATE_NOT_CREATED,
+    PriceCeiling,
+    Prices,
+    affordable,
+    ceilings,
+    lowest,
+    too_dear,
 )
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
 from leeway.launch.templates import LaunchTemplates
@@ -48,7 +46,7 @@ from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode
 from leeway.ports.table import Offering, UnavailableOfferings
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.unavailable import Unavailable
@@ -69,22 +67,40 @@ class InstanceDescriptions(Protocol):
         ...
 
 
+POOL_NOT_READ = ReasonCode(
+    "PoolNotRead",
+    "Leeway cannot read from AWS what nodes of pool {pool} need: {error}.",
+    "a-node-pool-launches-no-nodes",
+)
+NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
+POD_WITHOUT_NODE = ReasonCode(
+    "PodWithoutNode",
+    "Leeway can launch no node for pod {pod}: {why}",
+    "a-pod-gets-no-node",
+)
+REPLACEMENT_TOO_DEAR = ReasonCode(
+    "ReplacementTooDear",
+    "No new node for the pods that move costs less than the nodes that would go.",
+)
+LAUNCHES_CAPPED = ReasonCode(
+    "LaunchesCapped",
+    "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
+    "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
+    "launches-are-held-back",
+)
+
 MOST_ROUNDS = 6
 """How often one run plans and launches. Each round leaves out what EC2 has refused."""
 
-
 THROTTLED_PAUSE = 2.0
 """Seconds before the next round if EC2 throttled overrides of a fleet."""
-
 
 IMPROVE_FOR = timedelta(seconds=1)
 """How long a plan is improved. Pods wait for it meanwhile, and most batches are planned to the end
 in less."""
 
-
 AT_ONCE = 8
 """Fleets that one run requests at the same time, and offerings that it marks."""
-
 
 SHOWN_AFTER = timedelta(minutes=1)
 """How long after a launch EC2 may not list its instances yet."""
@@ -242,8 +258,10 @@ class LaunchNodes:
                 self._deps.templates.ensure(one.templates)
                 ready.append(one)
             except API_ERRORS as error:
-                run.blocked[one.intent.pool] = TEMPLATE_NOT_CREATED(
-                    pool=one.intent.pool, error=clause(error)
+                run.blocked[one.intent.pool] = LAUNCH_REFUSED(
+                    pool=one.intent.pool,
+                    error=f"a launch template is not created: {clause(error)}",
+                    remedy="correct its EC2NodeClass, or grant the missing permission",
                 )
         return ready
 
@@ -351,7 +369,10 @@ class _Run:
         """Stop if the run has no time for a further round."""
         until = self.order.until
         if until is not None and self.deps.clock.now() >= until:
-            self.stopped = (*self.stopped, RUN_OUT_OF_TIME())
+            self.stopped = (
+                *self.stopped,
+                NODE_NOT_LAUNCHED(why="the run has no time left, and the next run goes on"),
+            )
 
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
@@ -535,7 +556,9 @@ class _Run:
         others = [one for one in self.reasons if one not in self.blocked.values()]
         last = self.stopped or tuple(others[-1:])
         missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
-        waits = self.capped or next(iter(last), NODE_NOT_LAUNCHED())
+        waits = self.capped or next(
+            iter(last), NODE_NOT_LAUNCHED(why="EC2 did not launch it, and the next run tries again")
+        )
         missing |= dict.fromkeys(waiting, waits)
         missing |= dict.fromkeys(sorted(self.dear), REPLACEMENT_TOO_DEAR())
         whys = {pod: _why(cause, last) for pod, cause in missing.items()}
@@ -605,7 +628,6 @@ def _why(cause: Reason, others: Iterable[Reason]) -> str:
 
 MOST_KEPT = 4
 """Supplies that are kept. One takes some megabytes."""
-
 
 MOST_ARRAYS = 1000
 """A supply that holds more arrays is not kept: it has one for each requirement that a pod has had,

@@ -22,18 +22,8 @@ from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
+from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent, LaunchIntents
-from leeway.launch.reasons import (
-    ADMISSION_NEVER_BEGAN,
-    ADMISSION_STARTED_AGAIN,
-    LAUNCH_ADMISSION_DIED,
-    LAUNCH_UNKNOWN,
-    LAUNCHED_NODE_NOT_ADMITTED,
-    LAUNCHED_WITHOUT_NODE,
-    NODE_LAUNCHED,
-    NODES_VANISHED,
-    RETURN_STARTED,
-)
 from leeway.launch.templates import OwnedLaunchTemplates, OwnedTemplate
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.parallel import in_parallel
@@ -41,7 +31,7 @@ from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.table import Claims
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.launches import LaunchCheck
 from leeway.reconciliation.ports import ClusterNodes, Records
 from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
@@ -53,12 +43,31 @@ from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import Retirement, ReturnTerms
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 
+LAUNCH_NOT_ADMITTED = ReasonCode(
+    "LaunchNotAdmitted",
+    "Launched instance {instance} of pool {pool} has not been admitted: {why}.",
+    "nodes-are-not-ready",
+)
+ATTEMPT_STARTED = ReasonCode("AttemptStarted", "Leeway started attempt {attempt} of its {what}.")
+LAUNCH_UNKNOWN = ReasonCode(
+    "LaunchUnknown",
+    "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
+    "has neither an admission nor a launch intent that names it. Leeway does not terminate it: "
+    "find out who launched or tagged it, and terminate it if it is not needed.",
+    "an-instance-is-tagged-as-leeways",
+)
+NODES_VANISHED = ReasonCode(
+    "NodesVanished",
+    "{count} of {launched} running instances that Leeway launched for cluster {cluster} have no "
+    "Node ({instances}): Leeway ends none of them, because the API server may have lost its "
+    "objects. Check the cluster; restart the kubelets of the instances, or end them.",
+    "the-node-of-an-instance-was-deleted",
+)
+
 TEMPLATES_CHECKED_EVERY = timedelta(minutes=59)
 """How long a check of a cluster's launch templates is claimed."""
 
-
 AT_ONCE = 8
-
 
 MOST_NAMED = 10
 """Instances that a sentence about many names."""
@@ -117,7 +126,9 @@ class LeftLaunches:
             attempt = self._admit(observed.facts, left.request)
         except API_ERRORS as error:
             return LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
-        return HandledFinding(instance, left.reason, ADMISSION_STARTED_AGAIN(attempt=attempt))
+        return HandledFinding(
+            instance, left.reason, ATTEMPT_STARTED(attempt=attempt, what="admission")
+        )
 
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
         """Start an admission; returns its attempt."""
@@ -164,7 +175,7 @@ class LeftLaunches:
         except API_ERRORS as error:
             found = f"Instance {instance} has no Node."
             return FINDING_NOT_HANDLED(finding=found, error=clause(error))
-        return HandledFinding(instance, reason, RETURN_STARTED(attempt=attempt))
+        return HandledFinding(instance, reason, ATTEMPT_STARTED(attempt=attempt, what="retirement"))
 
     def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
         """Start the retirement of an instance without a Node; returns its attempt."""
@@ -231,11 +242,9 @@ ADMITTED_AGAIN_AFTER = timedelta(hours=1)
 """How long after an admission ended without a node it is repeated: a missing permission to
 terminate the instance, for example, may have been granted."""
 
-
 RETURNED_AGAIN_AFTER = timedelta(minutes=10)
 """How long after the retirement of an instance without a Node ended it is repeated: the cluster or
 EC2 may not have answered."""
-
 
 WATCHED_FOR = timedelta(days=29)
 """How long after its launch an instance is checked: admission records are kept for 30 days."""
@@ -285,7 +294,9 @@ def check_left_instance(
     if now < intent.created_at + REPEAT_WITHIN:
         return None
     return LeftInstance(
-        ADMISSION_NEVER_BEGAN(instance=instance, pool=intent.pool),
+        LAUNCH_NOT_ADMITTED(
+            instance=instance, pool=intent.pool, why="no admission of it was started"
+        ),
         _request(intent, observed, now),
     )
 
@@ -342,12 +353,13 @@ def _of_admission(admission: Admission, now: datetime) -> LeftInstance | None:
     if admission.is_open:
         if now <= admission.deadline + OVERDUE:
             return None
-        reason = LAUNCH_ADMISSION_DIED(instance=instance)
+        why = "the execution of its admission has died"
     else:
         ended_at = admission.ended_at or admission.deadline
         if now < ended_at + ADMITTED_AGAIN_AFTER:
             return None
-        reason = LAUNCHED_WITHOUT_NODE(instance=instance, pool=admission.launch.pool)
+        why = "it runs, and its admission ended without a node"
+    reason = LAUNCH_NOT_ADMITTED(instance=instance, pool=admission.launch.pool, why=why)
     return LeftInstance(reason, repeated_launch_request(admission, now))
 
 
@@ -386,7 +398,6 @@ UNUSED_AFTER = timedelta(hours=1)
 for an hour, so no launch has used it in that time. A launch that needs it later creates it again,
 with one call; templates that stay would reach EC2's quota of 5,000 in a region, since each AMI
 release and each change of user data makes new ones."""
-
 
 MOST_DELETED = 50
 """How many templates one run deletes. The others follow an hour later."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from leeway.bootstrap.node import NodeTemplate, templates_of
 from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
-from leeway.launch.reasons import TAG_RESERVED, TOO_MANY_TAGS
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, Defaults
 from leeway.manifests.node_class import (
@@ -20,7 +19,22 @@ from leeway.manifests.node_class import (
 )
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
-from leeway.reasons import Reason
+from leeway.reasons import ReasonCode
+
+POOL_SETTING_WRONG = ReasonCode(
+    "PoolSettingWrong",
+    "A setting of a node pool is missing or wrong: {problem}.",
+    "a-node-pool-launches-no-nodes",
+)
+
+
+class NotLaunchable(Exception):
+    """Nothing can be launched from a pool. The problem names the manifest and the field to
+    correct."""
+
+    def __init__(self, problem: str) -> None:
+        self.reason = POOL_SETTING_WRONG(problem=problem)
+        super().__init__(self.reason.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +127,10 @@ def _setting[T](value: T | None, place: str) -> Setting[T] | None:
     return None if value is None else Setting(value, place)
 
 
-class NotLaunchable(Exception):
-    """Nothing can be launched from a pool; `reason` names the manifest and the field to correct."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
-
-
 CLUSTER_TAG = "eks:eks-cluster-name"
-
 
 MOST_TAGS = 50
 """Tags of one resource. Source: EC2 user guide, "Tag restrictions"."""
-
 
 # Keys by which AWS, Karpenter and Leeway find out whose an instance is.
 _RESERVED = (
@@ -150,14 +154,13 @@ def user_tags(settings: NodeSettings) -> Mapping[str, str]:
     for setting in settings.tags:
         for key in setting.value:
             if key.lower().startswith(_RESERVED):
-                raise NotLaunchable(TAG_RESERVED(key=key, place=setting.place))
+                raise NotLaunchable(f"key {key} of {setting.place} is reserved: remove the tag")
         merged |= setting.value
     most = MOST_TAGS - len(_of_leeway("", "", "", ""))
     if len(merged) > most:
         raise NotLaunchable(
-            TOO_MANY_TAGS(
-                pool=settings.pool, count=len(merged), most=most, place=settings.tags[-1].place
-            )
+            f"pool {settings.pool} has {len(merged)} tags of its own, and EC2 accepts {most} "
+            f"beside those of Leeway: remove tags from {settings.tags[-1].place}"
         )
     return merged
 
@@ -183,7 +186,6 @@ def _of_leeway(cluster: str, pool: str, intent: str, launch_settings: str) -> Ma
 VERSION = "v1"
 """The version of this way to hash. If it changes, instances with hashes of another version have not
 changed by them. Source: Karpenter's design "Drift Hash Versioning"."""
-
 
 _LENGTH = 8
 

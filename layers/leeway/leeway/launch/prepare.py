@@ -17,7 +17,6 @@ from leeway.launch.node_settings import (
     settings_hashes,
     tag_value,
 )
-from leeway.launch.reasons import NOTHING_OFFERED, USER_DATA_INVALID
 from leeway.launch.resolve_pools import ResolvedPool
 from leeway.launch.templates import (
     LaunchTemplate,
@@ -70,7 +69,10 @@ def prepare(
     selected = select_overrides(choices, pool.subnets.by_zone, offers, below)
     if selected is None:
         zones = ", ".join(sorted({zone for one in group.choices for zone in one.zones}))
-        raise NotLaunchable(NOTHING_OFFERED(pool=group.pool.name, zones=zones))
+        raise NotLaunchable(
+            f"pool {group.pool.name} has no subnet with free addresses in a zone that offers "
+            f"one of its instance types: add subnets in {zones}"
+        )
     used = dict.fromkeys(one.instance_type for one in selected.overrides)
     boots = _boots(group, pool, {name: bootable[name] for name in used})
     cluster = pool.details.name
@@ -135,7 +137,9 @@ def _boots(
                 )
                 known[key] = _Boot(template, user_data)
         except UserDataError as error:
-            reason = USER_DATA_INVALID(pool=group.pool.name, error=clause(error))
-            raise NotLaunchable(reason) from error
+            pool_name = group.pool.name
+            raise NotLaunchable(
+                f"the user data of pool {pool_name} can't be rendered: {clause(error)}"
+            ) from error
         found[name] = known[key]
     return found

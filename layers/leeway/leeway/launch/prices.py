@@ -10,15 +10,23 @@ from math import inf, isfinite, nextafter
 
 from leeway.capacity_requests import PriceLimit
 from leeway.launch.fleets import FleetInstance, Offers
+from leeway.reasons import ReasonCode
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.pods import ExistingNode
 
+PRICE_CEILING_REACHED = ReasonCode(
+    "PriceCeilingReached",
+    "Leeway's nodes of cluster {cluster} would cost more than {most:.2f} USD per hour: the node is "
+    "launched when others have gone; spec.launches.usdPerHour of the Cluster manifest changes the "
+    "maximum.",
+    "launchproblemsalarm",
+)
+
 ROUNDING = 1e-9
 """USD per hour, by which sums of prices may differ."""
-
 
 _MILLI = 1000
 

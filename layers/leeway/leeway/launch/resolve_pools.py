@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from leeway.bootstrap.cluster import ClusterDetails
+from leeway.launch.fleet_errors import SUBNET_WITHOUT_ADDRESSES
 from leeway.launch.images import (
     Image,
     ImageVariant,
@@ -15,15 +16,6 @@ from leeway.launch.images import (
     parameters_of,
 )
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
-from leeway.launch.reasons import (
-    NODE_ROLE_NOT_SET,
-    NODE_ROLE_WITHOUT_PROFILE,
-    SECURITY_GROUPS_NOT_FOUND,
-    SECURITY_GROUPS_NOT_SELECTED,
-    SUBNET_WITHOUT_ADDRESSES,
-    SUBNETS_NOT_FOUND,
-    SUBNETS_NOT_SELECTED,
-)
 from leeway.launch.templates import NodeResources, TemplateImage
 from leeway.manifests.node_class import AmiTerm
 from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
@@ -192,15 +184,15 @@ class PoolResolver:
         )
         image_of = self.images(settings, variants)
         images: dict[ImageVariant, TemplateImage] = {}
-        missing: list[Reason] = []
+        missing: list[NotLaunchable] = []
         for variant in sorted(variants):
             try:
                 images[variant] = image_of(variant)
             except NotLaunchable as problem:
-                missing.append(problem.reason)
+                missing.append(problem)
         if missing and not images:
-            raise NotLaunchable(missing[0])
-        warnings = (*subnets.left_out, *missing)
+            raise missing[0]
+        warnings = (*subnets.left_out, *(one.reason for one in missing))
         return ResolvedPool(settings, self._cluster.details, resources, subnets, images, warnings)
 
     def _read_ahead(self, settings: NodeSettings, variants: Collection[ImageVariant]) -> None:
@@ -264,7 +256,8 @@ def subnet_terms(settings: NodeSettings) -> Setting[tuple[SubnetTerm, ...]]:
     """
     if settings.subnets is None:
         raise NotLaunchable(
-            SUBNETS_NOT_SELECTED(pool=settings.pool, node_class=settings.node_class)
+            f"pool {settings.pool} has no subnets: set spec.subnetSelectorTerms in EC2NodeClass "
+            f"{settings.node_class}, or spec.defaults.subnetSelectorTerms in the Cluster manifest"
         )
     return settings.subnets
 
@@ -277,7 +270,9 @@ def security_group_terms(settings: NodeSettings) -> Setting[tuple[SecurityGroupT
     """
     if settings.security_groups is None:
         raise NotLaunchable(
-            SECURITY_GROUPS_NOT_SELECTED(pool=settings.pool, node_class=settings.node_class)
+            f"pool {settings.pool} has no security groups: set spec.securityGroupSelectorTerms in "
+            f"EC2NodeClass {settings.node_class}, or spec.defaults.securityGroupSelectorTerms in "
+            "the Cluster manifest"
         )
     return settings.security_groups
 
@@ -293,11 +288,13 @@ def choose_subnets(
         NotLaunchable: there are no subnets.
     """
     if not subnets:
-        raise NotLaunchable(SUBNETS_NOT_FOUND(place=place))
+        raise NotLaunchable(f"no subnet matches {place}: correct the terms, or tag the subnets")
     left_out, chosen = [], dict[str, str]()
     for one in sorted(subnets, key=lambda subnet: (-subnet.free, subnet.id)):
         if one.free <= 0 or one.id in exhausted:
-            left_out.append(SUBNET_WITHOUT_ADDRESSES(subnet=one.id, zone=one.zone, place=place))
+            left_out.append(
+                SUBNET_WITHOUT_ADDRESSES(subnets=f"{one.id} in {one.zone}", place=f" to {place}")
+            )
         else:
             chosen.setdefault(one.zone, one.id)
     return SubnetChoice(dict(sorted(chosen.items())), tuple(left_out))
@@ -311,7 +308,9 @@ def choose_security_groups(place: str, groups: Iterable[str]) -> tuple[str, ...]
     """
     found = tuple(sorted(set(groups)))
     if not found:
-        raise NotLaunchable(SECURITY_GROUPS_NOT_FOUND(place=place))
+        raise NotLaunchable(
+            f"no security group matches {place}: correct the terms, or tag the security groups"
+        )
     return found
 
 
@@ -322,7 +321,10 @@ def node_role(settings: NodeSettings) -> Setting[str]:
         NotLaunchable: no manifest has a role.
     """
     if settings.role is None:
-        raise NotLaunchable(NODE_ROLE_NOT_SET(pool=settings.pool, node_class=settings.node_class))
+        raise NotLaunchable(
+            f"pool {settings.pool} has no node role: set spec.role or spec.instanceProfile in "
+            f"EC2NodeClass {settings.node_class}, or spec.defaults.nodeRole in the Cluster manifest"
+        )
     return settings.role
 
 
@@ -340,5 +342,9 @@ def choose_profile(role: Setting[str], profiles: Collection[str]) -> str:
     """
     kept = [name for name in profiles if not _OF_NODE_GROUP.fullmatch(name)]
     if not kept:
-        raise NotLaunchable(NODE_ROLE_WITHOUT_PROFILE(role=role.value, place=role.place))
+        raise NotLaunchable(
+            f"no instance profile of your own has the role {role.value} of {role.place} (EKS "
+            "deletes those of managed node groups with the group): create one, and add the role to "
+            "it with `aws iam add-role-to-instance-profile`"
+        )
     return role.value if role.value in kept else min(kept)

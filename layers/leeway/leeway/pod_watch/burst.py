@@ -10,15 +10,12 @@ from dataclasses import dataclass
 SILENCE = 0.5
 """A burst ends after this many seconds without a further pod."""
 
-
 LONGEST = 3.0
 """A burst ends after this many seconds, even if further pods appear."""
-
 
 SPACING = 2.0
 """Minimum seconds between two wakes of one cluster. Whoever may create pods could otherwise cause a
 run of the buyer for each of them; a run takes about as long."""
-
 
 RETRY_AFTER = 5.0
 """Seconds after which a wake that failed is repeated."""

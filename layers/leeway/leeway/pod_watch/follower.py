@@ -177,9 +177,7 @@ HEALTHY_AFTER = 10.0
 """Seconds that a watch must last to count as healthy. A reverse proxy may close each watch at once,
 and must not be asked again at once."""
 
-
 FIRST = 1.0
-
 
 LONGEST = 30.0
 """Seconds: the pause doubles with each failure up to this, half of what the minute's schedule

@@ -67,15 +67,12 @@ def price_ceiling(
 
 CORDONED = "node.kubernetes.io/unschedulable"
 
-
 MOST_IN_VAIN = 3
 """Nodes that joined for a workload and stay empty, after which nothing is launched for it."""
-
 
 FILLED_WITHIN = timedelta(minutes=3)
 """How long after its launch a node may be empty: most nodes join within a minute, and the scheduler
 places pods on a Ready node within seconds."""
-
 
 # The end of a generated name. Source: k8s.io/apimachinery, `util/rand`: names end with five
 # characters of this alphabet.

@@ -30,8 +30,7 @@ from leeway.provisioning.read_objects import (
     reduced_node,
     reduced_pod,
 )
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
-from leeway.reasons import clause
+from leeway.reasons import ReasonCode, clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import ClusterFacts, cluster_facts, daemons_of
 from leeway.selection.reading.node_objects import PodsOnNode
@@ -41,6 +40,13 @@ from leeway.selection.reading.objects import BadObject, Document, key_of, name_o
 from leeway.selection.reading.pod_objects import with_volumes
 from leeway.selection.reading.pod_state import bound_node
 from leeway.selection.reading.volumes import attach_once
+
+OBJECT_NOT_READABLE = ReasonCode(
+    "ObjectNotReadable",
+    "Leeway can't read {kind} {name}: {problem}. It launches no node for this object. Other "
+    "objects are read.",
+    "an-object-can-not-be-read",
+)
 
 BUDGET = "PodDisruptionBudget"
 
@@ -141,7 +147,9 @@ class KeptObjects:
         """Note that all objects of a kind can't be read, and keep none of them."""
         for key in self.keys(kind):
             self.remove(kind, key)
-        reason = OBJECTS_NOT_READABLE(kind=kind, problem=clause(problem[:_LONGEST_PROBLEM]))
+        reason = OBJECT_NOT_READABLE(
+            kind="all objects of kind", name=kind, problem=clause(problem[:_LONGEST_PROBLEM])
+        )
         self._unreadable[kind, ""] = UnreadableObject(kind, "", reason)
 
     def remove(self, kind: str, key: str, ended_at: datetime | None = None) -> None:

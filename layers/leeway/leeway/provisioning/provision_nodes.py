@@ -22,10 +22,9 @@ from leeway.launch.intent import (
     PodWithoutNode,
     promised_nodes,
 )
-from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
+from leeway.launch.launch_nodes import LAUNCHES_CAPPED, POD_WITHOUT_NODE, LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
-from leeway.launch.prices import Prices
-from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE, PRICE_CEILING_REACHED
+from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool
 from leeway.parallel import in_parallel
@@ -46,17 +45,6 @@ from leeway.provisioning.demand import (
     starting_nodes,
     starting_of_karpenter,
 )
-from leeway.provisioning.reasons import (
-    CATALOG_MISSING,
-    CLUSTER_WITHOUT_POOLS,
-    LAUNCHES_IN_VAIN,
-    POD_EVENTS_NOT_WRITTEN,
-    PROVISIONED,
-    PROVISIONING_FAILED,
-    PROVISIONING_REHEARSED,
-    REQUEST_NOT_ANSWERED,
-    STATUS_NOT_WRITTEN,
-)
 from leeway.provisioning.report import (
     MOST_PROBLEMS,
     MOST_RETURNED,
@@ -76,7 +64,7 @@ from leeway.provisioning.tell import (
     says_the_same,
 )
 from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool as Pool
@@ -142,6 +130,43 @@ class CapacityReturns(Protocol):
         ...
 
 
+PROVISIONED = ReasonCode(
+    "Provisioned",
+    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
+    "{without} pods get no node.",
+)
+PROVISIONING_REHEARSED = ReasonCode(
+    "ProvisioningRehearsed",
+    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "manifest has spec.dryRun.",
+)
+CLUSTER_WITHOUT_POOLS = ReasonCode(
+    "ClusterWithoutPools",
+    "Cluster {cluster} has no NodePool that Leeway can read, so Leeway launches no node.",
+)
+PROVISIONING_FAILED = ReasonCode(
+    "ProvisioningFailed",
+    "Leeway could not provision cluster {cluster}: {error}.",
+    "clusterproblemsalarm",
+)
+CATALOG_MISSING = ReasonCode(
+    "CatalogMissing",
+    "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
+    "clusterproblemsalarm",
+)
+LAUNCHES_IN_VAIN = ReasonCode(
+    "LaunchesInVain",
+    "Leeway launches nothing more for the pods of {workload}: {count} nodes that it launched for "
+    "them in the last hour have joined and are empty ({nodes}). Compare the labels, taints and "
+    "allocatable resources of these nodes with the node pool and with the pod.",
+    "launches-are-held-back",
+)
+NOT_WRITTEN = ReasonCode(
+    "ProvisioningNotWritten",
+    "Leeway could not write {what} of cluster {cluster}: {error}.",
+    "clusterproblemsalarm",
+)
+
 KINDS = (
     "awsnodetemplate.karpenter.k8s.aws",
     "cluster.leeway.sh",
@@ -150,18 +175,14 @@ KINDS = (
     "provisioner.karpenter.sh",
 )
 
-
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
-
 EVENTS_AT_ONCE = 16
-
 
 FOR_RETURNS = timedelta(seconds=20)
 """The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
 seconds."""
-
 
 FOR_THE_END = timedelta(seconds=15)
 """The time that a run keeps after its last launch, for answers, Events and the status."""
@@ -387,7 +408,11 @@ class NodeProvisioning:
                 self._answer_one(request, answer)
             except API_ERRORS as error:
                 failures.append(
-                    REQUEST_NOT_ANSWERED(instance=request.instance, error=clause(error))
+                    NOT_WRITTEN(
+                        what=f"the answer to the capacity request of {request.instance}",
+                        cluster=request.cluster,
+                        error=clause(error),
+                    )
                 )
         return tuple(failures)
 
@@ -426,12 +451,16 @@ class NodeProvisioning:
             self._deps.records.write_told(cluster, remembered(told, written, now))
         except API_ERRORS as error:
             count = len(outcome.without_node)
-            return (POD_EVENTS_NOT_WRITTEN(count=count, cluster=cluster, error=clause(error)),)
+            return (
+                NOT_WRITTEN(
+                    what=f"{count} Events about pods", cluster=cluster, error=clause(error)
+                ),
+            )
         failed = [error for error in errors if error]
         if not failed:
             return ()
         first = clause(failed[0])
-        return (POD_EVENTS_NOT_WRITTEN(count=len(failed), cluster=cluster, error=first),)
+        return (NOT_WRITTEN(what=f"{len(failed)} Events about pods", cluster=cluster, error=first),)
 
     def _event_writer(self, events: PodEvents, until: datetime) -> Callable[[DueEvent], str | None]:
         """Return a function that writes an Event, and returns why it did not."""
@@ -458,7 +487,7 @@ class NodeProvisioning:
             before = records.status(report.cluster)
             records.write_status(_status(report, before, dry_run, self._deps.clock.now()))
         except API_ERRORS as error:
-            problem = STATUS_NOT_WRITTEN(cluster=report.cluster, error=clause(error))
+            problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
         return report
 

@@ -208,7 +208,6 @@ def _instance(provider_id: Any) -> str:
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
-
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 

@@ -19,13 +19,8 @@ from leeway.execution.retrying import API_ERRORS
 from leeway.manifests.cluster import NAME
 from leeway.printable import printable
 from leeway.provisioning.provision_nodes import FOR_THE_END, NodeProvisioning
-from leeway.provisioning.reasons import (
-    MESSAGE_FOR_OTHER_CLUSTER,
-    MESSAGE_NOT_VALID,
-    NO_TIME_FOR_CLUSTER,
-)
 from leeway.provisioning.report import ProvisioningReport
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
 
 
 class MessageVisibility(Protocol):
@@ -36,13 +31,21 @@ class MessageVisibility(Protocol):
         ...
 
 
+MESSAGE_DROPPED = ReasonCode(
+    "MessageDropped",
+    "Leeway dropped a message of the provisioning queue: {problem}.",
+    "clusterproblemsalarm",
+)
+NO_TIME_FOR_CLUSTER = ReasonCode(
+    "NoTimeForCluster",
+    "The invocation has no time left for cluster {cluster}: SQS delivers the message again.",
+)
+
 RETRY_AFTER = timedelta(seconds=15)
 """When SQS delivers the messages of a failed run again."""
 
-
 LONGEST_DELAY = timedelta(minutes=2)
 """How long a message for later is hidden at most before it is looked at again."""
-
 
 SAFETY = timedelta(seconds=2)
 """How long before Lambda ends the invocation a run is over."""
@@ -205,14 +208,15 @@ def read_batch(event: Any, clusters: Collection[str]) -> Batch:
         try:
             message = ProvisionMessage.model_validate_json(record.body)
         except ValidationError as error:
-            dropped.append(MESSAGE_NOT_VALID(problem=_first(error)))
+            dropped.append(MESSAGE_DROPPED(problem=_first(error)))
             continue
         if message.cluster in clusters and message.at:
             later.append((record, message))
         elif message.cluster in clusters:
             found.setdefault(message.cluster, []).append((record, message.why))
         else:
-            dropped.append(MESSAGE_FOR_OTHER_CLUSTER(cluster=message.cluster))
+            problem = f"add cluster {message.cluster} to the stack's ClusterNames"
+            dropped.append(MESSAGE_DROPPED(problem=problem))
     return Batch(
         tuple(
             ClusterMessages(

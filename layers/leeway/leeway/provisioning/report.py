@@ -58,18 +58,13 @@ class ProvisioningReport:
 
 MOST_GROUPS = 40
 
-
 MOST_NAMES = 5
-
 
 MOST_LAUNCHED = 100
 
-
 MOST_PROBLEMS = 20
 
-
 MOST_RETURNED = 20
-
 
 LONGEST_MESSAGE = 1000
 """They bound the status to some 100 KB; an item of DynamoDB holds 400 KB."""

@@ -45,10 +45,8 @@ class PodEvents(Protocol):
 KEPT_FOR = timedelta(minutes=55)
 """A little shorter than the time for which the API server keeps an Event."""
 
-
 MOST_TOLD = 20_000
 """Keys that are kept: 240 KB in an item of DynamoDB, which holds 400 KB."""
-
 
 KEY_BYTES = 8
 

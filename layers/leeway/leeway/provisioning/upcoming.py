@@ -25,13 +25,7 @@ from leeway.manifests.interpreting import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policy.rules import ClusterPolicy
 from leeway.pool_pauses import JoinTime, PoolRecords
-from leeway.provisioning.reasons import (
-    JOIN_TIME_MEASURED,
-    JOIN_TIME_UNKNOWN,
-    PROVISIONED_AHEAD,
-    UPCOMING_PODS_NOT_READ,
-)
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.unmet import unmet_requirements
 from leeway.selection.pods import Pod, PodSpec
@@ -59,15 +53,27 @@ class PodTemplates(Protocol):
         ...
 
 
+UPCOMING_PODS_NOT_READ = ReasonCode(
+    "UpcomingPodsNotRead",
+    "Leeway cannot read the pods that {target} will have soon, so their nodes are launched when "
+    "the pods are pending: {error}.",
+    "nodes-are-not-launched-before-a-window",
+)
+PROVISIONED_AHEAD = ReasonCode(
+    "ProvisionedAhead",
+    "{target} will have {pods} more pods at {time} UTC: Leeway plans their nodes {lead} s before. "
+    "{why}",
+)
+
 KINDS = ("scaledobject.keda.sh",)
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The time before a window, and its reason."""
+    """The time before a window, and why."""
 
     time: timedelta
-    reason: Reason
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class Upcoming:
                     pods=len(due),
                     time=f"{need.since:%H:%M}",
                     lead=seconds,
-                    why=lead.reason.message,
+                    why=lead.why,
                 )
                 reasons += (reason,)
         return replace(self, pods=pods, reasons=reasons)
@@ -204,13 +210,18 @@ def lead_of(pools: Iterable[str], join_times: Mapping[str, tuple[timedelta, ...]
     """
     found = [_of_pool(pool, join_times.get(pool, ())) for pool in pools]
     slowest = max(found, key=lambda one: one.time, default=_of_pool("", ()))
-    return Lead(min(slowest.time + RUN_EVERY, LONGEST_LEAD), slowest.reason)
+    return Lead(min(slowest.time + RUN_EVERY, LONGEST_LEAD), slowest.why)
 
 
 def _of_pool(pool: str, times: tuple[timedelta, ...]) -> Lead:
     if not times:
         seconds = round(DEFAULT_JOIN_TIME.total_seconds())
-        return Lead(DEFAULT_JOIN_TIME, JOIN_TIME_UNKNOWN(seconds=seconds))
+        why = (
+            "Leeway has admitted no node of these pools yet, and assumes "
+            f"{seconds} s until a node is ready for pods."
+        )
+        return Lead(DEFAULT_JOIN_TIME, why)
     median = median_low(times)
     seconds = round(median.total_seconds())
-    return Lead(median, JOIN_TIME_MEASURED(count=len(times), pool=pool, seconds=seconds))
+    latest = f"The median of the last {len(times)} nodes of pool {pool}"
+    return Lead(median, f"{latest} was ready for pods {seconds} s after its launch.")
