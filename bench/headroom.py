@@ -12,19 +12,17 @@ from typing import Any
 
 import boto3
 import yaml
-from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.manifests.interpreting import Written
-from leeway.manifests.ports import StoredManifest
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.configuration import Configuration, StoredManifest
+from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.reading import Written, read_manifests
 from leeway.reasons import Reason
 from leeway_sandbox.access import new_token
 from leeway_sandbox.children import Child
@@ -89,7 +87,7 @@ class Bench:
         manifests = DynamoManifests(lambda: self._dynamodb, self._table)
         keeper = KeepHeadroom(
             manifests=HeadroomSource(Configuration(manifests, self._at, self)),
-            states=DynamoHeadroom(lambda: self._dynamodb, self._table),
+            table=DynamoTable(lambda: self._dynamodb, self._table, self._at),
             workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
             telemetry=self,
             clock=self._at,

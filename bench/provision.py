@@ -19,8 +19,9 @@ from typing import Any
 import boto3
 import yaml
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.aws.surveys import DynamoSurveys
-from leeway.manifests.ports import StoredManifest
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.compressed import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
@@ -92,7 +93,8 @@ def sandbox_with_pools(
     options = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", str(speed)]}
     with Sandbox.start(Scenario(CLUSTER, ()), state_dir=folder, options=options) as sandbox:
         client, table = _client(sandbox, "dynamodb"), sandbox.environment()["LEEWAY_TABLE"]
-        DynamoSurveys(lambda: client, table).write(REGION, compressed(sandbox_survey()))
+        dynamo = DynamoTable(lambda: client, table)
+        dynamo.put(SURVEY, compressed(sandbox_survey()), region=REGION)
         writing = DynamoManifestWriting(lambda: client, table)
         written = read_manifests(yaml.safe_dump_all(documents), "bench").written
         for one in written:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import boto3
 import yaml
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.reading import read_manifests
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario, deployment, pod_spec

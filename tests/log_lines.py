@@ -18,14 +18,12 @@ from leeway.admission.telemetry import AdmissionTelemetry
 from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
-from leeway.drain.reasons import PODS_NOT_LISTED
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome
-from leeway.interruption.outcome import NoticeResult as Became
-from leeway.interruption.telemetry import NoticeTelemetry
+from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeTelemetry
+from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.pod_watch.holding import PodWatchTelemetry
@@ -37,11 +35,8 @@ from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry
-from leeway.replacement.reasons import LEFT_GROUP
-from leeway.retire_node.outcome import Outcome, RetirementResult
-from leeway.retire_node.reasons import NODE_NOT_CORDONED
-from leeway.retire_node.telemetry import RetirementTelemetry
-from leeway.retirement.reasons import FIRST_NOTICE
+from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
+from leeway.retirement.reasons import FIRST_NOTICE, LEFT_GROUP, NODE_NOT_CORDONED, PODS_NOT_LISTED
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED

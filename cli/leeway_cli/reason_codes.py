@@ -1,7 +1,6 @@
 """`leeway reasons`: prints the meaning of reason codes and the sections of the runbook."""
 
 import importlib
-import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import typer
 
 from leeway_cli.errors import BadInputError
 from leeway_cli.output import print_json, stdout_console, write_stdout
-from leeway_cli.reasons import INVALID_OPTION
 
 RUNBOOK = "runbook.md"
 
@@ -40,9 +38,9 @@ class DeclaredCode:
 
 
 def declared_codes() -> tuple[DeclaredCode, ...]:
-    """Collect the codes that the modules of Leeway, and the `reasons` modules of its command line
-    and its sandbox declare, by part and name."""
-    found = [*_in_layer(), *_in_command_line(), *_in_sandbox()]
+    """Collect the codes that the modules of Leeway and of `leeway doctor` declare, by part and
+    name."""
+    found = [*_in_layer(), *_in_module("leeway_cli.doctor.reasons", "doctor")]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
@@ -57,28 +55,12 @@ def _in_layer() -> Iterator[DeclaredCode]:
                 yield DeclaredCode(parts[0], code.name, code.sentence, code.runbook)
 
 
-def _in_command_line() -> Iterator[DeclaredCode]:
-    import leeway_cli
-
-    yield from _in_module("leeway_cli.reasons", "command line")
-    for command in pkgutil.iter_modules(leeway_cli.__path__):
-        if command.ispkg and importlib.util.find_spec(f"leeway_cli.{command.name}.reasons"):
-            yield from _in_module(f"leeway_cli.{command.name}.reasons", "command line")
-
-
 def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
     from leeway.reasons import ReasonCode
 
     declared = vars(importlib.import_module(module)).values()
     for code in dict.fromkeys(one for one in declared if isinstance(one, ReasonCode)):
         yield DeclaredCode(part, code.name, code.sentence, code.runbook)
-
-
-def _in_sandbox() -> Iterator[DeclaredCode]:
-    from leeway_sandbox.reasons import all_codes
-
-    for code in all_codes():
-        yield DeclaredCode("sandbox", code.name, f"{code.sentence} {code.remedy}".strip(), "")
 
 
 def reasons(
@@ -91,14 +73,15 @@ def reasons(
 ) -> None:
     """Print the meaning of reason codes, and the sections of the runbook with the actions.
 
-    Log lines, events, outcomes and errors carry these codes.
+    Log lines, events, outcomes and findings of `leeway doctor` carry these codes.
     """
     declared = declared_codes()
     if codes:
         known = {code.name: code for code in declared}
         if unknown := [name for name in codes if name not in known]:
-            expected = f"a code that `leeway reasons` lists, got {unknown[0]}"
-            raise BadInputError(INVALID_OPTION(option="CODE", expected=expected))
+            raise BadInputError(
+                f"CODE: expected a code that `leeway reasons` lists, got {unknown[0]}."
+            )
         declared = tuple(known[name] for name in codes)
     match output:
         case ReasonFormat.JSON:
@@ -131,10 +114,10 @@ def _print_table(codes: tuple[DeclaredCode, ...]) -> None:
 
 
 _INTRODUCTION = (
-    "Every outcome, log line, Kubernetes Event, Leeway event and error of the command line carries"
-    " a code and a sentence. Codes are stable: use them in log queries and in rules. `leeway"
-    " reasons CODE` prints the same in a terminal. Each alarm has a section in the"
-    " [runbook](runbook.md)."
+    "Every outcome, log line, Kubernetes Event, Leeway event and error of the command line "
+    "carries a code and a sentence. Codes are stable: use them in log queries and in rules. "
+    "`leeway reasons CODE` prints the same in a terminal. Each alarm has a section in the "
+    "[runbook](runbook.md)."
 )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leeway.interruption.outcome import NotAllInstancesReceived
+from leeway.interruption.receive_notice import NotAllInstancesReceived
 from leeway.notices import MalformedNotice, UnknownNotice
 from leeway.wiring.clients import probed
 from leeway.wiring.receive_notice import receive_notice, telemetry

@@ -6,7 +6,7 @@ from typing import Any
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
 from leeway.execution.durable import DurableSteps
-from leeway.replacement.reasons import SUPERSEDED
+from leeway.retirement.reasons import SUPERSEDED
 from leeway.wiring.clients import log_execution, probed
 from leeway.wiring.retire_node import retire_node
 

@@ -21,8 +21,8 @@ from leeway.ports.table import (
     UnavailableOfferings,
 )
 from leeway.reasons import Reason
-from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.ports import DisruptionLedgers, Records
+from leeway.retirement.disruption_budget import DisruptionLedger, DisruptionLedgers
+from leeway.retirement.record import Records
 from leeway.selection.offers.unavailable import Unavailable
 
 from tests.aws.stored import TABLE

@@ -30,10 +30,12 @@ def test_manifests_are_read_as_they_were_written_each_in_its_cluster(
 ) -> None:
     policy = manifest("mine")
     scaled = manifest("web", resource="scaledobject.keda.sh", namespace="shop")
+    pool = manifest("old", resource="nodepool.karpenter.sh", original='{"kind":"Provisioner"}')
     writing.write("mine", policy, 0)
+    writing.write("mine", pool, 0)
     writing.write("mine", scaled, 0)
     writing.write("mine-2", manifest("mine-2"), 0)
-    assert manifests.of("mine") == (policy, scaled)
+    assert manifests.of("mine") == (policy, pool, scaled)
     assert manifests.of("mine", "cluster.leeway.sh") == (policy,)
     assert manifests.of("nobodys") == ()
 

@@ -10,9 +10,7 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.dependencies import Dependencies
-from leeway.interruption.outcome import NoticeResult
-from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.manifests.configuration import Configuration
 from leeway.reasons import Reason
 from leeway_cli import main
@@ -47,23 +45,19 @@ class Deployed:
         manifests = DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
         self.configuration = Configuration(manifests, SystemClock(), self.reported)
         self._reception = ReceiveNotice(
-            Dependencies(
-                records=self.records,
-                origin=HERE,
-                instances=Ec2Instances(client_factory(aws, "ec2")),
-                current=Ec2Instances(client_factory(aws, "ec2")),
-                changes=Ec2Instances(client_factory(aws, "ec2")),
-                policies=self.configuration,
-                retire_node=self.starts,
-                schedules=SchedulesInMemory(),
-                offerings=OfferingsInMemory(),
-                clusters=frozenset({"prod"}),
-                clock=SystemClock(),
-                admissions=self.records,
-                admit_node=Starts(),
-                clean_up=CleanUps(),
-                claims=ClaimsInMemory(),
-            )
+            records=self.records,
+            origin=HERE,
+            instances=Ec2Instances(client_factory(aws, "ec2")),
+            policies=self.configuration,
+            retire_node=self.starts,
+            schedules=SchedulesInMemory(),
+            offerings=OfferingsInMemory(),
+            clusters=frozenset({"prod"}),
+            clock=SystemClock(),
+            admissions=self.records,
+            admit_node=Starts(),
+            clean_up=CleanUps(),
+            claims=ClaimsInMemory(),
         )
 
     def receive(self, event: dict[str, Any]) -> NoticeResult:

@@ -111,7 +111,7 @@ def test_without_an_answer_of_the_table_explain_uses_the_same_policy_as_the_func
     throttled = {"service": "dynamodb", "error": "ThrottlingException", "count": 99}
     aws.control("PUT", "faults", {"faults": [throttled]})
     plan, warned = explain()
-    assert "RetirementPaused" in [remark["code"] for remark in plan["remarks"]]
+    assert any("is paused" in remark for remark in plan["remarks"])
     assert warned.startswith("warning: prod: The manifests of the cluster cannot be read: ")
 
 
@@ -132,4 +132,4 @@ def test_an_instance_that_ec2_does_not_have_differs_from_one_that_was_not_read(
 ) -> None:
     assert main.run(["explain", str(EVENT), "-o", "json"]) == 0
     (plan,) = json.loads(capsys.readouterr().out)["instances"]
-    assert plan["replacementReason"]["code"] == "InstanceNotFound"
+    assert "EC2 knows no instance" in plan["replacementReason"]

@@ -273,7 +273,7 @@ def _evidence(sandbox: Sandbox, spare: Collection[str], ahead: Collection[str]) 
     records = DynamoRecords(lambda: dynamodb, table)
     stored = DynamoManifests(lambda: dynamodb, table).of(CLUSTER)
     readings = [read_stored(one.body, one.title) for one in stored]
-    manifests = [one.meant for reading in readings for one in reading.written]
+    manifests = [one.manifest for reading in readings for one in reading.written]
     pools = [one.template.pool for one in settings_of(manifests)]
     return Evidence(
         seen,

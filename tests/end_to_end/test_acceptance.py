@@ -176,7 +176,7 @@ def test_a_look_that_fails_is_repeated(sandbox: Sandbox) -> None:
 
 def test_nothing_is_launched_without_consent(sandbox: Sandbox) -> None:
     code, _, err = run(sandbox)
-    assert (code, "AcceptanceNotAgreed" in err) == (1, True)
+    assert (code, "Nothing was launched in cluster" in err) == (1, True)
     assert left(sandbox) == NOTHING
 
 
@@ -184,7 +184,7 @@ def test_nothing_is_launched_without_consent(sandbox: Sandbox) -> None:
     ("arguments", "expected"),
     [
         (("--yes", "--family", "windows95"), (2, "--family")),
-        (("--yes", "--node-class", "other"), (1, "AcceptanceWithoutNodeClass")),
+        (("--yes", "--node-class", "other"), (1, "has no EC2NodeClass other")),
     ],
 )
 def test_bad_input_gets_one_line(

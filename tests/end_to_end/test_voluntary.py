@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from leeway import __version__
 from leeway.aws.manifests import DynamoManifestWriting
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
@@ -163,7 +163,7 @@ def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> No
     lines = env.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"]
     )
-    assert lines[0]["code"] == "AnnouncementWithdrawn"
+    assert lines[0]["code"] == "NoticeIgnored"
     assert not env.since(since).of("node-cordoned", node=node)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason
-from leeway.retire_node.outcome import Outcome
+from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import Retirement
 
 

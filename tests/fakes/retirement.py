@@ -8,11 +8,10 @@ from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.kubernetes_objects import Pod
-from leeway.retire_node.dependencies import Dependencies
-from leeway.retire_node.outcome import Outcome
-from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.context import Dependencies, StepContext
+from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import Retirement
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.retire_node import RetireNode
 
 from tests.fakes.actions import ActionLog
 from tests.fakes.cache_store import CacheStoreInMemory

@@ -24,9 +24,8 @@ from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestR
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
 from leeway.execution.attempt import AttemptId, parse_attempt_id
 from leeway.execution.durable import DurableSteps
-from leeway.retire_node.dependencies import Dependencies
-from leeway.retire_node.retire_node import RetireNode
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.context import Dependencies, StepContext
+from leeway.retirement.retire_node import RetireNode
 
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes
 

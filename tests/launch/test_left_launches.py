@@ -11,7 +11,7 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import InstanceState
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import Configuration, StoredManifest
 from leeway.pod_watch.holding import WatchMode
 from leeway.pod_watch.watch_pods import mode_of
 from leeway.reasons import Reason
@@ -34,12 +33,6 @@ def pool(requirements: object = ()) -> StoredManifest:
     return stored("nodepool.karpenter.sh", "karpenter.sh/v1", "NodePool", spec)
 
 
-PROVISIONER = stored(
-    "provisioner.karpenter.sh",
-    "karpenter.sh/v1alpha5",
-    "Provisioner",
-    {"providerRef": {"name": "default"}},
-)
 HEADROOM = stored("headroom.leeway.sh", "leeway.sh/v1", "Headroom", {"buffers": []})
 
 
@@ -66,7 +59,6 @@ class Unheard:
         ((), WatchMode.NOT_AT_ALL),
         ((manifest(spec={"provisioning": {"watch": True}}), HEADROOM), WatchMode.NOT_AT_ALL),
         ((pool(),), WatchMode.BY_WATCH),
-        ((PROVISIONER,), WatchMode.BY_WATCH),
         # Its nodes are given back.
         (
             (replace(pool(), deleted_at=datetime(2026, 11, 20, tzinfo=UTC)),),

@@ -15,8 +15,12 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome, NoticeResult
-from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import (
+    InstanceOutcome,
+    InstanceState,
+    NoticeOutcome,
+    NoticeResult,
+)
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from leeway_cli import main
-from leeway_sandbox.children import Child, SandboxError
+from leeway_sandbox.children import Child
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.ready_counts import ReadyCounts
 from leeway_sandbox.sandbox import Sandbox
@@ -119,7 +120,7 @@ def test_a_refusal_of_the_sandbox_is_bad_input(
     assert "i-0123456789abcdef0" in capsys.readouterr().err
     assert main.run(["sandbox", "fire", "nope", *folder]) == 2
     result = (
-        "leeway: ScheduleNotFound: No enabled schedule has the name or ARN nope. "
+        "leeway: No enabled schedule has the name or ARN nope. "
         "List the schedules with `leeway sandbox schedules`.\n"
     )
     assert capsys.readouterr().err == result

@@ -11,7 +11,6 @@ from typing import Any
 from leeway import __version__
 from leeway.printable import printable
 
-from leeway_cli.acceptance.reasons import ACCEPTANCE_NOT_CLEANED
 from leeway_cli.acceptance.world import NAME, World
 from leeway_cli.errors import CannotBeDoneError
 
@@ -185,8 +184,10 @@ def clean(world: World) -> None:
         return empty >= needed
 
     if not _wait(world, stays_empty, CLEANED_WITHIN):
-        problem = f"some is left after {CLEANED_WITHIN:.0f} s"
-        raise CannotBeDoneError(ACCEPTANCE_NOT_CLEANED(cluster=world.cluster, problem=problem))
+        raise CannotBeDoneError(
+            f"Not everything was removed from cluster {world.cluster}: some is left after "
+            f"{CLEANED_WITHIN:.0f} s. Run `leeway acceptance {world.cluster} --clean`."
+        )
 
 
 def _run(world: World, stage: Stage, report: Acceptance, say: Callable[[str], None]) -> Result:

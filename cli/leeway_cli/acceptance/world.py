@@ -13,7 +13,7 @@ from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
 from leeway.instances.owners import OWNER_TAG, POOL_TAG
 from leeway.kubernetes.connection import Connection
 from leeway.launch.node_settings import CLUSTER_TAG
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.selection.labels import NODEPOOL
 from lightkube import ApiError
 from lightkube.models.apps_v1 import DeploymentSpec
@@ -28,7 +28,7 @@ from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.apply_changes import apply_changes, stored_manifests
 from leeway_cli.manifests.planned_change import Change, PlannedChange, plan_body
 from leeway_cli.stack import Stack

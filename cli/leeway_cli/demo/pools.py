@@ -56,7 +56,8 @@ def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
     """Store the manifests of pools as `leeway apply` does, and the catalog that `refresh_catalog`
     would read from the sandbox's EC2."""
     from leeway.aws.manifests import DynamoManifestWriting
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
+    from leeway.catalog.stored import SURVEY
     from leeway.manifests.reading import read_manifests
     from leeway.selection.offers.compressed import compressed
 
@@ -64,7 +65,9 @@ def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
     from leeway_cli.selection.catalogs import SANDBOX_REGION, sandbox_survey
 
     dynamodb, table = client("dynamodb", sandbox.aws_url), sandbox.environment()["LEEWAY_TABLE"]
-    DynamoSurveys(lambda: dynamodb, table).write(SANDBOX_REGION, compressed(sandbox_survey()))
+    DynamoTable(lambda: dynamodb, table).put(
+        SURVEY, compressed(sandbox_survey()), region=SANDBOX_REGION
+    )
     writing = DynamoManifestWriting(lambda: dynamodb, table)
     now = datetime.now(UTC)
     for manifest in manifests_of(pools):

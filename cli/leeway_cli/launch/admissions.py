@@ -25,7 +25,6 @@ from leeway.wiring.clients import client, clock
 
 from leeway_cli.errors import as_clause
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import NODE_NOT_READY
 
 AT_ONCE = 32
 
@@ -49,7 +48,7 @@ class Joined:
 
     instance: str
     node: str
-    problem: Reason | None
+    problem: str | None
 
 
 def admit(
@@ -96,8 +95,11 @@ def _admit(use_case: AdmitNode, one: AttemptId, until: datetime) -> Joined:
     return Joined(one.instance, outcome.node, _not_ready(one, as_clause(outcome.reason)))
 
 
-def _not_ready(one: AttemptId, problem: str) -> Reason:
-    return NODE_NOT_READY(instance=one.instance, problem=problem)
+def _not_ready(one: AttemptId, problem: str) -> str:
+    return (
+        f"Instance {one.instance} was launched, and its node is not Ready: {problem}. Read its "
+        f"boot log with `aws ec2 get-console-output --latest --instance-id {one.instance}`."
+    )
 
 
 class _TimeIsUp(Exception):

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from leeway.drain.decide_pod import DAEMONSET
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
+from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
 from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint

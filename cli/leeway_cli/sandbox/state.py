@@ -11,8 +11,6 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
-    from leeway.reasons import Reason
-    from leeway_sandbox.reasons import ReasonError
     from leeway_sandbox.sandbox import Sandbox
 
 StateDirOption = Annotated[
@@ -30,22 +28,15 @@ def default_state_dir() -> Path:
 @contextmanager
 def sandbox_errors() -> Iterator[None]:
     """Turn errors of the sandbox into errors of the command."""
-    from leeway_sandbox.children import RefusedError, SandboxError
+    from leeway_sandbox.errors import RefusedError, SandboxError
 
     try:
         yield
     except RefusedError as error:
-        raise BadInputError(_reason(error, str(error))) from error
+        raise BadInputError(" ".join(str(error).split())) from error
     except SandboxError as error:
         first, _, details = str(error).partition("\n")
-        raise CannotBeDoneError(_reason(error, first), details) from error
-
-
-def _reason(error: "ReasonError", message: str) -> "Reason":
-    """Return the reason of an error of the sandbox, with the sandbox's own code."""
-    from leeway.reasons import Reason
-
-    return Reason(error.code, " ".join([*message.split(), error.reason.remedy]))
+        raise CannotBeDoneError(first, details) from error
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import AWS_REGION_MISSING, CATALOG_NOT_READ, INVALID_OPTION
 
 if TYPE_CHECKING:
     from leeway.selection.offers.catalog import Catalog
@@ -70,8 +69,9 @@ def sandbox_survey(region: str | None = None) -> "Survey":
     try:
         found = read_region(region or SANDBOX_REGION)
     except UnknownRegion:
-        expected = f"one of {', '.join(regions())}, got {region}"
-        raise BadInputError(INVALID_OPTION(option="--region", expected=expected)) from None
+        raise BadInputError(
+            f"--region: expected one of {', '.join(regions())}, got {region}."
+        ) from None
     return Survey(
         region=found.name,
         machines=tuple(map(machine, found.types)),
@@ -91,11 +91,11 @@ def account_offers(region: str | None, stack: str) -> Offers:
     """
     from leeway.wiring.clients import session
 
-    from leeway_cli.aws_errors import aws_errors
+    from leeway_cli.errors import aws_errors
 
     name = region or session().region_name
     if name is None:
-        raise CannotBeDoneError(AWS_REGION_MISSING())
+        raise CannotBeDoneError("No AWS region is set. Set AWS_REGION.")
     with aws_errors(f"the catalog of {name}"):
         return _stored_offers(name, stack) or Offers(_read_catalog(name))
 
@@ -103,8 +103,9 @@ def account_offers(region: str | None, stack: str) -> Offers:
 def _stored_offers(region: str, stack: str) -> Offers | None:
     from functools import partial
 
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
     from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+    from leeway.catalog.stored import SURVEY
     from leeway.clock import SystemClock
     from leeway.selection.offers.compressed import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
@@ -114,7 +115,7 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     try:
         table = find_stack(stack).table
         dynamodb = partial(client, "dynamodb")
-        packed = DynamoSurveys(dynamodb, table).packed(region)
+        packed = DynamoTable(dynamodb, table).get(SURVEY, region=region)
         if packed is None:
             return None
         now = SystemClock().now()
@@ -142,7 +143,9 @@ def _read_catalog(region: str) -> "Catalog":
         now = SystemClock().now()
         survey, parts = CatalogReader(market, prices).read(region, now, Survey(region))
     except CatalogUnavailable as error:
-        raise CannotBeDoneError(CATALOG_NOT_READ(error=as_clause(error))) from error
+        raise CannotBeDoneError(
+            f"The instance types of the region could not be read: {as_clause(error)}."
+        ) from error
     for part in parts:
         if part.problem:
             write_stderr(f"warning: {part.problem}")

@@ -24,7 +24,7 @@ from leeway_sandbox.aws.scheduled_events import Maintenance, announce
 from leeway_sandbox.aws.status_checks import Impairment, impair
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import ControlApi, Query
-from leeway_sandbox.reasons import EVENT_INVALID, ReasonError
+from leeway_sandbox.errors import SandboxError
 
 
 class ClusterLink(BaseModel):
@@ -218,7 +218,7 @@ class Control(ControlApi):
     def _send(self, body: Any, query: Query) -> Any:
         events = body if isinstance(body, list) else [body]
         if not all(isinstance(event, dict) and "source" in event for event in events):
-            raise ReasonError(EVENT_INVALID)
+            raise SandboxError("An event is a JSON object with at least a source.")
         copies, delay = int(query.get("copies", 1)), float(query.get("delay", 0))
         with self._cloud.lock:
             sent = [

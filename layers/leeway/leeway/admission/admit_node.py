@@ -16,10 +16,10 @@ from leeway.admission.step_results import FinishResult, NodeCheck, UnjoinedResul
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.steps import Steps
-from leeway.lifecycle_hooks.actions import LifecycleActions
 from leeway.pool_pauses import PoolRecords
 from leeway.ports.aws import Groups, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster
+from leeway.retirement.hooks import LifecycleActions
 
 
 class AdmitNode:

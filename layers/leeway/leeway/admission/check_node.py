@@ -19,12 +19,11 @@ from leeway.admission.step_results import NodeCheck
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS
-from leeway.lifecycle_hooks.actions import LifecycleActions
-from leeway.lifecycle_hooks.held_hooks import all_over, next_heartbeat, with_new_hooks
 from leeway.ports.aws import CloudRefused, InstanceTypes
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason, clause
+from leeway.retirement.hooks import LifecycleActions, all_over, next_heartbeat, with_new_hooks
 from leeway.selection.labels import JOINED, REGISTERED, UNREGISTERED
 
 LIST_NODES_AFTER = timedelta(minutes=2)

@@ -11,8 +11,8 @@ from leeway.admission.step_results import FinishResult, NodeCheck
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import retry_conflicts
-from leeway.lifecycle_hooks.actions import HookAnswers, LifecycleActions
 from leeway.ports.aws import HookResult
+from leeway.retirement.hooks import HookAnswers, LifecycleActions
 
 ANSWERS = {
     AdmissionResult.ADMITTED: HookResult.CONTINUE,

@@ -7,10 +7,9 @@ from leeway.admission.outcome import AdmissionOutcome
 from leeway.admission.readiness import Readiness
 from leeway.admission.record import Admission
 from leeway.execution.attempt import AttemptId
-from leeway.lifecycle_hooks.actions import HookAnswers
-from leeway.lifecycle_hooks.held_hooks import HeldHook
 from leeway.pool_pauses import PoolRecord
 from leeway.reasons import Reason
+from leeway.retirement.hooks import HeldHook, HookAnswers
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from leeway.aws.errors import conditional_write
 from leeway.aws.query import query_partition
-from leeway.manifests.ports import POOL_KINDS, StoredManifest
+from leeway.manifests.configuration import POOL, StoredManifest
 
 DELETED_KEPT_FOR = timedelta(days=30)
 """How long the table keeps when a pool was deleted."""
@@ -54,6 +54,7 @@ class DynamoManifestWriting:
             "version": {"N": str(manifest.version)},
             "written_by": {"S": manifest.written_by},
             "written_at": {"S": manifest.written_at.isoformat()},
+            **({"original": {"S": manifest.original}} if manifest.original else {}),
         }
         with conditional_write(manifest.title):
             self._client().put_item(TableName=self._table, Item=item, **_unchanged(replaces))
@@ -66,7 +67,7 @@ class DynamoManifestWriting:
             RecordChanged: another version is stored, or none.
         """
         unchanged = _unchanged(manifest.version)
-        if manifest.resource not in POOL_KINDS:
+        if manifest.resource != POOL:
             with conditional_write(manifest.title):
                 self._client().delete_item(
                     TableName=self._table, Key=_key(cluster, manifest), **unchanged
@@ -120,6 +121,7 @@ def _read(item: dict[str, Any]) -> StoredManifest:
         written_by=item.get("written_by", {}).get("S", "unknown"),
         written_at=_time(item.get("written_at", {}).get("S", "")),
         deleted_at=_deleted_at(item.get("deleted_at", {}).get("S", "")),
+        original=item.get("original", {}).get("S", ""),
     )
 
 

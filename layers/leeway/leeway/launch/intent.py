@@ -11,7 +11,7 @@ from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.bootstrap.labels import split
+from leeway.bootstrap.node import split
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason

@@ -37,10 +37,9 @@ from leeway.reconciliation.ports import ClusterNodes, Records
 from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
 from leeway.reconciliation.report import HandledFinding
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.disruption_budget import ENDED_WITHOUT_NODE_AFTER
-from leeway.retirement.ports import Records as RetirementRecords
 from leeway.retirement.reasons import NODE_DELETED
-from leeway.retirement.record import Retirement, ReturnTerms
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms
+from leeway.retirement.record import Records as RetirementRecords
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 
 LAUNCH_NOT_ADMITTED = ReasonCode(

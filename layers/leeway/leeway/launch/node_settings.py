@@ -10,6 +10,7 @@ from leeway.bootstrap.node import NodeTemplate, templates_of
 from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, Defaults
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import (
     AmiTerm,
     BlockDevice,
@@ -18,7 +19,6 @@ from leeway.manifests.node_class import (
     MetadataOptions,
 )
 from leeway.manifests.node_pool import NodePool
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 from leeway.reasons import ReasonCode
 
 POOL_SETTING_WRONG = ReasonCode(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.fleet_errors import SUBNET_WITHOUT_ADDRESSES
 from leeway.launch.images import (
     Image,
@@ -17,8 +17,8 @@ from leeway.launch.images import (
 )
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, Setting, user_tags
 from leeway.launch.templates import NodeResources, TemplateImage
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 from leeway.parallel import in_parallel
 from leeway.reasons import Reason
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.node_settings import NodeSettings, cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
 from leeway.selection.offers.node_class import GIB, AmiFamily

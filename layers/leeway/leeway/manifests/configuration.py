@@ -9,15 +9,81 @@ from typing import Protocol
 
 from leeway import __version__
 from leeway.clock import Clock
-from leeway.manifests.cluster import Cluster
-from leeway.manifests.interpreting import Written
-from leeway.manifests.policy import cluster_policy
-from leeway.manifests.ports import POOL_KINDS, StoredManifest, StoredManifests
-from leeway.manifests.reading import Reading, read_salvaged, read_stored
-from leeway.manifests.reasons import MANIFEST_INVALID, MANIFESTS_NOT_READ
+from leeway.manifests.cluster import Cluster, cluster_policy
+from leeway.manifests.reading import Reading, Written, read_salvaged, read_stored
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+from leeway.telemetry import Telemetry
+
+MANIFEST_INVALID = ReasonCode(
+    "ManifestInvalid",
+    "{problem}{author}. Apply the manifest again.",
+    "a-stored-manifest-has-errors",
+)
+MANIFESTS_NOT_READ = ReasonCode(
+    "ManifestsNotRead",
+    "The manifests of the cluster cannot be read: {error}. The last ones that were read apply.",
+    "clusterproblemsalarm",
+)
+
+
+POOL = "nodepool.karpenter.sh"
+"""The kind of the manifests of pools."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest in the table: `body` is its JSON. `original` is the JSON of a superseded version
+    that `body` was converted from, empty if it was not.
+
+    `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
+    if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
+    `deleted_at` is when a pool was deleted, None if it was not: it has no body then.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    body: str
+    version: int
+    written_by: str
+    written_at: datetime
+    deleted_at: datetime | None = None
+    original: str = ""
+
+    @property
+    def as_written(self) -> str:
+        """The JSON of the manifest as the user wrote it."""
+        return self.original or self.body
+
+    @property
+    def title(self) -> str:
+        """The name in the form that kubectl prints: `cluster.leeway.sh/prod`."""
+        return f"{self.resource}/{self.name}"
+
+
+class StoredManifests(Protocol):
+    """Reads of the table's manifests."""
+
+    def of(
+        self, cluster: str, resource: str = "", deleted: bool = False
+    ) -> tuple[StoredManifest, ...]:
+        """Read the current manifests of a cluster, all or those of one kind. With `deleted`, also
+        return the pools that were deleted in the last 30 days."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestTelemetry(Telemetry):
+    """Logs manifests that have errors."""
+
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        """Log that a manifest could not be read, or only in part. `keep_headroom` counts the
+        invalid manifests of a cluster once a minute."""
+        about = {"code": reason.code, "cluster": cluster, "manifest": manifest}
+        self.logger.error(reason.message, extra=about)
+
 
 FRESH_FOR = timedelta(seconds=45)
 """How long a read is cached; including the run time of a function, a change takes effect within a
@@ -121,8 +187,8 @@ class Configuration:
 
     def _policy(self, cluster: str, stored: StoredManifest) -> ClusterPolicy:
         for written in self._reading(cluster, stored).written:
-            if isinstance(written.meant, Cluster):
-                return cluster_policy(written.meant)
+            if isinstance(written.manifest, Cluster):
+                return cluster_policy(written.manifest)
         return CAUTIOUS
 
     def _read(self, cluster: str, resource: str = "") -> _Known:
@@ -183,10 +249,5 @@ def deleted_pools(manifests: StoredManifests, cluster: str) -> Mapping[str, date
     Raises:
         CloudUnavailable, CloudRefused: the manifests could not be read.
     """
-    found = [one for kind in POOL_KINDS for one in manifests.of(cluster, kind, True)]
-    exist = {one.name for one in found if one.deleted_at is None}
-    times: dict[str, datetime] = {}
-    for one in found:
-        if one.deleted_at is not None and one.name not in exist:
-            times[one.name] = max(one.deleted_at, times.get(one.name, one.deleted_at))
-    return times
+    found = manifests.of(cluster, POOL, deleted=True)
+    return {one.name: one.deleted_at for one in found if one.deleted_at is not None}

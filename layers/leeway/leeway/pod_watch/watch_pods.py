@@ -13,8 +13,7 @@ from functools import partial
 from leeway.capacity_requests import ProvisionNodes
 from leeway.clock import Clock
 from leeway.failures import describe_error
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.ports import POOL_KINDS
+from leeway.manifests.configuration import POOL, Configuration
 from leeway.parallel import in_parallel
 from leeway.pod_watch.follower import PodWatches
 from leeway.pod_watch.holding import (
@@ -163,8 +162,8 @@ def mode_of(configuration: Configuration, cluster: str) -> WatchMode:
     Raises:
         CloudUnavailable, CloudRefused: its manifests have never been read.
     """
-    if not configuration.manifests(cluster, POOL_KINDS):
-        deleted = configuration.has_deleted(cluster, POOL_KINDS)
+    if not configuration.manifests(cluster, (POOL,)):
+        deleted = configuration.has_deleted(cluster, (POOL,))
         return WatchMode.BY_THE_MINUTE if deleted else WatchMode.NOT_AT_ALL
     watches = configuration.policy_of(cluster).watches_pods
     return WatchMode.BY_WATCH if watches else WatchMode.BY_THE_MINUTE

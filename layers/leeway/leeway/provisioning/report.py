@@ -16,12 +16,14 @@ class CapacityReturned:
 
     - `begun`: the retirements that it began. `rehearsed`: those that it would begin without
       spec.dryRun, each once.
-    - `problems`: instances that are left alone. `failures`: what failed; the next run tries again.
+    - `problems`: what keeps it from giving back, as long as it is new; `lasting`: what an earlier
+      run has logged already. `failures`: what failed; the next run tries again.
     """
 
     begun: tuple[Reason, ...] = ()
     rehearsed: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
+    lasting: tuple[Reason, ...] = ()
     failures: tuple[Reason, ...] = ()
 
 

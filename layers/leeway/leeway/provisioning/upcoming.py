@@ -21,7 +21,7 @@ from leeway.headroom.plan import (
 )
 from leeway.headroom.ports import PodTemplate
 from leeway.launch.intent import JOIN_WITHIN
-from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policy.rules import ClusterPolicy
 from leeway.pool_pauses import JoinTime, PoolRecords

@@ -15,8 +15,7 @@ from leeway.instances.observed import (
     ObservedInstance,
     ObservedInterruption,
 )
-from leeway.interruption.ports import InstanceState
-from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
+from leeway.interruption.receive_notice import InstanceState
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
@@ -42,6 +41,7 @@ from leeway.reconciliation.lost_state_changes import STOPS_OR_ENDS, check_restar
 from leeway.reconciliation.lost_status_checks import check_impairment, check_recovery
 from leeway.reconciliation.ports import Records
 from leeway.reconciliation.reasons import AWS_NOT_READ, RECORD_INVALID, RECORDS_NOT_READ
+from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import Retirement
 
 INSTANCE_CONCURRENCY = 8

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from leeway.admission.record import Admission
 from leeway.instances.facts import InstanceFacts
-from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import InstanceState
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.retirement.record import Retirement
 

@@ -16,8 +16,7 @@ from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
-from leeway.interruption.outcome import NoticeResult
-from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel

@@ -20,9 +20,9 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.telemetry import ManifestTelemetry
+from leeway.manifests.configuration import Configuration, ManifestTelemetry
 from leeway.typed_json import adapter_of
 
 DEFAULT_TRIES = 6
@@ -198,6 +198,13 @@ def metrics() -> Metrics:
 def log_execution(arn: str) -> None:
     """Add the ARN of the durable execution to all further log lines."""
     logger().append_keys(execution=arn)
+
+
+@cache
+def table(tries: int = 0, name: str = "") -> DynamoTable:
+    """Build the table, by default of this stack; `tries` 0 means DEFAULT_TRIES."""
+    dynamodb = partial(client, "dynamodb", tries=tries)
+    return DynamoTable(dynamodb, name or settings().table, clock())
 
 
 @cache

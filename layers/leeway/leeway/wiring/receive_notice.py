@@ -5,8 +5,7 @@ from functools import cache, partial
 
 from leeway.admission.record import Admission
 from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.interruption.receive_notice import ReceiveNotice
-from leeway.interruption.telemetry import NoticeTelemetry
+from leeway.interruption.receive_notice import NoticeTelemetry, ReceiveNotice
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, logger, metrics, prepare
 from leeway.wiring.notices import receive_notice_with

@@ -14,11 +14,9 @@ from leeway.capacity_requests import ProvisionNodes
 from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.retire_node.dependencies import Dependencies
-from leeway.retire_node.retire_node import RetireNode
-from leeway.retire_node.step_results import STEP_RESULTS
-from leeway.retire_node.telemetry import RetirementTelemetry
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.context import Dependencies, StepContext
+from leeway.retirement.outcome import RetirementTelemetry
+from leeway.retirement.retire_node import STEP_RESULTS, RetireNode
 from leeway.wiring.clients import (
     FAIL_FAST_TRIES,
     client,
