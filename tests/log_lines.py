@@ -28,10 +28,9 @@ from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.policy.reasons import POLICY_ACTION
-from leeway.provisioning.provision_nodes import CATALOG_MISSING
-from leeway.provisioning.receive_messages import MESSAGE_DROPPED
+from leeway.provision_run import CATALOG_MISSING
+from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
 from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding
 from leeway.reconciliation.telemetry import ReconciliationTelemetry

@@ -17,8 +17,8 @@ from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRe
 from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
 from leeway.ports.table import RecordChanged
-from leeway.provisioning.provision_nodes import ProvisioningRecords
 from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.provisioning.tell import ProvisioningRecords
 from leeway.reasons import Reason
 
 from tests.aws.stored import TABLE

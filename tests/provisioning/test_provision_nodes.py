@@ -10,17 +10,18 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.launch.intent import JOIN_WITHIN
+from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.tell import KEPT_FOR
+from leeway.retirement.record import NODE_DELETED, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 from leeway.selection.pools import Taint
 
 from tests.fakes.fleets import Shortage
-from tests.fakes.provisioning import NothingReturned
 from tests.launch.launching import NOW
 from tests.launch.pools import node_class, pods, pool
 from tests.provisioning.buying import (
@@ -31,6 +32,7 @@ from tests.provisioning.buying import (
     big_pods,
     node,
 )
+from tests.retirement.retirements import FACTS, interrupted
 
 
 @pytest.fixture
@@ -106,9 +108,11 @@ def test_an_instance_whose_node_was_deleted_does_not_hold_its_pods(buying: Buyin
     buying.wait_for_nodes(*big_pods(2))
     launched = buying.run().launched
     assert not buying.run().launched, "the first ones may still join"
-    nothing = NothingReturned()
-    nothing.deleted = frozenset(one.instance.instance for one in launched[:1])
-    buying.returns = nothing
+    gone = launched[0].instance.instance
+    terms = ReturnTerms(cause=NODE_DELETED)
+    changed: dict[str, Any] = {"kind": NoticeKind.CAPACITY_RETURN, "terms": terms}
+    changed["facts"] = FACTS.model_copy(update={"instance": gone})
+    buying.retirements.retirements[gone] = interrupted().model_copy(update=changed)
     assert len(buying.run().launched) == 1
 
 
@@ -205,15 +209,16 @@ def test_at_most_zero_launches_nothing(buying: Buying) -> None:
 
 
 def test_a_cluster_without_pools_gives_the_nodes_of_deleted_pools_back(buying: Buying) -> None:
-    returns = buying.returns = NothingReturned()
     buying.manifests.written = ()
     buying.wait_for_nodes(*big_pods(1))
     assert buying.run().result.code == "ClusterWithoutPools"
-    assert returns.runs == []
-    returns.owns = True
+    assert buying.watched.nodes == {}, "it looks at no node"
+    owner = Owner(OwnerKind.LEEWAY, "web")
+    launched = {"owner": owner, "joined": True, "from_fleet": True}
+    buying.own = {"i-1": FACTS.model_copy(update=launched)}
     report = buying.run()
     assert (report.result.code, report.without_node) == ("ClusterWithoutPools", ())
-    assert returns.runs == [True]
+    assert buying.watched.nodes.keys() == {"prod"}
     assert not buying.events.calls
 
 

@@ -225,7 +225,7 @@ and a message that waits for two minutes raises an alarm."""
 
 
 class ReturnCapacity:
-    """The CapacityReturns Protocol of provisioning. What a warm function remembers only saves calls
+    """Gives capacity back. What a warm function remembers only saves calls
     and log lines."""
 
     def __init__(self, deps: Dependencies) -> None:

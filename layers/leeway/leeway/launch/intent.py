@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from leeway.bootstrap.node import split
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.ports.kubernetes_objects import Taint
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
 from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.offers.catalog import Catalog, InstanceType
 from leeway.selection.offers.machines import EFA
@@ -22,6 +22,12 @@ from leeway.selection.packing.plan import Placement
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
 from leeway.selection.resources import Resources
+
+POD_WITHOUT_NODE = ReasonCode(
+    "PodWithoutNode",
+    "Leeway can launch no node for pod {pod}: {why}",
+    "a-pod-gets-no-node",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,7 @@ class LaunchIntents(Protocol):
 
 JOIN_WITHIN = timedelta(minutes=15)
 """How long a launched instance may take to join its cluster."""
+
 
 REPEAT_WITHIN = timedelta(minutes=5)
 """How long after it was written a request without an answer is repeated. After that its instances

@@ -18,6 +18,7 @@ from leeway.launch.fleet_errors import DENIED, LAUNCH_REFUSED, Cause, cause_of, 
 from leeway.launch.fleets import FleetInstance, Fleets, LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
 from leeway.launch.intent import (
+    POD_WITHOUT_NODE,
     LaunchedNode,
     LaunchIntent,
     LaunchIntents,
@@ -57,6 +58,29 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
+POOL_NOT_READ = ReasonCode(
+    "PoolNotRead",
+    "Leeway cannot read from AWS what nodes of pool {pool} need: {error}.",
+    "a-node-pool-launches-no-nodes",
+)
+
+
+NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
+
+
+REPLACEMENT_TOO_DEAR = ReasonCode(
+    "ReplacementTooDear",
+    "No new node for the pods that move costs less than the nodes that would go.",
+)
+
+
+LAUNCHES_CAPPED = ReasonCode(
+    "LaunchesCapped",
+    "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
+    "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
+    "launches-are-held-back",
+)
+
 
 class InstanceDescriptions(Protocol):
     """Instances of EC2."""
@@ -67,40 +91,22 @@ class InstanceDescriptions(Protocol):
         ...
 
 
-POOL_NOT_READ = ReasonCode(
-    "PoolNotRead",
-    "Leeway cannot read from AWS what nodes of pool {pool} need: {error}.",
-    "a-node-pool-launches-no-nodes",
-)
-NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
-POD_WITHOUT_NODE = ReasonCode(
-    "PodWithoutNode",
-    "Leeway can launch no node for pod {pod}: {why}",
-    "a-pod-gets-no-node",
-)
-REPLACEMENT_TOO_DEAR = ReasonCode(
-    "ReplacementTooDear",
-    "No new node for the pods that move costs less than the nodes that would go.",
-)
-LAUNCHES_CAPPED = ReasonCode(
-    "LaunchesCapped",
-    "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
-    "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
-    "launches-are-held-back",
-)
-
 MOST_ROUNDS = 6
 """How often one run plans and launches. Each round leaves out what EC2 has refused."""
 
+
 THROTTLED_PAUSE = 2.0
 """Seconds before the next round if EC2 throttled overrides of a fleet."""
+
 
 IMPROVE_FOR = timedelta(seconds=1)
 """How long a plan is improved. Pods wait for it meanwhile, and most batches are planned to the end
 in less."""
 
+
 AT_ONCE = 8
 """Fleets that one run requests at the same time, and offerings that it marks."""
+
 
 SHOWN_AFTER = timedelta(minutes=1)
 """How long after a launch EC2 may not list its instances yet."""
@@ -628,6 +634,7 @@ def _why(cause: Reason, others: Iterable[Reason]) -> str:
 
 MOST_KEPT = 4
 """Supplies that are kept. One takes some megabytes."""
+
 
 MOST_ARRAYS = 1000
 """A supply that holds more arrays is not kept: it has one for each requirement that a pod has had,

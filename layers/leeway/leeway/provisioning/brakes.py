@@ -3,18 +3,28 @@
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leeway.capacity_requests import CapacityRequest
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import POD_WITHOUT_NODE, LaunchIntent, LaunchOutcome, PodWithoutNode
 from leeway.launch.prices import PriceCeiling, Prices
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.demand import Demand
+from leeway.reasons import ReasonCode
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.resources import Resources
+
+LAUNCHES_IN_VAIN = ReasonCode(
+    "LaunchesInVain",
+    "Leeway launches nothing more for the pods of {workload}: {count} nodes that it launched for "
+    "them in the last hour have joined and are empty ({nodes}). Compare the labels, taints and "
+    "allocatable resources of these nodes with the node pool and with the pod.",
+    "launches-are-held-back",
+)
 
 WINDOW = timedelta(minutes=10)
 """The period in which launches are counted."""
@@ -133,3 +143,23 @@ def _is_empty(node: ExistingNode) -> bool:
         return False
     used = sum((pod.requests for pod in node.pods), Resources())
     return not node.terminating and all(used.of(name) <= node.daemons.of(name) for name in used)
+
+
+def with_stopped(
+    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
+) -> LaunchOutcome:
+    """Add the pods for which launches are in vain, and the reason of each workload."""
+    causes = {
+        workload: LAUNCHES_IN_VAIN(workload=workload, count=len(nodes), nodes=", ".join(nodes))
+        for workload, nodes in vain.items()
+    }
+    stopped = {pod: causes[workload_of(pod)] for pod in pods}
+    without = tuple(
+        PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=cause.message), cause)
+        for pod, cause in stopped.items()
+    )
+    return replace(
+        outcome,
+        without_node=(*outcome.without_node, *without),
+        reasons=(*outcome.reasons, *dict.fromkeys(stopped.values())),
+    )

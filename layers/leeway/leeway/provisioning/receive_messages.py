@@ -6,7 +6,7 @@ SQS has no delay for single messages of a FIFO queue.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Protocol
@@ -18,9 +18,20 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.manifests.cluster import NAME
 from leeway.printable import printable
-from leeway.provisioning.provision_nodes import FOR_THE_END, NodeProvisioning
-from leeway.provisioning.report import ProvisioningReport
+from leeway.provisioning.report import MOST_NAMES, ProvisioningReport, grouped
 from leeway.reasons import Reason, ReasonCode
+from leeway.telemetry import Telemetry
+
+MESSAGE_DROPPED = ReasonCode(
+    "MessageDropped",
+    "Leeway dropped a message of the provisioning queue: {problem}.",
+    "clusterproblemsalarm",
+)
+
+NO_TIME_FOR_CLUSTER = ReasonCode(
+    "NoTimeForCluster",
+    "The invocation has no time left for cluster {cluster}: SQS delivers the message again.",
+)
 
 
 class MessageVisibility(Protocol):
@@ -31,27 +42,20 @@ class MessageVisibility(Protocol):
         ...
 
 
-MESSAGE_DROPPED = ReasonCode(
-    "MessageDropped",
-    "Leeway dropped a message of the provisioning queue: {problem}.",
-    "clusterproblemsalarm",
-)
-NO_TIME_FOR_CLUSTER = ReasonCode(
-    "NoTimeForCluster",
-    "The invocation has no time left for cluster {cluster}: SQS delivers the message again.",
-)
-
 RETRY_AFTER = timedelta(seconds=15)
 """When SQS delivers the messages of a failed run again."""
 
 LONGEST_DELAY = timedelta(minutes=2)
 """How long a message for later is hidden at most before it is looked at again."""
 
+FOR_THE_END = timedelta(seconds=15)
+"""The time that a run keeps after its last launch, for answers, Events and the status."""
+
 SAFETY = timedelta(seconds=2)
 """How long before Lambda ends the invocation a run is over."""
 
 
-class Telemetry(Protocol):
+class Reports(Protocol):
     """Logs and metrics of provisioning."""
 
     def provisioned(self, report: ProvisioningReport) -> None:
@@ -95,18 +99,19 @@ class ClusterMessages:
 
 
 class MessageReceiver:
-    """Receives batches. `clusters` are those of the stack."""
+    """Receives batches. `run` makes the run for a cluster, at most until a time: it raises nothing.
+    `clusters` are those of the stack."""
 
     def __init__(
         self,
-        provisioning: NodeProvisioning,
+        run: Callable[[str, str, datetime], ProvisioningReport],
         visibility: MessageVisibility,
         queue: ProvisionNodes,
         clusters: Collection[str],
-        telemetry: Telemetry,
+        telemetry: Reports,
         clock: Clock,
     ) -> None:
-        self._provisioning = provisioning
+        self._run_for = run
         self._visibility = visibility
         self._queue = queue
         self._clusters = clusters
@@ -159,7 +164,7 @@ class MessageReceiver:
             reason = NO_TIME_FOR_CLUSTER(cluster=messages.cluster)
             report = ProvisioningReport(messages.cluster, messages.why, reason, retry=True)
         else:
-            report = self._provisioning.run(messages.cluster, messages.why, until)
+            report = self._run_for(messages.cluster, messages.why, until)
         self._telemetry.provisioned(report)
         if report.retry:
             self._hide(messages.receipts, RETRY_AFTER)
@@ -241,3 +246,58 @@ def _first(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "body"
     return f"{place}: {first['type']}"
+
+
+MOST_UNREADABLE = 50
+"""Objects that one run logs: whoever may create pods may create thousands that can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningTelemetry(Telemetry):
+    """Logs and measures provisioning."""
+
+    def provisioned(self, report: ProvisioningReport) -> None:
+        """Log a run with its launches, its problems, the objects that can't be read and the groups
+        of pods without a node, and count the problems."""
+        cluster = {"cluster": report.cluster}
+        self.logger.info(
+            report.result.message,
+            extra={
+                **cluster,
+                "code": report.result.code,
+                "why": report.why,
+                "pods": report.pods,
+                "launched": [one.instance.instance for one in report.launched],
+                "without_node": len(report.without_node),
+                "seconds": round(report.seconds, 3),
+            },
+        )
+        for reason in report.ahead:
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.launch_problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.unreadable[:MOST_UNREADABLE]:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        if len(report.unreadable) > MOST_UNREADABLE:
+            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
+        for reason in report.failures:
+            self.logger.error(reason.message, extra={**cluster, "code": reason.code})
+        for reason in (*report.returned.begun, *report.returned.rehearsed):
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.returned.problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        groups, others = grouped(report.without_node)
+        for group in groups:
+            facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
+            self.logger.warning(group.reason.message, extra={**cluster, **facts})
+        if others:
+            text = f"{others} further pods get no node, for other reasons."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
+        self.count("LaunchProblems", int(report.capped))
+        self.count("ClusterProblems", len(report.failures))
+
+    def dropped(self, reason: Reason) -> None:
+        """Log and count a message that is dropped."""
+        self.logger.error(reason.message, extra={"code": reason.code})
+        self.count("ClusterProblems", 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -156,3 +157,42 @@ def launched_instances(nodes: Sequence[LaunchedNode]) -> tuple[LaunchedInstance,
 def shortened(reason: Reason) -> Reason:
     """Return a reason with at most LONGEST_MESSAGE characters."""
     return Reason(reason.code, reason.message[:LONGEST_MESSAGE])
+
+
+def status_of(
+    report: ProvisioningReport, before: ProvisioningStatus | None, dry_run: bool, now: datetime
+) -> ProvisioningStatus:
+    """Return the status after a run. `before` is the stored one."""
+    failure = report.failures[0] if report.retry else None
+    if failure is not None and before is not None:
+        update = {"failure": shortened(failure), "run_at": now, "why": report.why}
+        return before.model_copy(update=update)
+    groups, others = grouped(report.without_node)
+    launched = launched_instances(report.launched)
+    count, at = len(report.launched), now
+    if before is not None and not launched:
+        launched, count = before.launched, before.launched_count
+    launched_at = now if report.launched else before.launched_at if before else None
+    returned, returned_at = report.returned.begun, now
+    if before is not None and not returned:
+        returned, returned_at = before.returned, before.returned_at or now
+    back = report.returned
+    found = (*report.launch_problems, *report.failures, *back.problems, *back.lasting)
+    problems = [*found, *report.unreadable][:MOST_PROBLEMS]
+    return ProvisioningStatus(
+        cluster=report.cluster,
+        run_at=at,
+        why=report.why,
+        dry_run=dry_run,
+        pods=report.pods,
+        launched=launched,
+        launched_at=launched_at,
+        launched_count=count,
+        ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
+        without_node=groups,
+        others=others,
+        problems=tuple(map(shortened, problems)),
+        returned=tuple(map(shortened, returned[:MOST_RETURNED])),
+        returned_at=returned_at if returned else None,
+        failure=None if failure is None else shortened(failure),
+    )

@@ -1,20 +1,33 @@
-"""Which pods have an Event about why they get no node, so that it is not repeated each minute.
+"""Tells what a run decided: Events about pods without a node, and answers to capacity requests.
 
-A key is a hash of the pod's uid and the reason code: a pod has another Event if the code changes.
-The API server keeps Events for an hour, so an Event is written again after that.
+Which pods have an Event is stored, so that it is not repeated each minute. A key is a hash of the
+pod's uid and the reason code: a pod has another Event if the code changes. The API server keeps
+Events for an hour, so an Event is written again after that.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 
-from leeway.capacity_requests import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
+from leeway.clock import Clock
+from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.launch.intent import LaunchOutcome, PodWithoutNode
+from leeway.parallel import in_parallel
 from leeway.provisioning.cluster_state import WaitingPod
-from leeway.reasons import Reason
+from leeway.provisioning.demand import ClusterRead
+from leeway.provisioning.report import ProvisioningStatus
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.pods import Pod
+
+NOT_WRITTEN = ReasonCode(
+    "ProvisioningNotWritten",
+    "Leeway could not write {what} of cluster {cluster}: {error}.",
+    "clusterproblemsalarm",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,8 @@ class PodEvents(Protocol):
         ...
 
 
+EVENTS_AT_ONCE = 16
+
 KEPT_FOR = timedelta(minutes=55)
 """A little shorter than the time for which the API server keeps an Event."""
 
@@ -57,6 +72,26 @@ class DueEvent:
 
     key: bytes
     event: PodEvent
+
+
+class ProvisioningRecords(Protocol):
+    """The table's records of provisioning."""
+
+    def status(self, cluster: str) -> ProvisioningStatus | None:
+        """Read the status of a cluster; None before its first run."""
+        ...
+
+    def write_status(self, status: ProvisioningStatus) -> None:
+        """Replace the status of a cluster."""
+        ...
+
+    def told(self, cluster: str) -> Mapping[bytes, datetime]:
+        """Read which Events were written, and when (see the top of this file)."""
+        ...
+
+    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
+        """Replace what `told` reads."""
+        ...
 
 
 def due_events(
@@ -140,3 +175,76 @@ def says_the_same(request: CapacityRequest, answer: CapacityAnswer) -> bool:
     return (
         given is not None and given.model_copy(update={"answered_at": answer.answered_at}) == answer
     )
+
+
+def answer_requests(
+    port: CapacityRequests, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]], clock: Clock
+) -> tuple[Reason, ...]:
+    """Write answers to capacity requests; return what could not be written."""
+    failures = []
+    for request, answer in answers:
+        try:
+            _answer_one(port, request, answer, clock)
+        except API_ERRORS as error:
+            what = f"the answer to the capacity request of {request.instance}"
+            failures.append(NOT_WRITTEN(what=what, cluster=request.cluster, error=clause(error)))
+    return tuple(failures)
+
+
+def _answer_one(
+    port: CapacityRequests, request: CapacityRequest, answer: CapacityAnswer, clock: Clock
+) -> None:
+    """Write an answer, unless the retirement has ended its request or requests anew."""
+    current: CapacityRequest | None = request
+
+    def write() -> None:
+        nonlocal current
+        one, current = current, None
+        one = one or port.of_instance(request.cluster, request.instance)
+        if one is None or one.attempt != request.attempt:
+            return
+        if one.is_open(clock.now()) and not says_the_same(one, answer):
+            port.write(one.answered(answer))
+
+    retry_conflicts(f"the capacity request of {request.instance}", write)
+
+
+def write_events(
+    read: ClusterRead,
+    outcome: LaunchOutcome,
+    events_in: Callable[[str], PodEvents],
+    records: ProvisioningRecords,
+    clock: Clock,
+    until: datetime,
+) -> tuple[Reason, ...]:
+    """Write an Event about each pod without a node that has none, as long as there is time; return
+    what could not be written."""
+    if not outcome.without_node:
+        return ()
+    now, cluster = clock.now(), read.cluster
+
+    def write(events: PodEvents, due: DueEvent) -> str | None:
+        if clock.now() >= until:
+            return "the run has no time left"
+        try:
+            events.write(due.event)
+        except API_ERRORS as error:
+            return str(error) or type(error).__name__
+        return None
+
+    try:
+        told = records.told(cluster)
+        due = due_events(outcome.without_node, read.state.waiting, told, now)
+        if not due:
+            return ()
+        errors = in_parallel(partial(write, events_in(cluster)), due, EVENTS_AT_ONCE)
+        written = [one.key for one, error in zip(due, errors, strict=True) if error is None]
+        records.write_told(cluster, remembered(told, written, now))
+    except API_ERRORS as error:
+        what = f"{len(outcome.without_node)} Events about pods"
+        return (NOT_WRITTEN(what=what, cluster=cluster, error=clause(error)),)
+    failed = [error for error in errors if error]
+    if not failed:
+        return ()
+    what = f"{len(failed)} Events about pods"
+    return (NOT_WRITTEN(what=what, cluster=cluster, error=clause(failed[0])),)

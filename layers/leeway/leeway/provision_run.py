@@ -1,40 +1,41 @@
-"""The use case: one run of the one buyer of a cluster.
+"""The run of provision_nodes for one cluster: read → launch → give back.
 
-A run reads the cluster, launches nodes for pods that have no place, and answers the capacity
-requests of retirements. It never waits until nodes join. SQS delivers the messages of a cluster to
-one run at a time, so that two runs never launch for the same pods. A run that dies leaves its
-launch intents, and the next run completes them (see `leeway.launch`).
+It reads the cluster, launches nodes for pods that have no place, answers the capacity requests of
+retirements, and then gives back the nodes that are not needed. It never waits until nodes join. SQS
+delivers the messages of a cluster to one run at a time, so that two runs never launch for the same
+pods. A run that dies leaves its launch intents, and the next run completes them (see
+`leeway.launch`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
 from leeway.clock import Clock
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.disruption.return_capacity import ReturnCapacity
+from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import (
     JOIN_WITHIN,
     LaunchIntents,
     LaunchOutcome,
-    PodWithoutNode,
     promised_nodes,
 )
-from leeway.launch.launch_nodes import LAUNCHES_CAPPED, POD_WITHOUT_NODE, LaunchNodes, LaunchOrder
+from leeway.launch.launch_nodes import LAUNCHES_CAPPED, LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool
-from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.brakes import (
+    LAUNCHES_IN_VAIN,
     price_ceiling,
     remaining_launches,
     vain_launches,
+    with_stopped,
     without_place,
-    workload_of,
 )
 from leeway.provisioning.cluster_state import ClusterState, ClusterStates
 from leeway.provisioning.demand import (
@@ -45,23 +46,19 @@ from leeway.provisioning.demand import (
     starting_nodes,
     starting_of_karpenter,
 )
+from leeway.provisioning.receive_messages import FOR_THE_END
 from leeway.provisioning.report import (
-    MOST_PROBLEMS,
-    MOST_RETURNED,
     CapacityReturned,
     ProvisioningReport,
-    ProvisioningStatus,
-    grouped,
-    launched_instances,
-    shortened,
+    status_of,
 )
 from leeway.provisioning.tell import (
-    DueEvent,
+    NOT_WRITTEN,
     PodEvents,
+    ProvisioningRecords,
     answer_of,
-    due_events,
-    remembered,
-    says_the_same,
+    answer_requests,
+    write_events,
 )
 from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
 from leeway.reasons import Reason, ReasonCode, clause
@@ -91,45 +88,6 @@ class GroupInstances(Protocol):
         ...
 
 
-class ProvisioningRecords(Protocol):
-    """The table's records of provisioning."""
-
-    def status(self, cluster: str) -> ProvisioningStatus | None:
-        """Read the status of a cluster; None before its first run."""
-        ...
-
-    def write_status(self, status: ProvisioningStatus) -> None:
-        """Replace the status of a cluster."""
-        ...
-
-    def told(self, cluster: str) -> Mapping[bytes, datetime]:
-        """Read which Events were written, and when (see `provisioning.told_pods`)."""
-        ...
-
-    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
-        """Replace what `told` reads."""
-        ...
-
-
-class CapacityReturns(Protocol):
-    """Gives capacity back, at the end of a run."""
-
-    def has_nodes(self, cluster: str) -> bool:
-        """Whether a cluster may have nodes that Leeway launched."""
-        ...
-
-    def without_node(self, cluster: str) -> frozenset[str]:
-        """The instances whose Nodes were deleted: they run, and do not join again."""
-        ...
-
-    def after_run(
-        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
-    ) -> CapacityReturned:
-        """Give back the nodes that are not needed; only watch them unless it `may_begin`. Raises
-        nothing."""
-        ...
-
-
 PROVISIONED = ReasonCode(
     "Provisioned",
     "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
@@ -154,19 +112,6 @@ CATALOG_MISSING = ReasonCode(
     "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
     "clusterproblemsalarm",
 )
-LAUNCHES_IN_VAIN = ReasonCode(
-    "LaunchesInVain",
-    "Leeway launches nothing more for the pods of {workload}: {count} nodes that it launched for "
-    "them in the last hour have joined and are empty ({nodes}). Compare the labels, taints and "
-    "allocatable resources of these nodes with the node pool and with the pod.",
-    "launches-are-held-back",
-)
-NOT_WRITTEN = ReasonCode(
-    "ProvisioningNotWritten",
-    "Leeway could not write {what} of cluster {cluster}: {error}.",
-    "clusterproblemsalarm",
-)
-
 KINDS = (
     "cluster.leeway.sh",
     "ec2nodeclass.karpenter.k8s.aws",
@@ -176,14 +121,9 @@ KINDS = (
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
-EVENTS_AT_ONCE = 16
-
 FOR_RETURNS = timedelta(seconds=20)
 """The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
 seconds."""
-
-FOR_THE_END = timedelta(seconds=15)
-"""The time that a run keeps after its last launch, for answers, Events and the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +139,7 @@ class Dependencies:
     groups: GroupInstances
     upcoming: UpcomingPods
     records: ProvisioningRecords
-    returns: CapacityReturns
+    returns: ReturnCapacity
     events_in: Callable[[str], PodEvents]
     clock: Clock
 
@@ -232,7 +172,9 @@ class NodeProvisioning:
         if not has_pools:
             reason = CLUSTER_WITHOUT_POOLS(cluster=cluster)
             answer = CapacityAnswer(answered_at=now, without_node=(reason,))
-            unanswered = self._answer((one, answer) for one in requests)
+            unanswered = answer_requests(
+                self._deps.requests, ((one, answer) for one in requests), self._deps.clock
+            )
             if not self._deps.returns.has_nodes(cluster):
                 return ProvisioningReport(cluster, why, reason, failures=unanswered)
         catalog = self._deps.catalog.read()
@@ -338,7 +280,7 @@ class NodeProvisioning:
         pods = tuple(one for one in demand.pods if one.name not in stopped)
         complete = all(one.is_answered and not one.to_admit for one in intents)
         if not pods and complete:
-            return _with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
+            return with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
         order = LaunchOrder(
             cluster=read.cluster,
             manifests=read.manifests,
@@ -365,7 +307,7 @@ class NodeProvisioning:
             outcome = self._deps.launch_nodes.preview(order).outcome
         else:
             outcome = self._deps.launch_nodes.launch(order)
-        return _with_stopped(outcome, stopped, vain)
+        return with_stopped(outcome, stopped, vain)
 
     def _deleted(self, read: ClusterRead) -> frozenset[str]:
         """The instances whose Nodes were deleted: they do not join again, so pods wait in vain for
@@ -394,85 +336,10 @@ class NodeProvisioning:
             for one in read.requests
             if read.demand.moving[one.instance] or one.answer is None
         )
-        failures = self._answer(answers)
-        return (*failures, *self._write_events(read.cluster, read.state, outcome, until))
-
-    def _answer(
-        self, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]]
-    ) -> tuple[Reason, ...]:
-        failures = []
-        for request, answer in answers:
-            try:
-                self._answer_one(request, answer)
-            except API_ERRORS as error:
-                failures.append(
-                    NOT_WRITTEN(
-                        what=f"the answer to the capacity request of {request.instance}",
-                        cluster=request.cluster,
-                        error=clause(error),
-                    )
-                )
-        return tuple(failures)
-
-    def _answer_one(self, request: CapacityRequest, answer: CapacityAnswer) -> None:
-        """Write an answer, unless the retirement has ended its request or requests anew."""
-        requests = self._deps.requests
-        current: CapacityRequest | None = request
-
-        def write() -> None:
-            nonlocal current
-            one, current = current, None
-            one = one or requests.of_instance(request.cluster, request.instance)
-            if one is None or one.attempt != request.attempt:
-                return
-            if one.is_open(self._deps.clock.now()) and not says_the_same(one, answer):
-                requests.write(one.answered(answer))
-
-        retry_conflicts(f"the capacity request of {request.instance}", write)
-
-    def _write_events(
-        self, cluster: str, state: ClusterState, outcome: LaunchOutcome, until: datetime
-    ) -> tuple[Reason, ...]:
-        """Write an Event about each pod without a node that has none, as long as there is time."""
-        if not outcome.without_node:
-            return ()
-        now = self._deps.clock.now()
-        try:
-            told = self._deps.records.told(cluster)
-            due = due_events(outcome.without_node, state.waiting, told, now)
-            if not due:
-                return ()
-            errors = in_parallel(
-                self._event_writer(self._deps.events_in(cluster), until), due, EVENTS_AT_ONCE
-            )
-            written = [one.key for one, error in zip(due, errors, strict=True) if error is None]
-            self._deps.records.write_told(cluster, remembered(told, written, now))
-        except API_ERRORS as error:
-            count = len(outcome.without_node)
-            return (
-                NOT_WRITTEN(
-                    what=f"{count} Events about pods", cluster=cluster, error=clause(error)
-                ),
-            )
-        failed = [error for error in errors if error]
-        if not failed:
-            return ()
-        first = clause(failed[0])
-        return (NOT_WRITTEN(what=f"{len(failed)} Events about pods", cluster=cluster, error=first),)
-
-    def _event_writer(self, events: PodEvents, until: datetime) -> Callable[[DueEvent], str | None]:
-        """Return a function that writes an Event, and returns why it did not."""
-
-        def write(due: DueEvent) -> str | None:
-            if self._deps.clock.now() >= until:
-                return "the run has no time left"
-            try:
-                events.write(due.event)
-            except API_ERRORS as error:
-                return str(error) or type(error).__name__
-            return None
-
-        return write
+        failures = answer_requests(self._deps.requests, answers, self._deps.clock)
+        events, records = self._deps.events_in, self._deps.records
+        told = write_events(read, outcome, events, records, self._deps.clock, until)
+        return (*failures, *told)
 
     def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
         report = ProvisioningReport(cluster, why, failure, failures=(failure,), retry=True)
@@ -483,7 +350,7 @@ class NodeProvisioning:
         records = self._deps.records
         try:
             before = records.status(report.cluster)
-            records.write_status(_status(report, before, dry_run, self._deps.clock.now()))
+            records.write_status(status_of(report, before, dry_run, self._deps.clock.now()))
         except API_ERRORS as error:
             problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
@@ -494,64 +361,6 @@ def _unusable(state: ClusterState) -> frozenset[str]:
     """The instances whose Nodes take no pods."""
     names = {node.name for node in state.unusable}
     return frozenset(instance for instance, name in state.joined.items() if name in names)
-
-
-def _with_stopped(
-    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
-) -> LaunchOutcome:
-    """Add the pods for which launches are in vain, and the reason of each workload."""
-    causes = {
-        workload: LAUNCHES_IN_VAIN(workload=workload, count=len(nodes), nodes=", ".join(nodes))
-        for workload, nodes in vain.items()
-    }
-    stopped = {pod: causes[workload_of(pod)] for pod in pods}
-    without = tuple(
-        PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=cause.message), cause)
-        for pod, cause in stopped.items()
-    )
-    return replace(
-        outcome,
-        without_node=(*outcome.without_node, *without),
-        reasons=(*outcome.reasons, *dict.fromkeys(stopped.values())),
-    )
-
-
-def _status(
-    report: ProvisioningReport, before: ProvisioningStatus | None, dry_run: bool, now: datetime
-) -> ProvisioningStatus:
-    failure = report.failures[0] if report.retry else None
-    if failure is not None and before is not None:
-        update = {"failure": shortened(failure), "run_at": now, "why": report.why}
-        return before.model_copy(update=update)
-    groups, others = grouped(report.without_node)
-    launched = launched_instances(report.launched)
-    count, at = len(report.launched), now
-    if before is not None and not launched:
-        launched, count = before.launched, before.launched_count
-    launched_at = now if report.launched else before.launched_at if before else None
-    returned, returned_at = report.returned.begun, now
-    if before is not None and not returned:
-        returned, returned_at = before.returned, before.returned_at or now
-    back = report.returned
-    found = (*report.launch_problems, *report.failures, *back.problems, *back.lasting)
-    problems = [*found, *report.unreadable][:MOST_PROBLEMS]
-    return ProvisioningStatus(
-        cluster=report.cluster,
-        run_at=at,
-        why=report.why,
-        dry_run=dry_run,
-        pods=report.pods,
-        launched=launched,
-        launched_at=launched_at,
-        launched_count=count,
-        ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
-        without_node=groups,
-        others=others,
-        problems=tuple(map(shortened, problems)),
-        returned=tuple(map(shortened, returned[:MOST_RETURNED])),
-        returned_at=returned_at if returned else None,
-        failure=None if failure is None else shortened(failure),
-    )
 
 
 def _described(error: Exception) -> str:
