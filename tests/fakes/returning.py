@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from leeway.admission.record import Admission
 from leeway.ports.table import RecordChanged
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import Retirement
 
 

@@ -24,7 +24,7 @@ from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_state import ClusterState, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import kubernetes_errors

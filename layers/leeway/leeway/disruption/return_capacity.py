@@ -39,7 +39,7 @@ from leeway.ports.table import RecordChanged, UnavailableOfferings
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.attempts import apply_notice
 from leeway.retirement.disruption_budget import DisruptionLedgers
 from leeway.retirement.pool_successors import OPEN_AT_MOST

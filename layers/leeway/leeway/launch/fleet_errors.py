@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from leeway.launch.fleets import FleetError
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.catalog import ANY, Unavailable
 
 CAPACITY_UNAVAILABLE = ReasonCode(
     "CapacityUnavailable",

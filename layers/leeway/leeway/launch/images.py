@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Literal
 
 from leeway.launch.node_settings import NodeSettings, NotLaunchable
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import GPU_RESOURCES, NEURON, Machine
-from leeway.selection.offers.node_class import AmiFamily
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.admission.never_joined import CLOCKS_DIFFER_BY
-from leeway.admission.ports import Admissions
-from leeway.admission.readiness import AdmissionResult
+from leeway.admission.readiness import CLOCKS_DIFFER_BY
 from leeway.admission.record import (
     Admission,
     AdmissionRequest,
+    AdmissionResult,
+    Admissions,
     Launch,
     apply_request,
     repeated_launch_request,
@@ -32,10 +32,10 @@ from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.table import Claims
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.reconciliation.launches import LaunchCheck
-from leeway.reconciliation.ports import ClusterNodes, Records
+from leeway.reconciliation.clean_up import ClusterNodes
+from leeway.reconciliation.find_lost_events import Records
 from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
-from leeway.reconciliation.report import HandledFinding
+from leeway.reconciliation.report import HandledFinding, LaunchCheck
 from leeway.retirement.attempts import apply_notice
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms

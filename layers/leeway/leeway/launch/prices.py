@@ -12,8 +12,8 @@ from leeway.capacity_requests import PriceLimit
 from leeway.launch.fleets import FleetInstance, Offers
 from leeway.reasons import ReasonCode
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.pods import ExistingNode
 

@@ -19,8 +19,7 @@ from leeway.selection.labels import (
     ZONE,
     ZONE_ID,
 )
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import Taint
 from leeway.selection.resources import EBS_VOLUMES, Resources

@@ -12,20 +12,22 @@ from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
 from leeway.provisioning.cluster_state import FOREVER, ClaimedNode, NodeDetails, PodBudget
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, PodSpec
-from leeway.selection.reading.node_objects import node_without_pods
+from leeway.selection.reading.cluster_objects import node_without_pods
 from leeway.selection.reading.object_schemas import check
-from leeway.selection.reading.objects import Document, creation_time, name_of, namespace_of
-from leeway.selection.reading.pod_objects import selector_of, spec_without_volumes
-from leeway.selection.reading.pod_requests import requests_of
-from leeway.selection.reading.pod_state import (
+from leeway.selection.reading.objects import (
+    Document,
     bound_node,
     controller_of,
+    creation_time,
     daemon_of,
     is_finished,
     is_terminating,
+    name_of,
+    namespace_of,
     needs_node,
     node_of,
 )
+from leeway.selection.reading.pod_objects import requests_of, selector_of, spec_without_volumes
 from leeway.selection.resources import Resources
 
 _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volumes"})

@@ -27,7 +27,7 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.pool_pauses import JoinTime, PoolRecords
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.packing.unmet import unmet_requirements
+from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.reading.cluster_objects import pending_pods
