@@ -25,11 +25,11 @@ from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, N
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.pod_watch.telemetry import PodWatchTelemetry
+from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.policy.reasons import POLICY_ACTION
-from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUSTER
+from leeway.provision_run import CATALOG_MISSING
+from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
 from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
@@ -163,7 +163,7 @@ REPORTS: dict[str, Report] = {
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
     "watch_problems": lambda telemetry: telemetry.watch_problems(1),
     "provisioned": lambda telemetry: telemetry.provisioned(UNPROVISIONED),
-    "dropped": lambda telemetry: telemetry.dropped(MESSAGE_FOR_OTHER_CLUSTER(cluster="other")),
+    "dropped": lambda telemetry: telemetry.dropped(MESSAGE_DROPPED(problem="other")),
 }
 """By the method of the telemetry: the report with the most metrics."""
 

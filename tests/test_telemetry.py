@@ -9,7 +9,8 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.configuration import ManifestTelemetry
-from leeway.provisioning.reasons import CATALOG_MISSING, OBJECT_NOT_READABLE
+from leeway.provision_run import CATALOG_MISSING
+from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport

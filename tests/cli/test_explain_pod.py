@@ -13,9 +13,10 @@ import yaml
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.launch_intents import DynamoLaunchIntents
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.clock import SystemClock
-from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.launch.fleets import FleetInstance
+from leeway.launch.intent import LaunchIntent
 from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway_cli import main
 

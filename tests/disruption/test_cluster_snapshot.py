@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.launch.fleets import FleetInstance
+from leeway.launch.intent import LaunchIntent
 from leeway.ports.kubernetes_objects import RETIRING
-from leeway.provisioning.cluster_state import WaitingPod
-from leeway.provisioning.node_details import PodBudget
+from leeway.provisioning.cluster_state import PodBudget, WaitingPod
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import LabelSelector

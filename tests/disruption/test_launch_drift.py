@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.disruption.drift import CurrentLaunch, launch_drift_of
 from leeway.launch.images import ImageVariant
-from leeway.launch.settings_hashes import VERSION, tag_value
+from leeway.launch.node_settings import VERSION, tag_value
 
 from tests.disruption.clusters import facts
 

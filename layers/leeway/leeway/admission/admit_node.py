@@ -32,10 +32,7 @@ from leeway.execution.attempt import AttemptId, Phase
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.execution.steps import Steps
 from leeway.instances.observed import ObservedInstance
-from leeway.pool_pauses.ports import PoolRecords
-from leeway.pool_pauses.record import (
-    PoolRecord,
-)
+from leeway.pool_pauses import PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint

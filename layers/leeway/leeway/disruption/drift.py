@@ -11,7 +11,7 @@ from datetime import timedelta
 from leeway.disruption import reasons
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.images import ImageVariant
-from leeway.launch.settings_hashes import read_tag_value
+from leeway.launch.node_settings import read_tag_value
 from leeway.reasons import Reason
 from leeway.selection.labels import JOINED, NODEPOOL
 from leeway.selection.pods import ExistingNode

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from leeway.admission.record import Admission
-from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
-from leeway.capacity_requests.request import CapacityRequest, PriceLimit
+from leeway.capacity_requests import CapacityRequest, CapacityRequests, PriceLimit, ProvisionNodes
 from leeway.clock import Clock
 from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
@@ -37,8 +36,8 @@ from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.policy.rules import Action, ClusterPolicy, OnBlocked, Replacement, Ruling
 from leeway.ports.functions import RetireNode
 from leeway.ports.table import RecordChanged, UnavailableOfferings
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.ports import CapacityReturned
+from leeway.provisioning.demand import ClusterRead
+from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.attempts import apply_notice
@@ -226,7 +225,7 @@ and a message that waits for two minutes raises an alarm."""
 
 
 class ReturnCapacity:
-    """The CapacityReturns Protocol of provisioning. What a warm function remembers only saves calls
+    """Gives capacity back. What a warm function remembers only saves calls
     and log lines."""
 
     def __init__(self, deps: Dependencies) -> None:

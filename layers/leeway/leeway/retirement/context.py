@@ -15,7 +15,7 @@ from leeway.retirement.record import Retirement, Successor
 
 # For annotations only: the modules of the steps import this one.
 if TYPE_CHECKING:
-    from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
+    from leeway.capacity_requests import CapacityRequests, ProvisionNodes
     from leeway.clock import Clock
     from leeway.execution.attempt import AttemptId
     from leeway.execution.shared_cache import SharedCache

@@ -12,7 +12,7 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.execution.steps import Steps
