@@ -16,8 +16,8 @@ from leeway.retirement.progress import (
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
     POD_EVICTED,
+    POD_STAYS,
     PODS_NOT_LISTED,
-    STATIC_POD,
 )
 
 from tests.aws.stored import TABLE
@@ -37,7 +37,13 @@ def test_a_summary_lists_the_pods_to_remove_and_the_method_of_their_removal() ->
         2,
         "n1",
         drain(
-            PodProgress("a/stays", "1", "", Stage.LEFT, STATIC_POD()),
+            PodProgress(
+                "a/stays",
+                "1",
+                "",
+                Stage.LEFT,
+                POD_STAYS("it is a static pod, which the kubelet runs until the machine stops"),
+            ),
             PodProgress(
                 "a/evicted",
                 "2",
@@ -67,7 +73,13 @@ def test_the_latest_state_of_each_drain_is_read(aws: Sandbox) -> None:
     states = {name: summarise(name, 1, "n", drain(), AT) for name in names}
     for state in states.values():
         writer.put(state)
-    newer = summarise(names[0], 2, "n", Drain(problem=PODS_NOT_LISTED(error="503")), AT)
+    newer = summarise(
+        names[0],
+        2,
+        "n",
+        Drain(problem=PODS_NOT_LISTED("Leeway cannot list the pods of the node: 503.")),
+        AT,
+    )
     writer.put(newer)
     assert reader.of([*names, names[0], "i-0ffffffffffffffff"]) == states | {names[0]: newer}
 

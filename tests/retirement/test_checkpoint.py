@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from leeway.reasons import Reason
 from leeway.retirement.drain import changed_pods, restored, retry_schedule
 from leeway.retirement.progress import Drain, PodProgress, Stage
-from leeway.retirement.reasons import POD_TO_EVICT
+from leeway.retirement.reasons import (
+    POD_TO_EVICT,
+)
 from leeway.typed_json import adapter_of
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -29,7 +31,13 @@ changing: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def pod(uid: str) -> PodProgress:
-    return PodProgress(f"shop/{uid}", uid, "Deployment shop/web", Stage.PENDING, POD_TO_EVICT())
+    return PodProgress(
+        f"shop/{uid}",
+        uid,
+        "Deployment shop/web",
+        Stage.PENDING,
+        POD_TO_EVICT("Then it runs on another node."),
+    )
 
 
 @st.composite

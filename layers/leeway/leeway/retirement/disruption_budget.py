@@ -23,8 +23,7 @@ from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
     DISRUPTION_ALLOWED,
-    DISRUPTION_TIMED_OUT,
-    NODE_IS_BACK,
+    NODE_KEPT,
     NODE_PROTECTED,
 )
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement
@@ -154,7 +153,7 @@ def decide_without_node(
     """Decide whether an instance whose Node was deleted may end. The ledger decides about the
     number of such instances. `node` is the name of its Node, empty if there is none."""
     if node:
-        reason = NODE_IS_BACK(instance=record.instance, node=node)
+        reason = NODE_KEPT(f"Instance {record.instance} has Node {node} again.")
         return BudgetDecision(BudgetVerdict.DECLINE, reason)
     if now < record.noticed_at + ENDED_WITHOUT_NODE_AFTER:
         return BudgetDecision(BudgetVerdict.WAIT, record.reason)
@@ -180,7 +179,9 @@ def decline_after_timeout(
     if decision.verdict is not BudgetVerdict.WAIT or not (can_decline and timed_out):
         return decision
     hours = BUDGET_TIMEOUT.total_seconds() / 3600
-    reason = DISRUPTION_TIMED_OUT(hours=hours).and_then(decision.reason)
+    reason = decision.reason.and_then(
+        f"The retirement was not allowed to begin within {hours:g} hours and is declined."
+    )
     return BudgetDecision(BudgetVerdict.DECLINE, reason)
 
 

@@ -22,7 +22,9 @@ from leeway.retirement.hooks import (
 from leeway.retirement.plan import pause_before_next_pass, pause_while_terminating
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage, is_expired
-from leeway.retirement.reasons import PODS_NOT_LISTED
+from leeway.retirement.reasons import (
+    PODS_NOT_LISTED,
+)
 from leeway.retirement.record import Retirement
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -335,7 +337,9 @@ def _drain(
         )
     except API_ERRORS as error:
         clock.sleep(RETRY_EVERY)
-        problem = PODS_NOT_LISTED(error=f"{type(error).__name__}: {error}")
+        problem = PODS_NOT_LISTED(
+            f"Leeway cannot list the pods of the node: {f'{type(error).__name__}: {error}'}."
+        )
         drain = replace(drain, problem=problem)
     publisher.publish_end(drain)
     return drain
