@@ -7,18 +7,8 @@ from typing import Any
 from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesReader
 from leeway.clock import SystemClock
 from leeway.retirement.drain import PodState, summarise
-from leeway.retirement.progress import (
-    Drain,
-    PodProgress,
-    RemovalMethod,
-    Stage,
-)
-from leeway.retirement.reasons import (
-    BUDGET_BLOCKS,
-    POD_EVICTED,
-    POD_STAYS,
-    PODS_NOT_LISTED,
-)
+from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
+from leeway.retirement.reasons import BUDGET_BLOCKS, POD_EVICTED, POD_STAYS, PODS_NOT_LISTED
 
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox

@@ -18,9 +18,7 @@ from leeway.provisioning.ports import PodEvent
 from leeway.retirement.executor import evict
 from leeway.retirement.pods import Meaning, read_answer
 from leeway.retirement.progress import PodRequest, RemovalMethod
-from leeway.retirement.reasons import (
-    POD_EVICTED,
-)
+from leeway.retirement.reasons import POD_EVICTED
 from leeway.retirement.requests import Requests
 from lightkube import ApiError
 from lightkube.models.core_v1 import Container, PodSpec

@@ -14,7 +14,7 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.table import RecordChanged
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import Retirement
 
 from tests.disruption.clusters import Cluster

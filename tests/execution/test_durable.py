@@ -8,9 +8,7 @@ from aws_durable_execution_sdk_python.serdes import SerDesContext
 from leeway.execution.durable import Typed
 from leeway.retirement.drain import DrainCheckpoint, DrainPassResult
 from leeway.retirement.progress import Drain, PodProgress, Stage
-from leeway.retirement.reasons import (
-    BUDGET_BLOCKS,
-)
+from leeway.retirement.reasons import BUDGET_BLOCKS
 
 from tests.histories.scenarios import crowd
 from tests.retirement.retirements import interrupted

@@ -19,9 +19,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
-from leeway.retirement.reasons import (
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory

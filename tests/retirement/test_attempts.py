@@ -11,10 +11,7 @@ from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import (
-    RETIREMENT_STARTED,
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import RETIREMENT_STARTED, SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.retirement.retirements import (

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from leeway.reasons import Reason
 from leeway.retirement.drain import changed_pods, restored, retry_schedule
 from leeway.retirement.progress import Drain, PodProgress, Stage
-from leeway.retirement.reasons import (
-    POD_TO_EVICT,
-)
+from leeway.retirement.reasons import POD_TO_EVICT
 from leeway.typed_json import adapter_of
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)

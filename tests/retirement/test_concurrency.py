@@ -16,9 +16,7 @@ from leeway.ports.table import RecordChanged
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.finish import RetirementProgress, finish
-from leeway.retirement.reasons import (
-    GROUP_LAUNCHES,
-)
+from leeway.retirement.reasons import GROUP_LAUNCHES
 from leeway.retirement.record import Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
 

@@ -5,12 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.ports.kubernetes_objects import Controller, Pod
-from leeway.retirement.pods import (
-    PodAction,
-    PodDecision,
-    Refusal,
-    decide_pod,
-)
+from leeway.retirement.pods import PodAction, PodDecision, Refusal, decide_pod
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 WEB = Controller("ReplicaSet", "web-6d4c")

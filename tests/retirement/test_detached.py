@@ -11,9 +11,7 @@ from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.finish import TERMINATION_ATTEMPTS
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import (
-    INSTANCE_LEFT_RUNNING,
-)
+from leeway.retirement.reasons import INSTANCE_LEFT_RUNNING
 
 from tests.fakes.retirement import (
     HOOKED,

@@ -12,11 +12,7 @@ from leeway.ports.kubernetes_objects import Pod, Response
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, RemovalMethod, Stage
-from leeway.retirement.reasons import (
-    DELETED_AT_LATEST_MOMENT,
-    EVICTION_FAILED,
-    POD_EVICTED,
-)
+from leeway.retirement.reasons import DELETED_AT_LATEST_MOMENT, EVICTION_FAILED, POD_EVICTED
 
 from tests.retirement.fake_node import GRANTED, drain, node_with, pod
 

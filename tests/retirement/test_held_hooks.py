@@ -13,11 +13,7 @@ from leeway.retirement.hooks import (
     next_heartbeat,
     with_new_hooks,
 )
-from leeway.retirement.reasons import (
-    HEARTBEAT_FAILED,
-    HOOK_OVER,
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import HEARTBEAT_FAILED, HOOK_OVER, SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.retirement.retirements import HOOK, NOTICED, take

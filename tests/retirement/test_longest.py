@@ -8,9 +8,7 @@ from datetime import timedelta
 import pytest
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy, OnBlocked
-from leeway.retirement.reasons import (
-    GROUP_LAUNCHES,
-)
+from leeway.retirement.reasons import GROUP_LAUNCHES
 from leeway.retirement.record import MAX_EXECUTION_TIME, ReplacementIntent
 
 from tests.fakes.retirement import POD, RetirementFakes, retirement_fakes

@@ -15,10 +15,7 @@ from leeway.retirement.finish import RetirementProgress
 from leeway.retirement.outcome import EVENT_LIMIT, RetirementResult
 from leeway.retirement.plan import LONGEST_TERMINATION_PAUSE, NO_PAUSE_BEFORE_DEADLINE
 from leeway.retirement.progress import Drain, PodProgress, Stage
-from leeway.retirement.reasons import (
-    GROUP_LAUNCHES,
-    POD_EVICTED,
-)
+from leeway.retirement.reasons import GROUP_LAUNCHES, POD_EVICTED
 from leeway.retirement.record import ReplacementIntent, Retirement
 from leeway.retirement.replace import ReplacementResult
 

@@ -10,9 +10,7 @@ from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.ports.table import Offering
 from leeway.retirement.group_successors import choose_zones
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import (
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 
 from tests.fakes.groups import SUCCESSOR, ZONES
 from tests.fakes.retirement import HOOKED, POD, RetirementFakes, rebalanced, retire

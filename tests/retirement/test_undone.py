@@ -8,9 +8,7 @@ from leeway.execution.attempt import Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import (
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, Retirement
 
 from tests.retirement.retirements import ENDS, FACTS, NOTICED, STOP, at, interrupted, notice, take

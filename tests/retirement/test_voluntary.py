@@ -13,10 +13,7 @@ from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.attempts import undo
 from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import (
-    GROUP_LAUNCHES,
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
 
 from tests.fakes.groups import SUCCESSOR

@@ -32,12 +32,7 @@ from leeway.retirement.disruption_budget import (
     retry_pause,
 )
 from leeway.retirement.plan import pause_before_next_pass
-from leeway.retirement.pods import (
-    DAEMONSET,
-    FINISHED_PHASES,
-    PodAction,
-    decide_pod,
-)
+from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES, PodAction, decide_pod
 from leeway.retirement.reasons import (
     DISRUPTION_NOT_DECIDED,
     LEFT_TO_OWNER,

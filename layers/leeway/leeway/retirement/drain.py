@@ -13,18 +13,11 @@ from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.executor import DrainExecutor, NodeIdentity
-from leeway.retirement.hooks import (
-    HeldHook,
-    earliest_deadline,
-    next_heartbeat,
-    with_new_hooks,
-)
+from leeway.retirement.hooks import HeldHook, earliest_deadline, next_heartbeat, with_new_hooks
 from leeway.retirement.plan import pause_before_next_pass, pause_while_terminating
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage, is_expired
-from leeway.retirement.reasons import (
-    PODS_NOT_LISTED,
-)
+from leeway.retirement.reasons import PODS_NOT_LISTED
 from leeway.retirement.record import Retirement
 
 _MILLISECOND = timedelta(milliseconds=1)

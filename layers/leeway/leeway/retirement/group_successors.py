@@ -14,17 +14,9 @@ from leeway.ports.kubernetes_objects import Node
 from leeway.ports.table import Offering
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
-from leeway.retirement.reasons import (
-    SUCCESSOR_FOUND,
-)
-from leeway.retirement.record import (
-    Method,
-    ReplacementIntent,
-    Retirement,
-    Successor,
-    ZoneChoice,
-)
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.retirement.reasons import SUCCESSOR_FOUND
+from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
+from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,7 @@ from leeway.ports.aws import (
     LifecycleActionOver,
 )
 from leeway.reasons import Reason
-from leeway.retirement.reasons import (
-    ANSWER_REFUSED,
-    HEARTBEAT_FAILED,
-    HOOK_OVER,
-)
+from leeway.retirement.reasons import ANSWER_REFUSED, HEARTBEAT_FAILED, HOOK_OVER
 
 # Source: EC2 Auto Scaling user guide, "How lifecycle hooks work" and "Lifecycle hooks": a heartbeat
 # timeout is 30 to 7,200 seconds, and a lifecycle action waits at most 48 hours or 100 heartbeat

@@ -14,12 +14,7 @@ from leeway.ports.kubernetes import NodeEvent
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult, Course
-from leeway.retirement.progress import (
-    FINAL_STAGES,
-    PodProgress,
-    RemovalMethod,
-    Stage,
-)
+from leeway.retirement.progress import FINAL_STAGES, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import (
     NODE_CORDONED,
     NODE_DRAIN_INCOMPLETE,

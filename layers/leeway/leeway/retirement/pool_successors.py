@@ -11,10 +11,7 @@ from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
 from leeway.retirement.group_successors import SuccessorStatus
-from leeway.retirement.reasons import (
-    CAPACITY_REQUEST_FAILED,
-    SUCCESSOR_FOUND,
-)
+from leeway.retirement.reasons import CAPACITY_REQUEST_FAILED, SUCCESSOR_FOUND
 from leeway.retirement.record import Retirement, Successor, latest_end
 
 OPEN_AT_MOST = timedelta(hours=1)

@@ -28,10 +28,7 @@ from leeway.retirement.finish import (
 from leeway.retirement.hooks import HookAnswers
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.progress import Drain
-from leeway.retirement.reasons import (
-    NODE_KEPT,
-    NOT_REPLACED,
-)
+from leeway.retirement.reasons import NODE_KEPT, NOT_REPLACED
 from leeway.retirement.replace import (
     ReplacementResult,
     replace_instance,

@@ -20,9 +20,7 @@ from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.retirement.context import Attempt, Ports
 from leeway.retirement.outcome import RetirementTelemetry
-from leeway.retirement.reasons import (
-    SUPERSEDED,
-)
+from leeway.retirement.reasons import SUPERSEDED
 from leeway.retirement.retire_node import STEP_RESULTS, retire_node
 from leeway.wiring.clients import (
     FAIL_FAST_TRIES,
