@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
@@ -21,7 +20,7 @@ from leeway.notices import NoticeKind
 from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
-from leeway.retirement.drain import DrainState, PodState
+from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
@@ -81,7 +80,7 @@ def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
         PodState("shop/web-2", Stage.BLOCKED, None, BLOCKED),
     )
     state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), None, pods)
-    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).put(state)
+    DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(DRAIN_STATE, state)
 
 
 def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:

@@ -217,12 +217,12 @@ def test_a_refused_leeway_event_does_not_prevent_the_other_reports() -> None:
 def test_the_progress_of_a_blocked_drain_is_written_every_pass() -> None:
     blocked = retirement_fakes(pods=[POD])
     assert retire(blocked).result is RetirementResult.DRAINED
-    assert 1 < len(blocked.drains.written) < 15, "in 115 seconds, with passes of ten"
-    assert all(a.pods != b.pods for a, b in pairwise(blocked.drains.written)), (
+    assert 1 < len(blocked.drains.states) < 15, "in 115 seconds, with passes of ten"
+    assert all(a.pods != b.pods for a, b in pairwise(blocked.drains.states)), (
         "every write has a change"
     )
-    assert [pod.stage for pod in blocked.drains.written[0].pods] == [Stage.BLOCKED]
-    assert [pod.stage for pod in blocked.drains.written[-1].pods] == [Stage.GONE]
+    assert [pod.stage for pod in blocked.drains.states[0].pods] == [Stage.BLOCKED]
+    assert [pod.stage for pod in blocked.drains.states[-1].pods] == [Stage.GONE]
 
 
 def test_an_event_of_a_thousand_pods_lists_the_pods_that_failed_first() -> None:
@@ -270,14 +270,14 @@ def test_a_retirement_without_waits_has_five_operations() -> None:
 def test_the_progress_of_a_short_drain_is_not_written() -> None:
     fakes = retirement_fakes(pods=[POD], blocks=False)
     outcome = retire(fakes)
-    assert fakes.drains.written == []
+    assert fakes.drains.states == []
     assert [pod.stage for pod in outcome.pods] == [Stage.GONE]
 
 
 def test_the_progress_of_a_long_drain_is_written_to_its_end() -> None:
     fakes = retirement_fakes(pods=[replace(POD, grace=45)], blocks=False, ends_in=40)
     retire(fakes)
-    assert [[p.stage for p in state.pods] for state in fakes.drains.written][-1] == [Stage.GONE]
+    assert [[p.stage for p in state.pods] for state in fakes.drains.states][-1] == [Stage.GONE]
 
 
 def test_an_event_bus_that_is_unavailable_does_not_delay_the_other_reports() -> None:

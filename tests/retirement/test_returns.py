@@ -12,7 +12,7 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod
 from leeway.retirement.cordon import why_kept
-from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger, read_ledger
 from leeway.retirement.outcome import Outcome, RetirementResult
 from leeway.retirement.record import ReturnTerms
 
@@ -119,13 +119,13 @@ def test_an_empty_node_does_not_count_against_the_budget_of_the_cluster() -> Non
     fakes = returned(EMPTY)
     fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
     assert retire(fakes).terminated
-    assert not fakes.ledgers.ledger("prod").begun
+    assert not read_ledger(fakes.table, "prod").begun
 
 
 def test_the_budget_counts_a_return_that_moves_pods() -> None:
     fakes = returned(UNDERUSED, WEB)
     retire(fakes)
-    ledger = fakes.ledgers.ledger("prod")
+    ledger = read_ledger(fakes.table, "prod")
     assert ledger.left(10, ChurnCap(), fakes.clock.now()) == 0
     assert DisruptionLedger(cluster="prod").left(30, ChurnCap(), NOTICED) == 3
 
@@ -306,7 +306,7 @@ def test_instances_without_nodes_wait_for_the_disruption_budget() -> None:
     at = NOTICED + timedelta(minutes=12)
     begun = {"i-1": at, "i-2": at}
     ledger = DisruptionLedger(cluster="prod", version=1, begun=begun)
-    fakes.ledgers.ledgers["prod"] = ledger
+    fakes.table.put(LEDGER, ledger)
     outcome = retire(fakes)
     assert outcome.terminated
     assert outcome.ended_at >= at + timedelta(minutes=10)

@@ -11,7 +11,7 @@ from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.attempts import undo
-from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
@@ -326,7 +326,7 @@ def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again
     outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
-    assert fakes.ledgers.ledgers == {}
+    assert fakes.table.items == {}
 
 
 def test_an_interruption_in_a_paused_cluster_is_drained() -> None:
@@ -338,7 +338,7 @@ def test_a_retirement_over_the_budget_waits_and_reports_it() -> None:
     fakes = rebalanced(ready=10)
     earlier, _ = DisruptionLedger(cluster="prod").request("i-0earlier", 10, ChurnCap(), NOTICED)
     assert earlier is not None
-    fakes.ledgers.ledgers["prod"] = earlier
+    fakes.table.put(LEDGER, earlier)
     assert retire(fakes).result is RetirementResult.DRAINED
     assert fakes.reports.codes[0] == "DisruptionBudgetExhausted"
     assert "1 of 10 nodes" in fakes.reports.reasons[0].message

@@ -23,12 +23,14 @@ from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_replacement import why_group_replaces
 from leeway.retirement.disruption_budget import (
+    LEDGER,
     BudgetDecision,
     BudgetVerdict,
     decide_disruption,
     decide_without_node,
     decline_after_timeout,
     is_voluntary,
+    read_ledger,
     retry_pause,
 )
 from leeway.retirement.plan import pause_before_next_pass
@@ -518,14 +520,14 @@ def _protections(attempt: Attempt, cluster: Cluster, node: Node) -> list[str]:
 def _request_from_ledger(
     attempt: Attempt, record: Retirement, policy: ClusterPolicy, nodes: int
 ) -> BudgetDecision:
-    ledgers = attempt.ports.ledgers
+    table = attempt.ports.table
 
     def read_and_write() -> BudgetDecision:
         now = attempt.now()
-        ledger = ledgers.ledger(record.facts.cluster)
+        ledger = read_ledger(table, record.facts.cluster)
         changed, decision = ledger.request(record.instance, nodes, policy.churn, now)
         if changed is not None:
-            ledgers.write(changed)
+            table.put(LEDGER, changed)
         return decision
 
     return retry_conflicts(f"the disruption ledger of {record.facts.cluster}", read_and_write)

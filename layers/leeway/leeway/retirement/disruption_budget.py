@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -27,6 +27,7 @@ from leeway.retirement.reasons import (
     NODE_PROTECTED,
 )
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement
+from leeway.table import Record, Table
 
 INVOLUNTARY_BEFORE = timedelta(hours=1)
 """How long before its deadline a scheduled change ceases to be voluntary: EC2 stops the instance
@@ -97,20 +98,15 @@ class DisruptionLedger(BaseModel):
         return changed, ALLOWED
 
 
-class DisruptionLedgers(Protocol):
-    """The disruption ledgers of clusters in the table."""
+LEDGER = Record(
+    DisruptionLedger, "CHURN#{cluster}", "CHURN", versioned=True, kept_for=timedelta(days=7)
+)
+"""Kept for longer than a retirement lasts."""
 
-    def ledger(self, cluster: str) -> DisruptionLedger:
-        """Read the ledger of a cluster with a consistent read; an empty one if there is none."""
-        ...
 
-    def write(self, ledger: DisruptionLedger) -> None:
-        """Write a ledger whose `version` is the stored version plus one.
-
-        Raises:
-            RecordChanged: the stored version is another one: another writer was faster.
-        """
-        ...
+def read_ledger(table: Table, cluster: str) -> DisruptionLedger:
+    """Read the ledger of a cluster; an empty one if there is none."""
+    return table.get(LEDGER, cluster=cluster) or DisruptionLedger(cluster=cluster)
 
 
 def _allowed(nodes: int, cap: ChurnCap) -> int:
