@@ -33,7 +33,12 @@ from leeway.provisioning.report import ProvisioningReport
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
 from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
-from leeway.retirement.reasons import FIRST_NOTICE, LEFT_GROUP, NODE_NOT_CORDONED, PODS_NOT_LISTED
+from leeway.retirement.reasons import (
+    NODE_NOT_CORDONED,
+    NOT_REPLACED,
+    PODS_NOT_LISTED,
+    RETIREMENT_STARTED,
+)
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -67,7 +72,15 @@ WARNING = {
 }
 RECEIPT = NoticeOutcome(
     parse_notice(WARNING),
-    (InstanceOutcome(Became.STARTED, FIRST_NOTICE(), FACTS.instance, FACTS.cluster, 1),),
+    (
+        InstanceOutcome(
+            Became.STARTED,
+            RETIREMENT_STARTED("The notice starts the first retirement of the instance."),
+            FACTS.instance,
+            FACTS.cluster,
+            1,
+        ),
+    ),
 )
 DRAINED = Outcome(
     result=RetirementResult.DRAINED,
@@ -82,7 +95,9 @@ DRAINED = Outcome(
     ended_at=NOTICED + timedelta(seconds=60),
     deadline=NOTICED + timedelta(seconds=115),
     replacement="detach",
-    replacement_reason=LEFT_GROUP(),
+    replacement_reason=NOT_REPLACED(
+        "The instance has left its group, and its successor is requested already."
+    ),
     hooks=(),
     terminated=False,
     refused=(),
@@ -93,12 +108,14 @@ LOCKED_OUT = replace(
     result=RetirementResult.INCOMPLETE,
     node="",
     cordoned_at=None,
-    reason=NODE_NOT_CORDONED(error="ClusterRefused: 403: nodes is forbidden"),
+    reason=NODE_NOT_CORDONED(
+        "Leeway cannot cordon the node: ClusterRefused: 403: nodes is forbidden."
+    ),
 )
 LEFT_BEHIND = replace(
     DRAINED,
     result=RetirementResult.INCOMPLETE,
-    reason=PODS_NOT_LISTED(error="503"),
+    reason=PODS_NOT_LISTED("Leeway cannot list the pods of the node: 503."),
 )
 NOT_READY = AdmissionOutcome(
     result=Admission.NOT_READY,

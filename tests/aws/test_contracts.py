@@ -5,12 +5,10 @@ from functools import partial
 
 import pytest
 from leeway.admission.record import Admission, Admissions
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.execution.attempt import Phase
-from leeway.policy.rules import ChurnCap
 from leeway.ports.table import (
     CachedValue,
     CacheStore,
@@ -20,7 +18,6 @@ from leeway.ports.table import (
     UnavailableOfferings,
 )
 from leeway.reasons import Reason
-from leeway.retirement.disruption_budget import DisruptionLedger, DisruptionLedgers
 from leeway.retirement.record import Records
 from leeway.selection.offers.catalog import Unavailable
 
@@ -28,7 +25,6 @@ from tests.aws.stored import TABLE
 from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.cache_store import CacheStoreInMemory
 from tests.fakes.claims import ClaimsInMemory
-from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.records import RecordInMemory
 from tests.retirement.retirements import FACTS, interrupted
@@ -95,25 +91,6 @@ def test_an_admission_is_written_only_over_the_version_that_was_read(
     second = first.model_copy(update={"version": 2, "phase": Phase.RUNNING})
     port.write(second)
     assert port.admission(facts.instance) == second
-
-
-@BOTH
-def test_a_ledger_is_written_only_over_the_version_that_was_read(aws: Sandbox, fake: bool) -> None:
-    port: DisruptionLedgers = (
-        LedgersInMemory()
-        if fake
-        else DynamoDisruptionLedgers(partial(aws.client, "dynamodb"), TABLE)
-    )
-    read = port.ledger("contract")
-    assert read == DisruptionLedger(cluster="contract")
-    changes = [read.request(instance, 10, ChurnCap(), NOW)[0] for instance in ("i-a", "i-b")]
-    first, second = changes
-    assert first is not None
-    assert second is not None
-    port.write(first)
-    with pytest.raises(RecordChanged):
-        port.write(second)
-    assert port.ledger("contract") == first
 
 
 @BOTH

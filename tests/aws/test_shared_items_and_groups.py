@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.clock import SystemClock
 from leeway.execution.shared_cache import SharedCache
-from leeway.policy.rules import ChurnCap
 from leeway.ports.aws import CloudRefused
-from leeway.ports.table import Offering, RecordChanged
-from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.ports.table import Offering
 from leeway.retirement.hooks import GroupCache
 
 from tests.aws.stored import TABLE
@@ -30,34 +27,6 @@ SECOND = timedelta(seconds=1)
 
 def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
     return partial(aws.client, service)
-
-
-@pytest.fixture
-def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
-    return DynamoDisruptionLedgers(maker(aws, "dynamodb"), TABLE)
-
-
-def test_the_second_of_two_concurrent_ledger_writes_conflicts(
-    ledgers: DynamoDisruptionLedgers,
-) -> None:
-    read = ledgers.ledger("two-at-once")
-    for instance, loses in (("i-a", False), ("i-b", True)):
-        taken, _ = read.request(instance, 10, ChurnCap(), NOW)
-        assert taken is not None
-        if loses:
-            with pytest.raises(RecordChanged):
-                ledgers.write(taken)
-        else:
-            ledgers.write(taken)
-    assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
-
-
-def test_a_ledger_is_read_as_it_was_written(ledgers: DynamoDisruptionLedgers) -> None:
-    assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
-    taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
-    assert taken is not None
-    ledgers.write(taken)
-    assert ledgers.ledger("fresh") == taken
 
 
 def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.launch_intents import DynamoLaunchIntents
+from leeway.aws.table import DynamoTable
 from leeway.capacity_requests import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import LaunchIntent
-from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway_cli import main
 
 from tests.aws.stored import TABLE
@@ -329,9 +329,9 @@ def test_nodes_are_explained_by_what_ec2_says_of_their_instances(
     _, found, _ = capacity("node forged")
     assert found["reason"]["code"] == "NodeNotConfirmed"
 
-    ledgers = DynamoDisruptionLedgers(partial(aws.client, "dynamodb"), TABLE)
+    table = DynamoTable(partial(aws.client, "dynamodb"), TABLE, SystemClock())
     begun = {"i-0123456789abcdef0": SystemClock().now()}
-    ledgers.write(DisruptionLedger(cluster="prod", version=1, begun=begun))
+    table.put(LEDGER, DisruptionLedger(cluster="prod", version=1, begun=begun))
     _, found, _ = capacity("node own")
     assert (found["decision"], found["reason"]["code"]) == ("later", "ClusterBudgetUsed")
 

@@ -19,7 +19,7 @@ from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
@@ -257,7 +257,7 @@ def left_running(**changes: Any) -> Retirement:
     """A retirement that detached its instance, and ended without terminating it."""
     intent = ReplacementIntent(
         method=Method.DETACH,
-        reason=LAUNCHED_BY_GROUP(),
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
         requested_at=NOTICED,
         group="ng",
         to_terminate=True,

@@ -41,9 +41,10 @@ from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.disruption_budget import DisruptionLedgers
+from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
+from leeway.table import Table
 
 
 class ClusterInstances(Protocol):
@@ -80,7 +81,7 @@ class Dependencies:
 
     instances: ClusterInstances
     records: ReturnRecords
-    ledgers: DisruptionLedgers
+    ledgers: Table
     offerings: UnavailableOfferings
     requests: CapacityRequests
     watched: WatchedNodesRecords
@@ -362,7 +363,7 @@ class ReturnCapacity:
             retiring=retiring,
             gone=set(self._gone(read, own, retiring)),
             unavailable=self._deps.offerings.now(read.catalog.region, now),
-            most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
+            most=read_ledger(self._deps.ledgers, cluster).left(ready, policy.churn, now),
             worth=policy.worth,
             launches=launches,
             deleted=deleted,

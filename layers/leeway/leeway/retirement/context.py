@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node
     from leeway.ports.table import UnavailableOfferings
-    from leeway.retirement.disruption_budget import DisruptionLedgers
-    from leeway.retirement.drain import DrainStates
     from leeway.retirement.outcome import RetirementTelemetry
     from leeway.retirement.record import Records
+    from leeway.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The ports of retire_node, which a warm function keeps for all of its executions.
 
+    - `fast_table` is the table for calls that delay a drain: it gives up early.
     - `open_cluster` returns the API of the cluster with the given name.
     - Without `provision_nodes` the function of this name is not woken, and finds requests by
       itself.
@@ -46,13 +46,13 @@ class Ports:
     open_cluster: Callable[[str], Cluster]
     clock: Clock
     policies: ClusterPolicies
-    ledgers: DisruptionLedgers
+    table: Table
     groups: Groups
     instances: GroupInstances
     offerings: UnavailableOfferings
     region: str
     cache: SharedCache
-    drains: DrainStates
+    fast_table: Table
     events: LeewayEvents
     capacity_requests: CapacityRequests
     provision_nodes: ProvisionNodes | None

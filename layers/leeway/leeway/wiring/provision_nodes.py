@@ -3,7 +3,6 @@
 from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.index import DynamoIndex
 from leeway.aws.launch_intents import DynamoLaunchIntents
@@ -68,7 +67,7 @@ def _return_capacity() -> returning.ReturnCapacity:
         returning.Dependencies(
             instances=DynamoIndex(dynamodb, name, clock()),
             records=records(),
-            ledgers=DynamoDisruptionLedgers(dynamodb, name),
+            ledgers=table(),
             offerings=DynamoUnavailableOfferings(dynamodb, name),
             requests=DynamoCapacityRequests(dynamodb, name),
             watched=DynamoProvisioningRecords(dynamodb, name),

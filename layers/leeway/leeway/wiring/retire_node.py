@@ -6,8 +6,6 @@ from functools import cache, partial
 from typing import Any
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
-from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.shared_cache import DynamoSharedCache
@@ -35,6 +33,7 @@ from leeway.wiring.clients import (
     records,
     session,
     settings,
+    table,
 )
 from leeway.wiring.clusters import connection_to
 
@@ -69,7 +68,7 @@ def _ports() -> Ports:
         records=records(),
         open_cluster=_open_cluster,
         clock=clock(),
-        ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
+        table=table(),
         policies=configuration(),
         groups=groups(),
         cache=_shared_cache(),
@@ -80,9 +79,7 @@ def _ports() -> Ports:
             partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
         ),
         provision_nodes=_provision_nodes(),
-        drains=DynamoDrainStates(
-            partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-        ),
+        fast_table=table(tries=FAIL_FAST_TRIES),
         telemetry=RetirementTelemetry(logger(), metrics()),
         offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
         region=str(session().region_name),
