@@ -30,8 +30,13 @@ from leeway.policy.reasons import POLICY_ACTION
 from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUSTER
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.telemetry import ProvisioningTelemetry
-from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
-from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
+from leeway.reconciliation.lost_events import EVENT_LOST
+from leeway.reconciliation.report import (
+    RECONCILE_INCOMPLETE,
+    ClusterReport,
+    HandledFinding,
+    ReconciliationTelemetry,
+)
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
 from leeway.retirement.reasons import FIRST_NOTICE, LEFT_GROUP, NODE_NOT_CORDONED, PODS_NOT_LISTED
 from leeway.selection.offers.survey import Part
@@ -125,11 +130,11 @@ REPORT = ClusterReport(
     findings=[
         HandledFinding(
             FACTS.instance,
-            HOOK_EVENT_LOST(instance=FACTS.instance, hook="leeway-drain"),
-            LOST_START_REPEATED(attempt=1),
+            EVENT_LOST(what="Instance i-1 waits for lifecycle hook leeway-drain"),
+            "Leeway started attempt 1 again.",
         )
     ],
-    problems=[NODES_NOT_READ(error="the API server does not answer")],
+    problems=[RECONCILE_INCOMPLETE(what="read the nodes", error="the API server does not answer")],
 )
 REFRESHED = CatalogRefresh(
     "us-east-1",

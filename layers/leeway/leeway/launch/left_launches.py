@@ -29,8 +29,7 @@ from leeway.ports.table import Claims
 from leeway.reasons import Reason, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import Records
-from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
-from leeway.reconciliation.report import HandledFinding, LaunchCheck
+from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
 from leeway.retirement.attempts import apply_notice
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import Records as RetirementRecords
@@ -99,7 +98,7 @@ class LeftLaunches:
         except API_ERRORS as error:
             return reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
         return HandledFinding(
-            instance, left.reason, reasons.ADMISSION_STARTED_AGAIN(attempt=attempt)
+            instance, left.reason, f"Leeway started attempt {attempt} of the admission."
         )
 
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
@@ -145,9 +144,9 @@ class LeftLaunches:
                 return reason
             attempt = self._retire(observed.facts, reason, now)
         except API_ERRORS as error:
-            found = f"Instance {instance} has no Node."
-            return FINDING_NOT_HANDLED(finding=found, error=clause(error))
-        return HandledFinding(instance, reason, reasons.RETURN_STARTED(attempt=attempt))
+            what = f"end instance {instance}, which has no Node"
+            return RECONCILE_INCOMPLETE(what=what, error=clause(error))
+        return HandledFinding(instance, reason, f"Attempt {attempt} of its retirement was started.")
 
     def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
         """Start the retirement of an instance without a Node; returns its attempt."""

@@ -160,9 +160,6 @@ LAUNCHED_WITHOUT_NODE = ReasonCode(
     "Launched instance {instance} of pool {pool} runs, and its admission ended without a node.",
     "nodes-are-not-ready",
 )
-ADMISSION_STARTED_AGAIN = ReasonCode(
-    "LaunchAdmissionStartedAgain", "Leeway started attempt {attempt} of the admission."
-)
 LAUNCH_UNKNOWN = ReasonCode(
     "LaunchUnknown",
     "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
@@ -200,7 +197,6 @@ NODES_VANISHED = ReasonCode(
     "objects. Check the cluster; restart the kubelets of the instances, or end them.",
     "the-node-of-an-instance-was-deleted",
 )
-RETURN_STARTED = ReasonCode("ReturnStarted", "Attempt {attempt} of its retirement was started.")
 PRICE_CEILING_REACHED = ReasonCode(
     "PriceCeilingReached",
     "Leeway's nodes of cluster {cluster} would cost more than {most:.2f} USD per hour: the node is "
