@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
-from leeway.admission.reasons import NODE_NOT_JOINED
+from leeway.admission.readiness import NODE_NOT_JOINED
 from leeway.admission.record import AdmissionResult as Admission
 from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
