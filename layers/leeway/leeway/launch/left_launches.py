@@ -20,7 +20,6 @@ from leeway.launch.left_instances import (
 )
 from leeway.launch.ports import LaunchIntents, OwnedLaunchTemplates
 from leeway.launch.unused_templates import unused_templates
-from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses.ports import PoolRecords
@@ -30,7 +29,7 @@ from leeway.reasons import Reason, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import Records
 from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
-from leeway.retirement.attempts import apply_notice
+from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import Records as RetirementRecords
 from leeway.retirement.record import ReturnTerms
@@ -151,26 +150,16 @@ class LeftLaunches:
     def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
         """Start the retirement of an instance without a Node; returns its attempt."""
         ruling = Ruling(Action.RETIRE, None, Replacement.NONE, OnBlocked.WAIT, reason)
-        notice = Notice(
-            id=f"node-deleted-{facts.instance}-{now.isoformat()}",
-            kind=NoticeKind.CAPACITY_RETURN,
-            account="",
-            region="",
-            time=now,
-            instances=(InstanceId(facts.instance),),
-        )
+        terms = ReturnTerms(cause=NODE_DELETED.name)
 
         def begin() -> int:
             stored = self._retirements.retirement(facts.instance)
-            change = apply_notice(stored, notice, ruling, facts)
-            record = change.record
+            change = apply_return(stored, facts, ruling, terms, now)
             if change.write:
-                terms = ReturnTerms(cause=NODE_DELETED.name)
-                record = record.model_copy(update={"terms": terms})
-                self._retirements.write(record)
+                self._retirements.write(change.record)
             if change.start:
-                self._retire_node.start(facts.instance, facts.cluster, record.attempt)
-            return record.attempt
+                self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
+            return change.record.attempt
 
         return retry_conflicts(f"the retirement of {facts.instance}", begin)
 
