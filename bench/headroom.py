@@ -12,7 +12,6 @@ from typing import Any
 
 import boto3
 import yaml
-from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
@@ -20,7 +19,7 @@ from leeway.headroom.pause_pods import NAMESPACE
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.configuration import Configuration, StoredManifest
+from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
 from leeway.manifests.headroom import HeadroomSource
 from leeway.manifests.reading import Written, read_manifests
 from leeway.reasons import Reason
@@ -84,7 +83,7 @@ class Bench:
 
     def tick(self) -> Measured:
         """Run once without caches, as a function that has just started."""
-        manifests = DynamoManifests(lambda: self._dynamodb, self._table)
+        manifests = StoredManifests(DynamoTable(lambda: self._dynamodb, self._table))
         keeper = KeepHeadroom(
             manifests=HeadroomSource(Configuration(manifests, self._at, self)),
             table=DynamoTable(lambda: self._dynamodb, self._table, self._at),
@@ -186,7 +185,7 @@ def _furnish(connection: Connection) -> None:
 
 
 def _write(dynamodb: Any, cluster: str) -> None:
-    writing = DynamoManifestWriting(lambda: dynamodb, STATE)
+    writing = StoredManifests(DynamoTable(lambda: dynamodb, STATE))
     for one in _manifests():
         now = datetime.now(UTC) - timedelta(minutes=5)
         body = StoredManifest(one.kind.resource, one.namespace, one.name, one.body, 1, "bench", now)

@@ -18,12 +18,11 @@ from typing import Any
 
 import boto3
 import yaml
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
-from leeway.manifests.configuration import StoredManifest
+from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario, pod_spec
@@ -95,7 +94,7 @@ def sandbox_with_pools(
         client, table = _client(sandbox, "dynamodb"), sandbox.environment()["LEEWAY_TABLE"]
         dynamo = DynamoTable(lambda: client, table)
         dynamo.put(SURVEY, compressed(sandbox_survey()), region=REGION)
-        writing = DynamoManifestWriting(lambda: client, table)
+        writing = StoredManifests(DynamoTable(lambda: client, table))
         written = read_manifests(yaml.safe_dump_all(documents), "bench").written
         for one in written:
             resource, now = one.kind.resource, datetime.now(UTC)

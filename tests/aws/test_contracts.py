@@ -22,7 +22,7 @@ from leeway.ports.table import (
 from leeway.reasons import Reason
 from leeway.retirement.disruption_budget import DisruptionLedger, DisruptionLedgers
 from leeway.retirement.record import Records
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 from tests.aws.stored import TABLE
 from tests.fakes.admissions import AdmissionsInMemory

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
-from leeway.manifests.configuration import Configuration
+from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.reasons import Reason
 from leeway_cli import main
 
@@ -42,7 +42,7 @@ class Deployed:
         self.starts = Starts()
         self.reported = Reported()
         self.records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
-        manifests = DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
+        manifests = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
         self.configuration = Configuration(manifests, SystemClock(), self.reported)
         self._reception = ReceiveNotice(
             records=self.records,

@@ -19,7 +19,7 @@ from leeway.policy.rules import ChurnCap
 from leeway.ports.aws import CloudRefused
 from leeway.ports.table import Offering, RecordChanged
 from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.group_successors import GroupCache
+from leeway.retirement.hooks import GroupCache
 
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox, hook

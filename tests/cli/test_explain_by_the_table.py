@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifests
 from leeway_cli import main
 
 from tests.aws.stored import TABLE, manifest
@@ -54,7 +55,7 @@ def store(aws: Sandbox) -> Callable[..., None]:
     """Writes a Cluster manifest of prod to the table."""
 
     def store(**fields: Any) -> None:
-        writing = DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
+        writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
         writing.write("prod", manifest(**fields), replaces=0)
 
     return store

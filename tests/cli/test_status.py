@@ -8,14 +8,15 @@ from functools import partial
 import pytest
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.drain_states import DynamoDrainStates
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.capacity_requests.request import CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
 from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
@@ -153,7 +154,7 @@ def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) ->
 
 
 def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws: Sandbox) -> None:
-    writing = DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
+    writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
     writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
     window = WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *")

@@ -14,13 +14,11 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 from leeway.aws.eks import EksClusters
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.kubernetes.eks import eks_connection
-from leeway.manifests.configuration import StoredManifest
-from leeway.selection.offers.compressed import compressed
-from leeway.selection.offers.survey import Part
+from leeway.manifests.configuration import StoredManifest, StoredManifests
+from leeway.selection.offers.survey import Part, compressed
 from leeway.wiring import clients
 from leeway_cli import main
 from leeway_cli.selection.catalogs import sandbox_survey
@@ -308,7 +306,7 @@ def pool(**changes: Any) -> list[StoredManifest]:
 @contextmanager
 def stored(sandbox: Sandbox, *manifests: StoredManifest) -> Iterator[None]:
     table = sandbox.environment()["LEEWAY_TABLE"]
-    writing = DynamoManifestWriting(partial(client, "dynamodb", sandbox.aws_url), table)
+    writing = StoredManifests(DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table))
     for one in manifests:
         writing.write(CLUSTER, one, 0)
     yield

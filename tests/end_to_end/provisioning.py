@@ -11,15 +11,15 @@ from weakref import WeakKeyDictionary
 
 import boto3
 from leeway.aws.launch_intents import DynamoLaunchIntents
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.query import query_partition
 from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
+from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import find_kind, interpret
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
@@ -58,7 +58,7 @@ def store(sandbox: Sandbox, *documents: dict[str, Any], replaces: int = 0) -> No
     """Store manifests of the cluster as `leeway apply` does, invalid ones too. `replaces` is their
     stored version, 0 if they are new."""
     dynamodb = client("dynamodb", sandbox.aws_url)
-    writing = DynamoManifestWriting(lambda: dynamodb, table_of(sandbox))
+    writing = StoredManifests(DynamoTable(lambda: dynamodb, table_of(sandbox)))
     for document in documents:
         kind = find_kind(document["apiVersion"], document["kind"])
         body, original = json.dumps(document), ""

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.instances.owners import OwnerKind
-from leeway.manifests.configuration import CAUTIOUS, POOL, Configuration, StoredManifest
+from leeway.manifests.configuration import (
+    CAUTIOUS,
+    POOL,
+    Configuration,
+    StoredManifest,
+    StoredManifests,
+)
 from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked
@@ -19,6 +25,7 @@ from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
 from tests.fakes.clock import FakeClock
+from tests.fakes.table import TableInMemory
 
 
 class Time:
@@ -34,10 +41,11 @@ class Time:
         self.moment += timedelta(seconds=seconds)
 
 
-class Table:
+class Table(StoredManifests):
     """A table that holds one cluster's manifests, or does not answer."""
 
     def __init__(self, *manifests: StoredManifest) -> None:
+        super().__init__(TableInMemory())
         self.manifests = manifests
         self.answers = True
         self.reads = 0

@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from leeway.manifests.configuration import Configuration, StoredManifest
+from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
 from leeway.pod_watch.modes import ConfiguredModes
 from leeway.pod_watch.ports import WatchMode
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
 from tests.fakes.clock import FakeClock
+from tests.fakes.table import TableInMemory
 
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 
@@ -34,18 +35,6 @@ def pool(requirements: object = ()) -> StoredManifest:
 
 
 HEADROOM = stored("headroom.leeway.sh", "leeway.sh/v1", "Headroom", {"buffers": []})
-
-
-class Table:
-    """The StoredManifests Protocol."""
-
-    def __init__(self, *manifests: StoredManifest) -> None:
-        self._manifests = manifests
-
-    def of(
-        self, cluster: str, resource: str = "", deleted: bool = False
-    ) -> tuple[StoredManifest, ...]:
-        return tuple(m for m in self._manifests if resource in ("", m.resource))
 
 
 class Unheard:
@@ -74,5 +63,8 @@ class Unheard:
 def test_a_cluster_is_watched_if_it_has_a_pool(
     manifests: tuple[StoredManifest, ...], mode: WatchMode
 ) -> None:
-    configuration = Configuration(Table(*manifests), FakeClock(), Unheard())
+    stored = StoredManifests(TableInMemory(FakeClock()))
+    for one in manifests:
+        stored.write("prod", one, replaces=0)
+    configuration = Configuration(stored, FakeClock(), Unheard())
     assert ConfiguredModes(configuration).mode_of("prod") is mode

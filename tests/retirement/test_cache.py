@@ -12,7 +12,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookSettings
 from leeway.ports.table import CachedValue
-from leeway.retirement.group_successors import GroupCache
+from leeway.retirement.hooks import GroupCache
 from leeway.retirement.record import Method
 from leeway.typed_json import adapter_of
 

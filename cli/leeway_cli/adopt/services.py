@@ -155,12 +155,12 @@ class Services:
         planned = plan_body(self._manifest(), CLUSTER, self.cluster, body, datetime.now(UTC))
         if planned.after is not None and planned.after != planned.before:
             replaces = planned.before.version if planned.before else 0
-            self.stack.writing().write(self.cluster, planned.after, replaces)
+            self.stack.manifests().write(self.cluster, planned.after, replaces)
 
     def _delete_manifest(self) -> None:
         stored = self._manifest()
         if stored is not None:
-            self.stack.writing().delete(self.cluster, stored)
+            self.stack.manifests().delete(self.cluster, stored)
 
 
 @contextmanager

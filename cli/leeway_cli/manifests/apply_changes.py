@@ -47,7 +47,7 @@ def apply_changes(
         CannotBeDoneError: a write failed; the changes before it are made.
     """
     done: list[PlannedChange] = []
-    writing = stack.writing()
+    writing = stack.manifests()
     for one in planned:
         if one.conflict or one.change is Change.UNCHANGED:
             done.append(one)

@@ -164,13 +164,22 @@ class Record[T]:
         try:
             if self.packed and isinstance(item.body, bytes):
                 return self.packed[1](item.body)
-            if not self.packed and isinstance(item.body, str):
-                return adapter_of(self.kind).validate_json(item.body)
+            if self.packed or not isinstance(item.body, str):
+                raise UnreadableRecord(item, "`record` is missing or has another type")
+            value = adapter_of(self.kind).validate_json(item.body)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise UnreadableRecord(item, f"{where}: {first['msg']}") from error
-        raise UnreadableRecord(item, "the attribute `record` is missing or has another type")
+        if (key := self._key_in(value, item)) != item.key:
+            raise UnreadableRecord(item, f"it holds the record {' '.join(key)}")
+        return value
+
+    def _key_in(self, value: T, item: Item) -> Key:
+        """Return the key of a value that was read, as far as its attributes are parts of it."""
+        own = {name: getattr(value, name) for name in self._part_names if hasattr(value, name)}
+        others = dict.fromkeys(self._part_names, "") | (self.parts(item.key) or {})
+        return self.key({**others, **own})
 
     @cached_property
     def _part_names(self) -> frozenset[str]:
@@ -353,7 +362,7 @@ class Table(ABC):
         """Read the records of these kinds by an index, which may be a second old.
 
         An index holds every item that has its attribute, and a user who may write manifests may
-        write any attribute. So an item is unreadable too if its key is not the key of its record.
+        write any attribute: such an item is unreadable, since its record has another key.
 
         Raises:
             UnreadableRecord: an item is unreadable, and `unreadable` does not take it.
@@ -365,12 +374,7 @@ class Table(ABC):
             for item in self._kept(self._query_index(index, shard, prefix)):
                 sk = next((one for one in prefixes if item.key[1].startswith(one)), "")
                 record = prefixes.get(sk, records[0])
-                for one in _read(record, item, unreadable):
-                    if record.key_of(one) == item.key:
-                        found.append(one)
-                    else:
-                        key = " ".join(record.key_of(one))
-                        _report(UnreadableRecord(item, f"it holds the record {key}"), unreadable)
+                found += _read(record, item, unreadable)
         return tuple(found)
 
     def _kept(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -411,10 +415,6 @@ def _read[T](record: Record[T], item: Item, unreadable: Report | None) -> Iterat
     try:
         yield record.read(item)
     except UnreadableRecord as error:
-        _report(error, unreadable)
-
-
-def _report(error: UnreadableRecord, unreadable: Report | None) -> None:
-    if unreadable is None:
-        raise error
-    unreadable(error)
+        if unreadable is None:
+            raise
+        unreadable(error)

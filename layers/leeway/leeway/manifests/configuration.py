@@ -2,10 +2,12 @@
 read, interrupted nodes are still drained."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from threading import RLock
 from typing import Protocol
+
+from pydantic import AwareDatetime
 
 from leeway import __version__
 from leeway.clock import Clock
@@ -14,6 +16,7 @@ from leeway.manifests.reading import Reading, Written, read_salvaged, read_store
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason, ReasonCode
+from leeway.table import Record, Table, UnreadableRecord
 from leeway.telemetry import Telemetry
 
 MANIFEST_INVALID = ReasonCode(
@@ -48,8 +51,8 @@ class StoredManifest:
     body: str
     version: int
     written_by: str
-    written_at: datetime
-    deleted_at: datetime | None = None
+    written_at: AwareDatetime
+    deleted_at: AwareDatetime | None = None
     original: str = ""
 
     @property
@@ -63,15 +66,84 @@ class StoredManifest:
         return f"{self.resource}/{self.name}"
 
 
-class StoredManifests(Protocol):
-    """Reads of the table's manifests."""
+DELETED_KEPT_FOR = timedelta(days=30)
+"""How long the table keeps when a pool was deleted."""
+
+MANIFEST = Record(
+    StoredManifest,
+    "MANIFESTS#{cluster}",
+    "{resource}#{namespace}/{name}",
+    versioned=True,
+    kept_for=lambda manifest: DELETED_KEPT_FOR if manifest.deleted_at else None,
+)
+"""Keys with MANIFESTS hold nothing else: the right to write manifests is a right to write nothing
+else."""
+
+
+class StoredManifests:
+    """The table's manifests."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
 
     def of(
         self, cluster: str, resource: str = "", deleted: bool = False
     ) -> tuple[StoredManifest, ...]:
         """Read the current manifests of a cluster, all or those of one kind. With `deleted`, also
-        return the pools that were deleted in the last 30 days."""
-        ...
+        return the pools that were deleted in the last 30 days.
+
+        A stored policy must not count as missing: an item that was written by hand and is not a
+        manifest is returned with an empty body, which validation rejects.
+        """
+        damaged: list[UnreadableRecord] = []
+        key = {"cluster": cluster} | ({"resource": resource} if resource else {})
+        found = self._table.list(MANIFEST, consistent=True, unreadable=damaged.append, **key)
+        named = sorted(
+            (*found, *map(_damaged, damaged)), key=lambda one: (one.title, one.namespace)
+        )
+        return tuple(one for one in named if deleted or one.deleted_at is None)
+
+    def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
+        """Write a manifest if version `replaces` is stored; 0 means that none is stored.
+
+        Raises:
+            RecordChanged: another version is stored.
+        """
+        self._table.put(MANIFEST, manifest, replaces=replaces, cluster=cluster)
+
+    def delete(self, cluster: str, manifest: StoredManifest) -> None:
+        """Delete a manifest if its version is stored. Of a pool, the time of the deletion stays:
+        its nodes go only if somebody has deleted it, and not if it cannot be found.
+
+        Raises:
+            RecordChanged: another version is stored, or none.
+        """
+        if manifest.resource == POOL:
+            now = datetime.now(UTC)  # version 0 counts as not stored for the next write
+            deleted = replace(manifest, body="", original="", version=0, deleted_at=now)
+            self.write(cluster, deleted, manifest.version)
+        else:
+            self._table.delete(
+                MANIFEST,
+                replaces=manifest.version,
+                cluster=cluster,
+                resource=manifest.resource,
+                namespace=manifest.namespace,
+                name=manifest.name,
+            )
+
+
+def _damaged(error: UnreadableRecord) -> StoredManifest:
+    parts = MANIFEST.parts(error.item.key) or {}
+    return StoredManifest(
+        resource=parts["resource"],
+        namespace=parts["namespace"],
+        name=parts["name"],
+        body="",
+        version=error.item.version,
+        written_by="unknown",
+        written_at=datetime.fromtimestamp(0, UTC),
+    )
 
 
 @dataclass(frozen=True, slots=True)

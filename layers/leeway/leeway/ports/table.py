@@ -14,7 +14,7 @@ from leeway.table import RecordChanged as RecordChanged
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from leeway.selection.offers.unavailable import Unavailable
+    from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,10 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.dates import follow_dates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
-from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock
-from leeway.manifests.configuration import Configuration, ManifestTelemetry
+from leeway.manifests.configuration import Configuration, ManifestTelemetry, StoredManifests
 from leeway.typed_json import adapter_of
 
 DEFAULT_TRIES = 6
@@ -217,9 +216,7 @@ def records() -> DynamoRecords:
 def configuration() -> Configuration:
     """Build the reader of users' manifests. It fails fast: if the table is throttled, the default
     policy applies, so that an interruption does not wait."""
-    manifests = DynamoManifests(
-        partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-    )
+    manifests = StoredManifests(table(tries=FAIL_FAST_TRIES))
     return Configuration(manifests, clock(), ManifestTelemetry(logger(), metrics()))
 
 
