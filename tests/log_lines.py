@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
-from leeway.admission.reasons import NODE_NOT_JOINED
+from leeway.admission.readiness import NODE_NOT_JOINED
 from leeway.admission.record import AdmissionResult as Admission
 from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
@@ -30,8 +30,13 @@ from leeway.policy.reasons import POLICY_ACTION
 from leeway.provision_run import CATALOG_MISSING
 from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
 from leeway.provisioning.report import ProvisioningReport
-from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
-from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
+from leeway.reconciliation.lost_events import EVENT_LOST
+from leeway.reconciliation.report import (
+    RECONCILE_INCOMPLETE,
+    ClusterReport,
+    HandledFinding,
+    ReconciliationTelemetry,
+)
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
 from leeway.retirement.reasons import (
     NODE_NOT_CORDONED,
@@ -142,11 +147,11 @@ REPORT = ClusterReport(
     findings=[
         HandledFinding(
             FACTS.instance,
-            HOOK_EVENT_LOST(instance=FACTS.instance, hook="leeway-drain"),
-            LOST_START_REPEATED(attempt=1),
+            EVENT_LOST(what="Instance i-1 waits for lifecycle hook leeway-drain"),
+            "Leeway started attempt 1 again.",
         )
     ],
-    problems=[NODES_NOT_READ(error="the API server does not answer")],
+    problems=[RECONCILE_INCOMPLETE(what="read the nodes", error="the API server does not answer")],
 )
 REFRESHED = CatalogRefresh(
     "us-east-1",

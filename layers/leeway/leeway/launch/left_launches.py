@@ -25,7 +25,6 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent, LaunchIntents
 from leeway.launch.templates import OwnedLaunchTemplates, OwnedTemplate
-from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses import PoolRecords
@@ -34,9 +33,8 @@ from leeway.ports.table import Claims
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import Records
-from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
-from leeway.reconciliation.report import HandledFinding, LaunchCheck
-from leeway.retirement.attempts import apply_notice
+from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
+from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms
 from leeway.retirement.record import Records as RetirementRecords
@@ -126,7 +124,7 @@ class LeftLaunches:
         except API_ERRORS as error:
             return LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
         return HandledFinding(
-            instance, left.reason, ATTEMPT_STARTED(attempt=attempt, what="admission")
+            instance, left.reason, f"Leeway started attempt {attempt} of the admission."
         )
 
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
@@ -172,33 +170,23 @@ class LeftLaunches:
                 return reason
             attempt = self._retire(observed.facts, reason, now)
         except API_ERRORS as error:
-            found = f"Instance {instance} has no Node."
-            return FINDING_NOT_HANDLED(finding=found, error=clause(error))
-        return HandledFinding(instance, reason, ATTEMPT_STARTED(attempt=attempt, what="retirement"))
+            what = f"end instance {instance}, which has no Node"
+            return RECONCILE_INCOMPLETE(what=what, error=clause(error))
+        return HandledFinding(instance, reason, f"Attempt {attempt} of its retirement was started.")
 
     def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
         """Start the retirement of an instance without a Node; returns its attempt."""
         ruling = Ruling(Action.RETIRE, None, Replacement.NONE, OnBlocked.WAIT, reason)
-        notice = Notice(
-            id=f"node-deleted-{facts.instance}-{now.isoformat()}",
-            kind=NoticeKind.CAPACITY_RETURN,
-            account="",
-            region="",
-            time=now,
-            instances=(InstanceId(facts.instance),),
-        )
+        terms = ReturnTerms(cause=NODE_DELETED.name)
 
         def begin() -> int:
             stored = self._retirements.retirement(facts.instance)
-            change = apply_notice(stored, notice, ruling, facts)
-            record = change.record
+            change = apply_return(stored, facts, ruling, terms, now)
             if change.write:
-                terms = ReturnTerms(cause=NODE_DELETED.name)
-                record = record.model_copy(update={"terms": terms})
-                self._retirements.write(record)
+                self._retirements.write(change.record)
             if change.start:
-                self._retire_node.start(facts.instance, facts.cluster, record.attempt)
-            return record.attempt
+                self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
+            return change.record.attempt
 
         return retry_conflicts(f"the retirement of {facts.instance}", begin)
 
