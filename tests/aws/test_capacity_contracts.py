@@ -13,8 +13,8 @@ from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
 from leeway.capacity_requests.request import CapacityAnswer
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE
 from tests.capacity_requests.requests import REQUESTED, capacity_request

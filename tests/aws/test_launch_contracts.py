@@ -51,8 +51,8 @@ from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
 from leeway.pool_pauses.record import FailedInstance, PoolRecord
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import RecordChanged
 from leeway.selection.offers.catalog import Catalog
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.fleets import FleetsInMemory, Shortage

@@ -7,22 +7,17 @@ from functools import partial
 import pytest
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.aws.table import DynamoTable
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.ports import Market
 from leeway.catalog.refresh import CatalogReader, CatalogRefresh, CatalogUnavailable, RefreshCatalog
 from leeway.catalog.stored import SURVEY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.selection.offers.compressed import opened, unpacked
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
-from leeway.selection.offers.unavailable import Unavailable
 from leeway.wiring.clients import background_client
 from leeway_cli.selection.catalogs import sandbox_survey
 
-from tests.aws.stored import TABLE
-from tests.fakes.offerings import OfferingsInMemory
 from tests.sandbox.aws.started import Sandbox
 
 REGION = "us-east-1"
@@ -239,21 +234,3 @@ def test_an_unreadable_survey_is_replaced(dynamo: DynamoTable) -> None:
 )
 def test_prices_are_asked_for_where_there_is_an_endpoint(region: str, asked: str) -> None:
     assert pricing_region(region) == asked
-
-
-@pytest.fixture(params=["table", "memory"])
-def offerings(request: pytest.FixtureRequest, aws: Sandbox) -> UnavailableOfferings:
-    if request.param == "memory":
-        return OfferingsInMemory()
-    return DynamoUnavailableOfferings(partial(aws.client, "dynamodb"), TABLE)
-
-
-def test_an_offering_is_unavailable_until_its_time_is_over(
-    offerings: UnavailableOfferings,
-) -> None:
-    until = NOW + timedelta(minutes=3)
-    offerings.mark(Offering("eu-west-3", "m5.large", "eu-west-3a", "spot"), "why", until)
-    gone = Unavailable("m5.large", "eu-west-3a", "spot")
-    assert offerings.now("eu-west-3", NOW) == {gone}
-    assert offerings.now("eu-west-3", until) == frozenset()
-    assert offerings.now("eu-west-2", NOW) == frozenset()

@@ -17,10 +17,10 @@ from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
 from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
-from leeway.ports.table import RecordChanged
 from leeway.provisioning.ports import ProvisioningRecords
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE
 from tests.fakes.capacity_requests import CapacityRequestsInMemory

@@ -11,11 +11,11 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.table import RecordChanged
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason
 from leeway.reconciliation.ports import OpenRecords
 from leeway.retirement.record import Retirement
+from leeway.table import RecordChanged
 
 from tests.disruption.clusters import Cluster
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory

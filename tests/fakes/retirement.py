@@ -14,7 +14,6 @@ from leeway.retirement.record import Retirement
 from leeway.retirement.retire_node import RetireNode
 
 from tests.fakes.actions import ActionLog
-from tests.fakes.cache_store import CacheStoreInMemory
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
@@ -26,6 +25,7 @@ from tests.fakes.policies import OnePolicy
 from tests.fakes.records import RecordInMemory
 from tests.fakes.reports import EventBusInMemory, ReportLog
 from tests.fakes.steps import FakeSteps
+from tests.fakes.table import TableInMemory
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
@@ -46,7 +46,7 @@ class RetirementFakes:
     groups: FakeGroups
     instances: FakeInstances
     offerings: OfferingsInMemory
-    cache_store: CacheStoreInMemory
+    table: TableInMemory
     cluster: FakeCluster
     drains: DrainStatesInMemory
     capacity: CapacityRequestsInMemory
@@ -74,7 +74,7 @@ class RetirementFakes:
             instances=self.instances,
             offerings=self.offerings,
             region="us-east-1",
-            cache=SharedCache(self.cache_store, self.clock),
+            cache=SharedCache(self.table, self.clock),
             drains=self.drains,
             capacity_requests=self.capacity,
             provision_nodes=self.queue,
@@ -114,7 +114,7 @@ def fakes_for(record: Retirement) -> RetirementFakes:
         groups=groups,
         instances=FakeInstances(groups),
         offerings=OfferingsInMemory(),
-        cache_store=CacheStoreInMemory(),
+        table=TableInMemory(clock),
         cluster=cluster,
         drains=DrainStatesInMemory(),
         capacity=CapacityRequestsInMemory(),
@@ -137,8 +137,6 @@ def retirement_fakes(
     fakes.groups.hooks = HOOKED if hook else ()
     if changes.pop("notifies_hooks", False):
         fakes.notify_hooks()
-    if (cache_store := changes.pop("cache_store", None)) is not None:
-        fakes.cache_store = cache_store
     for name, value in changes.items():
         (part,) = [
             part

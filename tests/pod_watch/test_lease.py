@@ -17,7 +17,7 @@ from leeway.pod_watch.lease import (
 )
 from leeway.pod_watch.lease_keeper import LeaseKeeper
 from leeway.pod_watch.pauses import FIRST, LONGEST, pause_after
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.leases import LeaseInMemory

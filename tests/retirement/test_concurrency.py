@@ -12,7 +12,6 @@ from leeway.execution.attempt import AttemptId
 from leeway.instances.groups import GroupFacts
 from leeway.notices import NoticeKind
 from leeway.ports.aws import Launched, LaunchedInstance
-from leeway.ports.table import RecordChanged
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.finish import FinishStep, RetirementProgress
 from leeway.retirement.group_successors import GroupCache, SuccessorLaunch
@@ -21,6 +20,7 @@ from leeway.retirement.pool_successors import RequestCapacity
 from leeway.retirement.reasons import SUCCESSOR_REQUESTED
 from leeway.retirement.record import Retirement
 from leeway.retirement.replace import ReplacementResult, ReplacementStep
+from leeway.table import RecordChanged
 
 from tests.fakes.retirement import retirement_fakes
 from tests.retirement.retirements import FACTS, take

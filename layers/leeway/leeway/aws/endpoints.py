@@ -12,7 +12,7 @@ from typing import Any
 from leeway.aws.errors import aws_errors, conditional_write
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint, Clusters
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 REFRESH_AFTER = timedelta(minutes=15)
 """How long all functions use a cached endpoint before one of them reads it from EKS again."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from leeway.admission.record import Admission
 from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
 from leeway.capacity_requests.request import CapacityRequest, PriceLimit
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.clock import Clock
 from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
@@ -36,7 +37,6 @@ from leeway.manifests.node_pool import NodePool
 from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.policy.rules import Action, ClusterPolicy, OnBlocked, Replacement, Ruling
 from leeway.ports.functions import RetireNode
-from leeway.ports.table import RecordChanged, UnavailableOfferings
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
@@ -45,6 +45,7 @@ from leeway.retirement.attempts import apply_notice
 from leeway.retirement.disruption_budget import DisruptionLedgers
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
+from leeway.table import RecordChanged
 
 
 class ClusterInstances(Protocol):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from leeway.admission.ports import Admissions
 from leeway.admission.record import Admission, apply_request, request_from_notice
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import retry_conflicts
@@ -49,11 +50,11 @@ from leeway.ports.aws import (
     ScheduledChanges,
 )
 from leeway.ports.functions import AdmitNode, CleanUp, RetireNode, Schedules
-from leeway.ports.table import Claims, Offering, UnavailableOfferings
 from leeway.reasons import Reason
 from leeway.retirement.attempts import apply_notice, has_kept_running, undo
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import Records, Retirement
+from leeway.table import Table
 from leeway.telemetry import Telemetry
 
 INSTANCE_CONCURRENCY = 16
@@ -204,7 +205,7 @@ class ReceiveNotice:
     instances: NoticedInstances
     schedules: Schedules
     offerings: UnavailableOfferings
-    claims: Claims
+    claims: Table
     retire_node: RetireNode
     admit_node: AdmitNode
     clean_up: CleanUp
@@ -441,7 +442,7 @@ class ReceiveNotice:
         def start() -> str:
             facts, now = about.facts, self.clock.now()
             slot = zlib.crc32(facts.instance.encode()) % MAX_CLEAN_UPS
-            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now, now + CLAIM_TIME):
+            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now + CLAIM_TIME):
                 return "many instances terminate at the same time"
             self.clean_up.start(facts.instance, facts.cluster)
             return ""

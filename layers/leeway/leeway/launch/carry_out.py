@@ -22,8 +22,8 @@ from leeway.launch.ports import FleetAnswer, Fleets, LaunchIntents
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason, clause
+from leeway.table import RecordChanged
 
 ADMITTED_AT_ONCE = 16
 """Admissions that a run starts at the same time: each takes three calls."""

@@ -9,6 +9,7 @@ from math import inf
 
 from leeway.admission.ports import Admissions
 from leeway.capacity_requests.request import PriceLimit
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
@@ -37,7 +38,6 @@ from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.ports.functions import AdmitNode
-from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.reasons import Reason, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog

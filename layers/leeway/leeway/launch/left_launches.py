@@ -26,7 +26,6 @@ from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
-from leeway.ports.table import Claims
 from leeway.reasons import Reason, clause
 from leeway.reconciliation.launches import LaunchCheck
 from leeway.reconciliation.ports import ClusterNodes, Records
@@ -36,6 +35,7 @@ from leeway.retirement.attempts import apply_notice
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import Records as RetirementRecords
 from leeway.retirement.record import ReturnTerms
+from leeway.table import Table
 
 TEMPLATES_CHECKED_EVERY = timedelta(minutes=59)
 """How long a check of a cluster's launch templates is claimed."""
@@ -59,7 +59,7 @@ class LeftLaunches:
         retire_node: RetireNode,
         templates: OwnedLaunchTemplates,
         pools: PoolRecords,
-        claims: Claims,
+        claims: Table,
         clock: Clock,
     ) -> None:
         self._intents = intents
@@ -179,9 +179,7 @@ class LeftLaunches:
     def delete_unused_templates(self, cluster: str) -> Sequence[str]:
         """Delete launch templates that no launch uses, at most once an hour."""
         now = self._clock.now()
-        if not self._claims.claim(
-            f"launch-templates-{cluster}", now, now + TEMPLATES_CHECKED_EVERY
-        ):
+        if not self._claims.claim(f"launch-templates-{cluster}", now + TEMPLATES_CHECKED_EVERY):
             return ()
         owned = self._templates.owned_by(cluster)
         if not owned:

@@ -13,7 +13,7 @@ from leeway.pod_watch.lease import (
 )
 from leeway.pod_watch.ports import Leases
 from leeway.pod_watch.reasons import WATCH_LEASE_KEPT
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 TRIES = 5
 """How often a conditional write is decided again after another run has written."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import retry_conflicts, retry_while_unavailable
@@ -16,7 +17,6 @@ from leeway.policy.ports import ClusterPolicies
 from leeway.ports.aws import CloudRefused, CloudUnavailable, GroupInstances, Groups, LeewayEvents
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.ports.table import UnavailableOfferings
 from leeway.reasons import Reason
 from leeway.retirement.record import Records, Retirement
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.execution.retrying import API_ERRORS
 from leeway.execution.shared_cache import SharedCache
 from leeway.instances.groups import GroupFacts, GroupRules
@@ -14,7 +15,6 @@ from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, GroupInstances, Groups, HookSettings, LaunchError
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.reasons import Reason
 from leeway.retirement.context import StepContext
 from leeway.retirement.pool_successors import RequestCapacity

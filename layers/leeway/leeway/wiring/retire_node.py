@@ -8,9 +8,8 @@ from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.aws.shared_cache import DynamoSharedCache
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.shared_cache import SharedCache
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
@@ -30,13 +29,14 @@ from leeway.wiring.clients import (
     records,
     session,
     settings,
+    table,
 )
 from leeway.wiring.clusters import connection_to
 
 
 @cache
 def _shared_cache() -> SharedCache:
-    return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
+    return SharedCache(table(), clock())
 
 
 def _open_cluster(name: str) -> LightkubeCluster:
@@ -79,7 +79,7 @@ def retire_node() -> RetireNode:
                 partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
             ),
             telemetry=RetirementTelemetry(logger(), metrics()),
-            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+            offerings=UnavailableOfferings(table()),
             region=str(session().region_name),
         )
     )
