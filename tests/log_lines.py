@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
-from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.readiness import AdmissionResult as Admission
+from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
 from leeway.admission.reasons import NODE_NOT_JOINED
-from leeway.admission.telemetry import AdmissionTelemetry
+from leeway.admission.record import AdmissionResult as Admission
 from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
@@ -32,8 +31,7 @@ from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUST
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
-from leeway.reconciliation.report import ClusterReport, HandledFinding
-from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
 from leeway.retirement.reasons import FIRST_NOTICE, LEFT_GROUP, NODE_NOT_CORDONED, PODS_NOT_LISTED
 from leeway.selection.offers.survey import Part
@@ -44,7 +42,7 @@ from tests.retirement.retirements import FACTS, NOTICED
 class AllTelemetry(
     NoticeTelemetry,
     RetirementTelemetry,
-    AdmissionTelemetry,
+    LoggedAdmissions,
     ReconciliationTelemetry,
     HeadroomTelemetry,
     CatalogTelemetry,

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.admission.ports import Admissions
-from leeway.admission.record import Admission
+from leeway.admission.record import Admission, Admissions
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
 from leeway.execution.attempt import Phase

@@ -11,10 +11,9 @@ from leeway.catalog.ports import Market
 from leeway.catalog.refresh import CatalogReader, CatalogRefresh, CatalogUnavailable, RefreshCatalog
 from leeway.catalog.stored import SURVEY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.selection.offers.compressed import opened, unpacked
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.machines import Machine
-from leeway.selection.offers.node_class import NodeClass
-from leeway.selection.offers.survey import Part, Survey
+from leeway.selection.offers.survey import Part, Survey, opened, unpacked
 from leeway.wiring.clients import background_client
 from leeway_cli.selection.catalogs import sandbox_survey
 

@@ -16,7 +16,7 @@ from leeway.execution.shared_cache import CACHED, SharedCache
 from leeway.policy.rules import ChurnCap
 from leeway.ports.aws import CloudRefused
 from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.group_successors import GroupCache
+from leeway.retirement.hooks import GroupCache
 from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE, table_in

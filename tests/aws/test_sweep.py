@@ -17,7 +17,7 @@ from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHoo
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import ReplacementIntent
 

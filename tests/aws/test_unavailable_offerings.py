@@ -6,7 +6,7 @@ import pytest
 from leeway.aws.table import DynamoTable
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import SystemClock
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.table import Table
 
 from tests.aws.stored import table_in

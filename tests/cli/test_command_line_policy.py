@@ -11,7 +11,7 @@ from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway.wiring.launch_nodes import node_sources
 from leeway_cli import main
 from leeway_cli.explain.cluster_reads import stored_launches

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from leeway.catalog.stored import SURVEY
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.selection.catalogs import sandbox_survey
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.provisioning import client

@@ -13,7 +13,7 @@ from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import Retirement
 from leeway.table import RecordChanged
 

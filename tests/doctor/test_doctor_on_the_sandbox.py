@@ -18,8 +18,7 @@ from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.kubernetes.eks import eks_connection
 from leeway.manifests.configuration import StoredManifest, StoredManifests
-from leeway.selection.offers.compressed import compressed
-from leeway.selection.offers.survey import Part
+from leeway.selection.offers.survey import Part, compressed
 from leeway.wiring import clients
 from leeway_cli import main
 from leeway_cli.selection.catalogs import sandbox_survey

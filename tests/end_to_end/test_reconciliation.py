@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from leeway.aws.table import DynamoTable
 from leeway.manifests.configuration import StoredManifests
-from leeway.reconciliation.findings import EVENT_DELAY
+from leeway.reconciliation.lost_events import EVENT_DELAY
 from leeway_sandbox.aws.nodes import RESOURCE_TAG
 from leeway_sandbox.provisioning import HOOK, IMAGE, client
 from leeway_sandbox.sandbox import Sandbox

@@ -10,7 +10,7 @@ from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
 from leeway.manifests.reading import Reading, interpret, kinds_called, read_manifests, read_stored
-from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
+from leeway.selection.offers.allocatable import GIB, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway_cli.manifests.planned_change import Change, plan_change

@@ -9,7 +9,7 @@ from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
 from leeway.manifests.reading import Reading, read_manifests
-from leeway.selection.offers.node_class import GIB, AmiFamily
+from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirement

@@ -34,10 +34,10 @@ from leeway.ports.aws import (
 )
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
-from leeway.reconciliation.launches import LaunchCheck
-from leeway.reconciliation.ports import ClusterNodes, OpenRecords
+from leeway.reconciliation.clean_up import ClusterNodes
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
-from leeway.reconciliation.report import ClusterReport
+from leeway.reconciliation.report import ClusterReport, LaunchCheck
 from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.retirement.record import Retirement
 

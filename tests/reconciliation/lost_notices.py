@@ -9,7 +9,7 @@ from leeway.notices import LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.aws import HookResult
-from leeway.reconciliation.findings import CheckContext, LostEvent
+from leeway.reconciliation.lost_events import CheckContext, LostEvent
 from leeway.retirement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 

@@ -8,7 +8,7 @@ from leeway.execution.attempt import OVERDUE, Phase
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.policy.rules import DEFAULTS, Action, rule
-from leeway.reconciliation.findings import LostStart
+from leeway.reconciliation.lost_events import LostStart
 from leeway.reconciliation.lost_starts import (
     check_detached_instance,
     check_overdue_admission,

@@ -10,8 +10,8 @@ from leeway.instances.observed import ObservedImpairment
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
+from leeway.reconciliation.lost_events import check_impairment, check_recovery
 from leeway.reconciliation.lost_starts import check_overdue_retirement
-from leeway.reconciliation.lost_status_checks import check_impairment, check_recovery
 from leeway.retirement.attempts import undo
 from leeway.retirement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, latest_end

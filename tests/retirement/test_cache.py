@@ -10,7 +10,7 @@ from leeway.instances.groups import GroupRules
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import CloudRefused, HookSettings
-from leeway.retirement.group_successors import GroupCache
+from leeway.retirement.hooks import GroupCache
 from leeway.retirement.record import Method
 
 from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes

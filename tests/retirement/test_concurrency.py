@@ -12,14 +12,12 @@ from leeway.execution.attempt import AttemptId
 from leeway.instances.groups import GroupFacts
 from leeway.notices import NoticeKind
 from leeway.ports.aws import Launched, LaunchedInstance
+from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
-from leeway.retirement.finish import FinishStep, RetirementProgress
-from leeway.retirement.group_successors import GroupCache, SuccessorLaunch
-from leeway.retirement.hooks import LifecycleActions
-from leeway.retirement.pool_successors import RequestCapacity
+from leeway.retirement.finish import RetirementProgress, finish
 from leeway.retirement.reasons import SUCCESSOR_REQUESTED
 from leeway.retirement.record import Retirement
-from leeway.retirement.replace import ReplacementResult, ReplacementStep
+from leeway.retirement.replace import ReplacementResult, request_replacement
 from leeway.table import RecordChanged
 
 from tests.fakes.retirement import retirement_fakes
@@ -143,24 +141,11 @@ class Fleet:
         self.meanwhile()
 
     # Steps of a retirement
-    @property
-    def parts(self) -> tuple[ReplacementStep, FinishStep]:
+    def attempt(self, name: str) -> Attempt:
         itself: Any = self
-        deps = retirement_fakes().dependencies
-        context = replace(deps.context, records=itself)
-        launch = SuccessorLaunch(context, itself, deps.offerings, deps.region)
-        actions = LifecycleActions(itself, context.clock)
-        cache = GroupCache(itself, deps.cache)
-        capacity = RequestCapacity(
-            context, deps.capacity_requests, deps.provision_nodes, deps.instances, deps.telemetry
-        )
-        replacement = ReplacementStep(
-            context, itself, deps.instances, cache, launch, actions, capacity, deps.policies
-        )
-        finish = FinishStep(
-            context, itself, deps.instances, deps.events, deps.telemetry, actions, launch, capacity
-        )
-        return replacement, finish
+        fakes = retirement_fakes()
+        ports = replace(fakes.ports, records=itself, groups=itself)
+        return Attempt(AttemptId(name, "prod", 1), fakes.steps, ports)
 
     def request(self, name: str) -> None:
         if name not in self.records:
@@ -169,8 +154,7 @@ class Fleet:
             self.records[name] = record.model_copy(update={"facts": facts})
         elif self.records[name].ended_at is not None:
             return
-        replacement, _ = self.parts
-        replacement.request(AttemptId(name, "prod", 1), self.records[name], "node-1")
+        request_replacement(self.attempt(name), self.records[name], "node-1")
 
     def finish(self, name: str) -> None:
         record = self.records[name]
@@ -183,8 +167,7 @@ class Fleet:
                 CordonResult(True, record),
                 ReplacementResult(True, record, SUCCESSOR_REQUESTED(group="ng")),
             )
-            _, finish = self.parts
-            finish.finish(AttemptId(name, "prod", 1), record, progress)
+            finish(self.attempt(name), record, progress)
 
 
 CHANGES = [

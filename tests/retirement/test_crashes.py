@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from leeway.notices import NoticeKind
 from leeway.ports.kubernetes_objects import Pod
-from leeway.retirement.context import StepContext
-from leeway.retirement.retire_node import RetireNode
+from leeway.retirement.context import Attempt
+from leeway.retirement.retire_node import retire_node
 
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.pools import of_full_group, of_pool, report_no_capacity
@@ -87,19 +87,17 @@ class Steps:
 
 def run(fakes: RetirementFakes, plan: CrashPlan) -> Any:
     """Run the retirement and return its outcome."""
-    whole = fakes.dependencies
-    unchanged = {"context", "telemetry", "region", "cache"}
+    whole = fakes.ports
+    unchanged = {"clock", "open_cluster", "telemetry", "region", "cache", "names", "successors"}
     parts: dict[str, Any] = {
         part.name: Crashing(getattr(whole, part.name), plan)
         for part in fields(whole)
         if part.name not in unchanged
     }
     cluster: Any = Crashing(fakes.cluster, plan)
-    records: Any = Crashing(fakes.records, plan)
     cache: Any = Crashing(whole.cache, plan)
-    context = StepContext(records, lambda _: cluster, fakes.clock)
-    deps = replace(whole, context=context, cache=cache, **parts)
-    return RetireNode(deps).retire(ATTEMPT_ID, Steps(fakes))
+    ports = replace(whole, open_cluster=lambda _: cluster, cache=cache, **parts)
+    return retire_node(Attempt(ATTEMPT_ID, Steps(fakes), ports))
 
 
 CASES: dict[str, tuple[NoticeKind, dict[str, Any], list[str]]] = {

@@ -11,12 +11,11 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ClusterPolicy, Replacement
 from leeway.retirement.outcome import FAILED, RetirementResult
-from leeway.retirement.retire_node import RetireNode
+from leeway.retirement.retire_node import retire_node
 
 from tests.fakes.groups import SUCCESSOR
 from tests.fakes.pools import LAUNCHED, LIMIT, OF_POOL, FakeBuyer, of_pool
 from tests.fakes.retirement import (
-    ATTEMPT_ID,
     RetirementFakes,
     drained_at,
     next_attempt,
@@ -128,8 +127,8 @@ def test_a_request_that_failed_is_repeated_before_the_next_pass() -> None:
 
 def test_without_a_queue_the_request_is_written() -> None:
     fakes = no_buyer(of_pool(INTERRUPTION))
-    deps = replace(fakes.dependencies, provision_nodes=None)
-    outcome = RetireNode(deps).retire(ATTEMPT_ID, fakes.steps)
+    ports = replace(fakes.ports, provision_nodes=None)
+    outcome = retire_node(replace(fakes.attempt(), ports=ports))
     assert outcome is not None
     assert (outcome.replacement, fakes.queue.wakes) == ("request-capacity", [])
     assert the_request(fakes).node == "node-1"

@@ -9,7 +9,7 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
 from leeway.ports.aws import CloudRefused
-from leeway.reconciliation.findings import CheckContext
+from leeway.reconciliation.lost_events import CheckContext
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult

@@ -8,7 +8,7 @@ from leeway.catalog.unavailable import Offering
 from leeway.instances.groups import GroupFacts
 from leeway.ports.aws import Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.retirement.group_successors import SuccessorLaunch
+from leeway.retirement.group_successors import choose_zones
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import SAME_ZONE_FOR_PODS
 
@@ -85,9 +85,7 @@ def test_the_reason_for_a_zone_names_the_pods_that_need_it() -> None:
     db = replace(POD, name="db-0", uid="u-2", claims=("shop/data",))
     fakes = rebalanced(pods=[db, tied])
     fakes.cluster.attachments_on = lambda node: [Attachment("pv-1", "shop/data")]  # type: ignore[method-assign]
-    context = fakes.dependencies.context
-    launch = SuccessorLaunch(context, fakes.groups, fakes.offerings, "us-east-1")
-    [choice, *_] = launch.choose_zones(fakes.record, facts_of(fakes))
+    [choice, *_] = choose_zones(fakes.attempt(), fakes.record, facts_of(fakes))
     assert choice.zone == "us-east-1a"
     assert choice.why == SAME_ZONE_FOR_PODS(
         pod="shop/db-0", need="a volume", more=", and 1 more of its pods need it"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.retirement.group_successors import SuccessorNeeds, order_zones
 from leeway.retirement.reasons import OTHER_ZONE, SAME_ZONE
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 A, B, C = "us-east-1a", "us-east-1b", "us-east-1c"
 NEEDS = SuccessorNeeds(B, ("m5.large",), "spot")

@@ -59,7 +59,7 @@ def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
     from leeway.catalog.stored import SURVEY
     from leeway.manifests.configuration import StoredManifests
     from leeway.manifests.reading import read_manifests
-    from leeway.selection.offers.compressed import compressed
+    from leeway.selection.offers.survey import compressed
 
     from leeway_cli.manifests.planned_change import plan_change
     from leeway_cli.selection.catalogs import SANDBOX_REGION, sandbox_survey

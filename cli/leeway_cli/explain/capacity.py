@@ -25,7 +25,7 @@ from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.provisioning.node_details import NodeDetails
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import kubernetes_errors

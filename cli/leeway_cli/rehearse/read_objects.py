@@ -15,8 +15,14 @@ from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
 from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint
-from leeway.selection.reading.objects import Document, key_of, name_of, namespace_of
-from leeway.selection.reading.pod_state import bound_node, is_finished
+from leeway.selection.reading.objects import (
+    Document,
+    bound_node,
+    is_finished,
+    key_of,
+    name_of,
+    namespace_of,
+)
 from lightkube.core.dictmixin import DictMixin
 from lightkube.resources.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.batch_v1 import Job

@@ -10,9 +10,8 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
-    from leeway.selection.offers.catalog import Catalog
+    from leeway.selection.offers.catalog import Catalog, Unavailable
     from leeway.selection.offers.survey import Survey
-    from leeway.selection.offers.unavailable import Unavailable
 
 SandboxOption = Annotated[
     bool, typer.Option("--sandbox", help="Use the catalog of the sandbox, without an AWS account.")
@@ -51,7 +50,7 @@ def find_offers(region: str | None, stack: str, *, sandbox: bool) -> Offers:
 
 def sandbox_catalog(region: str | None = None) -> "Catalog":
     """Return the catalog of the sandbox: real instance types and zones, its own prices."""
-    from leeway.selection.offers.compressed import compressed, opened
+    from leeway.selection.offers.survey import compressed, opened
 
     return opened(compressed(sandbox_survey(region)))
 
@@ -107,7 +106,7 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     from leeway.catalog.stored import SURVEY
     from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import UnknownForm, opened, read_times
+    from leeway.selection.offers.survey import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
 
     from leeway_cli.stack import find_stack
@@ -132,8 +131,7 @@ def _read_catalog(region: str) -> "Catalog":
     from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
     from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import compressed, opened
-    from leeway.selection.offers.survey import Survey
+    from leeway.selection.offers.survey import Survey, compressed, opened
     from leeway.wiring.clients import background_client
 
     write_stderr(f"The table has no catalog of {region}; reading it from EC2.")

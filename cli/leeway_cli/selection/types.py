@@ -71,7 +71,7 @@ def types(
 
 
 def _all_types(catalog: "Catalog") -> list[Match]:
-    from leeway.selection.offers.node_class import NodeClass
+    from leeway.selection.offers.allocatable import NodeClass
 
     table = catalog.for_node_class(NodeClass())
     return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]

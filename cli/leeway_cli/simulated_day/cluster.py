@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from leeway.disruption.rules import Budget, ReturnRules
 from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import USUAL, Worth
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
 

@@ -12,7 +12,7 @@ import httpx2 as httpx
 
 from leeway_sandbox import access
 from leeway_sandbox.errors import SandboxError
-from leeway_sandbox.kubernetes.certificates import server_context
+from leeway_sandbox.kubernetes.servers import server_context
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
 from leeway_sandbox.real_cluster.servers import Servers
 from leeway_sandbox.real_cluster.target import RealCluster, read_config

@@ -10,7 +10,7 @@ from leeway_sandbox.control import Query
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.journal import Journal
 from leeway_sandbox.kubernetes.authentication import Authenticator
-from leeway_sandbox.kubernetes.cluster_control import ClusterControl
+from leeway_sandbox.kubernetes.control import ClusterControl
 from leeway_sandbox.real_cluster.machines import Machines
 
 

@@ -8,7 +8,7 @@ from leeway.aws.sweep import PAGE
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of
-from leeway.selection.offers.compressed import UnknownForm, unpacked
+from leeway.selection.offers.survey import UnknownForm, unpacked
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client
 
 from leeway_cli.doctor.facts import CatalogFacts, InstanceUse

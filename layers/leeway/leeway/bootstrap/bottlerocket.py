@@ -30,7 +30,7 @@ from leeway.bootstrap.node import (
 )
 from leeway.printable import printable
 from leeway.reasons import Reason
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily
 
 type Table = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 from leeway.bootstrap.node import Node
 from leeway.printable import printable
 from leeway.reasons import Reason, ReasonCode
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.pools import Taint
 
 AL2_END_OF_LIFE = ReasonCode(

@@ -27,9 +27,8 @@ from leeway.selection.labels import (
     WELL_KNOWN,
     ZONE,
 )
-from leeway.selection.offers.allocatable import eviction_hard, kube_reserved, max_pods
+from leeway.selection.offers.allocatable import AmiFamily, eviction_hard, kube_reserved, max_pods
 from leeway.selection.offers.machines import Machine
-from leeway.selection.offers.node_class import AmiFamily
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import BadRequirement, check_key, check_value

@@ -24,8 +24,8 @@ from leeway.bootstrap.windows import windows
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.pools import Defaults, node_class_of
 from leeway.reasons import Reason
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import Machine
-from leeway.selection.offers.node_class import AmiFamily
 from leeway.selection.pools import NodePool, Taint
 
 LARGEST = 16 * 1024

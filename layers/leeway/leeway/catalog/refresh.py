@@ -18,8 +18,7 @@ from leeway.catalog.stored import SURVEY
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason
-from leeway.selection.offers.compressed import UnknownForm, compressed, unpacked
-from leeway.selection.offers.survey import Part, Survey
+from leeway.selection.offers.survey import Part, Survey, UnknownForm, compressed, unpacked
 from leeway.table import Table
 
 

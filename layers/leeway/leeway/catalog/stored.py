@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from leeway.clock import Clock
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.compressed import UnknownForm, opened
+from leeway.selection.offers.survey import UnknownForm, opened
 from leeway.table import Record, Table
 
 SURVEY = Record(bytes, "OFFERINGS#{region}", "CATALOG", packed=(bytes, bytes))

@@ -23,7 +23,7 @@ from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools
+from leeway.selection.solver.problem import Bools
 
 MOST_CONFIRMATIONS = 8
 """How often a draft is confirmed; the draft is halved where taking single nodes out does not

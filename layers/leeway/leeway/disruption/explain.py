@@ -25,10 +25,10 @@ from leeway.printable import printable
 from leeway.reasons import Reason
 from leeway.selection.packing.plan import Placement, PlannedNode, Unschedulable
 from leeway.selection.packing.planning import always, pack
-from leeway.selection.packing.preferences import fully_relaxed
+from leeway.selection.packing.pod_groups import fully_relaxed
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.pods import Pod
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 
 
 @dataclass(frozen=True, slots=True)

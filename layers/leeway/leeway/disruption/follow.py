@@ -13,7 +13,7 @@ from leeway.selection.labels import HOSTNAME
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import always
 from leeway.selection.pods import ExistingNode, PodSpec
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 
 
 @dataclass(frozen=True, slots=True)

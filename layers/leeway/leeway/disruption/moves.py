@@ -8,15 +8,14 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from leeway.disruption.snapshot import OwnNode, Snapshot
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools, Floats
+from leeway.selection.solver.problem import Bools, Floats
 
 SIMULATED = Effort(improvements=0)
 """The effort of a simulation. A replacement is one node, which no improvement makes cheaper."""

@@ -40,7 +40,7 @@ from leeway.ports.functions import RetireNode
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.ports import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.attempts import apply_notice
 from leeway.retirement.disruption_budget import DisruptionLedgers
 from leeway.retirement.pool_successors import OPEN_AT_MOST

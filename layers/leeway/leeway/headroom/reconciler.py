@@ -43,7 +43,7 @@ from leeway.headroom.reasons import (
 from leeway.headroom.status import HeadroomStatus, OriginalScale
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.reasons import Reason
-from leeway.selection.reading.pod_requests import requests_of
+from leeway.selection.reading.pod_objects import requests_of
 
 UNAVAILABLE_TIMEOUT = timedelta(seconds=20)
 """How long a run continues with other objects after the API server failed on one of them. A failure

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from leeway.admission.ports import Admissions
-from leeway.admission.record import Admission, apply_request, request_from_notice
+from leeway.admission.record import Admission, Admissions, apply_request, request_from_notice
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange

@@ -8,11 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.admission.never_joined import CLOCKS_DIFFER_BY
-from leeway.admission.readiness import AdmissionResult
+from leeway.admission.readiness import CLOCKS_DIFFER_BY
 from leeway.admission.record import (
     Admission,
     AdmissionRequest,
+    AdmissionResult,
     Launch,
     repeated_launch_request,
 )

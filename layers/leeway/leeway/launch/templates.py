@@ -14,7 +14,7 @@ from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.tags import cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
-from leeway.selection.offers.node_class import GIB, AmiFamily
+from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.quantities import whole
 
 VERSION = "1"

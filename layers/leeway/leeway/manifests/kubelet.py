@@ -14,7 +14,7 @@ from pydantic import (
 
 from leeway.manifests.base import Duration, IpAddress, Strict, near_miss
 from leeway.manifests.fields import Amount
-from leeway.selection.offers.node_class import Kubelet
+from leeway.selection.offers.allocatable import Kubelet
 from leeway.selection.reading.objects import shown
 from leeway.selection.resources import Resources
 

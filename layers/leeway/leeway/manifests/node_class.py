@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from leeway.manifests.base import Manifest, NotActedOn, Note, Strict
 from leeway.manifests.fields import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.manifests.kubelet import KubeletConfiguration
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.quantities import quantity, whole
 
 _ALIASES = {family.value.lower(): family for family in AmiFamily if family != AmiFamily.CUSTOM}

@@ -35,7 +35,7 @@ from leeway.selection.labels import (
     OS,
     normalised,
 )
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily
 
 type Conversion = tuple[dict[str, Any], tuple[Note, ...]]
 """The document of v1, and warnings whose paths refer to the manifest as written."""

@@ -8,9 +8,14 @@ from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.synthetic import Event
 from leeway.policy.rules import VOLUNTARY, Action
 from leeway.reasons import Reason
-from leeway.reconciliation.findings import CheckContext, LostEvent, LostStart, is_undone
-from leeway.reconciliation.lost_interruptions import CERTAIN_ENDS
-from leeway.reconciliation.lost_state_changes import GONE
+from leeway.reconciliation.lost_events import (
+    CERTAIN_ENDS,
+    GONE,
+    CheckContext,
+    LostEvent,
+    LostStart,
+    is_undone,
+)
 from leeway.reconciliation.reasons import (
     CAPACITY_NOT_RESTORED,
     EXECUTION_OVERDUE,

@@ -10,12 +10,11 @@ from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, RETRY_EVERY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason
-from leeway.retirement.context import StepContext
+from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.executor import DrainExecutor, NodeIdentity
 from leeway.retirement.hooks import (
     HeldHook,
-    LifecycleActions,
     earliest_deadline,
     next_heartbeat,
     with_new_hooks,
@@ -235,115 +234,108 @@ class _Limits:
         return pause or self.pause_while_terminating(drain, now)
 
 
-class DrainStep:
-    """Drains nodes, one pass at a time."""
+def drain_pass(
+    attempt: Attempt,
+    cordoned: CordonResult,
+    previous: DrainPassResult,
+    failures: int,
+) -> DrainCheckpoint:
+    """Run one pass of the drain. `failures` is how often the cordon or the replacement failed,
+    0 if both are settled: the pause before their next try grows with it."""
+    result = _pass(attempt, cordoned, previous, failures)
+    return result.checkpoint(previous.drain, attempt.now())
 
-    def __init__(
-        self, context: StepContext, drains: DrainStates, actions: LifecycleActions
-    ) -> None:
-        self._context = context
-        self._drains = drains
-        self._actions = actions
 
-    def run(
-        self,
-        attempt_id: AttemptId,
-        cordoned: CordonResult,
-        previous: DrainPassResult,
-        failures: int,
-    ) -> DrainCheckpoint:
-        """Run one pass of the drain. `failures` is how often the cordon or the replacement failed,
-        0 if both are settled: the pause before their next try grows with it."""
-        result = self._pass(attempt_id, cordoned, previous, failures)
-        return result.checkpoint(previous.drain, self._context.clock.now())
+def _pass(
+    attempt: Attempt,
+    cordoned: CordonResult,
+    previous: DrainPassResult,
+    failures: int,
+) -> DrainPassResult:
+    drain, clock = previous.drain, attempt.ports.clock
+    record = _record(attempt, previous)
+    if record is None:
+        return DrainPassResult(drain, None)
+    held = with_new_hooks(previous.held, record.hooks, record.hooks_wait_since, clock.now())
+    held = attempt.hooks.send_heartbeats(attempt.id.instance, held)
+    deadline = earliest_deadline(record.deadline, held)
+    limits = _Limits(deadline, next_heartbeat(held), settled=not failures)
+    if cordoned.node:
+        drain = _drain(attempt, record, cordoned, drain, limits)
+    pause = timedelta(0)
+    if not drain.over or failures:
+        pause = limits.pause(drain, record.drain_began_at or record.noticed_at, clock.now())
+    # A drain that is not over waits by itself; a pause here could miss its deadline.
+    if failures and not pause and (drain.over or not cordoned.node):
+        clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
+    expired = is_expired(Terms(deadline), clock.now())
+    return DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
 
-    def _pass(
-        self,
-        attempt_id: AttemptId,
-        cordoned: CordonResult,
-        previous: DrainPassResult,
-        failures: int,
-    ) -> DrainPassResult:
-        drain, clock = previous.drain, self._context.clock
-        record = self._record(attempt_id, previous)
-        if record is None:
-            return DrainPassResult(drain, None)
-        held = with_new_hooks(previous.held, record.hooks, record.hooks_wait_since, clock.now())
-        held = self._actions.send_heartbeats(attempt_id.instance, held)
-        deadline = earliest_deadline(record.deadline, held)
-        limits = _Limits(deadline, next_heartbeat(held), settled=not failures)
-        if cordoned.node:
-            drain = self._drain(attempt_id, record, cordoned, drain, limits)
-        pause = timedelta(0)
-        if not drain.over or failures:
-            pause = limits.pause(drain, record.drain_began_at or record.noticed_at, clock.now())
-        # A drain that is not over waits by itself; a pause here could miss its deadline.
-        if failures and not pause and (drain.over or not cordoned.node):
-            clock.sleep(min(failures * RETRY_EVERY, LONGEST_RETRY))
-        expired = is_expired(Terms(deadline), clock.now())
-        return DrainPassResult(drain, record, int(pause.total_seconds()), expired, held)
 
-    def _record(self, attempt_id: AttemptId, previous: DrainPassResult) -> Retirement | None:
-        """Read the record, unless this execution has just written it."""
-        record = previous.record if not previous.drain.listed else None
-        written_at = record.replacement_began_at if record is not None else None
-        now = self._context.clock.now()
-        if written_at and timedelta(0) <= now - written_at < CHECK_ATTEMPT_EVERY:
-            return record
-        return self._context.read(attempt_id)
+def _record(attempt: Attempt, previous: DrainPassResult) -> Retirement | None:
+    """Read the record, unless this execution has just written it."""
+    record = previous.record if not previous.drain.listed else None
+    written_at = record.replacement_began_at if record is not None else None
+    now = attempt.now()
+    if written_at and timedelta(0) <= now - written_at < CHECK_ATTEMPT_EVERY:
+        return record
+    return attempt.read()
 
-    def _is_current(self, attempt_id: AttemptId) -> Callable[[], bool]:
-        """Return a check that no newer attempt has superseded this one. It reads the record at most
-        every CHECK_ATTEMPT_EVERY; the caller has just read it."""
-        clock = self._context.clock
+
+def _is_current(
+    attempt: Attempt,
+) -> Callable[[], bool]:
+    """Return a check that no newer attempt has superseded this one. It reads the record at most
+    every CHECK_ATTEMPT_EVERY; the caller has just read it."""
+    clock = attempt.ports.clock
+    checked_at = clock.now()
+
+    def is_current() -> bool:
+        nonlocal checked_at
+        if clock.now() - checked_at < CHECK_ATTEMPT_EVERY:
+            return True
         checked_at = clock.now()
+        return attempt.is_current()
 
-        def is_current() -> bool:
-            nonlocal checked_at
-            if clock.now() - checked_at < CHECK_ATTEMPT_EVERY:
-                return True
-            checked_at = clock.now()
-            return self._context.is_current(attempt_id)
+    return is_current
 
-        return is_current
 
-    def _drain(
-        self,
-        attempt_id: AttemptId,
-        record: Retirement,
-        cordoned: CordonResult,
-        drain: Drain,
-        limits: _Limits,
-    ) -> Drain:
-        clock, node, seen_at = self._context.clock, cordoned.node, cordoned.cordoned_at
-        until = clock.now() + PASS_TIMEOUT
-        answers_until = until + ANSWERS_TIMEOUT
-        if limits.heartbeat is not None:
-            until = min(until, limits.heartbeat)
-            answers_until = min(answers_until, limits.heartbeat)
-        terms = Terms(limits.deadline, record.on_blocked)
-        publisher = ProgressPublisher(self._drains, clock, attempt_id, node, drain)
-        try:
-            executor = DrainExecutor(
-                self._context.open_cluster(record.facts.cluster),
-                clock,
-                publisher.publish,
-                may_suspend=lambda so_far: bool(
-                    limits.pause_while_terminating(so_far, clock.now())
-                ),
-            )
-            drain = executor.run(
-                node,
-                drain,
-                terms,
-                until,
-                self._is_current(attempt_id),
-                identity=NodeIdentity(cordoned.node_uid, seen_at) if seen_at else None,
-                answers_until=answers_until,
-            )
-        except API_ERRORS as error:
-            clock.sleep(RETRY_EVERY)
-            problem = PODS_NOT_LISTED(error=f"{type(error).__name__}: {error}")
-            drain = replace(drain, problem=problem)
-        publisher.publish_end(drain)
-        return drain
+def _drain(
+    attempt: Attempt,
+    record: Retirement,
+    cordoned: CordonResult,
+    drain: Drain,
+    limits: _Limits,
+) -> Drain:
+    clock, node, seen_at = attempt.ports.clock, cordoned.node, cordoned.cordoned_at
+    until = clock.now() + PASS_TIMEOUT
+    answers_until = until + ANSWERS_TIMEOUT
+    if limits.heartbeat is not None:
+        until = min(until, limits.heartbeat)
+        answers_until = min(answers_until, limits.heartbeat)
+    terms = Terms(limits.deadline, record.on_blocked)
+    publisher = ProgressPublisher(attempt.ports.drains, clock, attempt.id, node, drain)
+    try:
+        executor = DrainExecutor(
+            attempt.cluster_of(record),
+            clock,
+            publisher.publish,
+            may_suspend=lambda so_far: bool(limits.pause_while_terminating(so_far, clock.now())),
+        )
+        drain = executor.run(
+            node,
+            drain,
+            terms,
+            until,
+            _is_current(
+                attempt,
+            ),
+            identity=NodeIdentity(cordoned.node_uid, seen_at) if seen_at else None,
+            answers_until=answers_until,
+        )
+    except API_ERRORS as error:
+        clock.sleep(RETRY_EVERY)
+        problem = PODS_NOT_LISTED(error=f"{type(error).__name__}: {error}")
+        drain = replace(drain, problem=problem)
+    publisher.publish_end(drain)
+    return drain

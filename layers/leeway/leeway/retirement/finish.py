@@ -4,28 +4,24 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
-from leeway.execution.steps import Steps
 from leeway.instances.owners import EKS_CLUSTER_TAG, FLEET_TAG, OwnerKind
 from leeway.policy.rules import VOLUNTARY
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
-    Groups,
     HookResult,
-    Instances,
-    LeewayEvents,
 )
 from leeway.reasons import Reason
-from leeway.retirement.context import StepContext, Telemetry, with_intent
+from leeway.retirement.context import Attempt, with_intent
 from leeway.retirement.cordon import CordonResult, Course
 from leeway.retirement.decide_replacement import decide_replacement
-from leeway.retirement.group_successors import SuccessorLaunch
-from leeway.retirement.hooks import HookAnswers, LifecycleActions
-from leeway.retirement.outcome import FAILED, Outcome, RetirementReports, RetirementResult
+from leeway.retirement.group_successors import restore_capacity
+from leeway.retirement.hooks import HookAnswers
+from leeway.retirement.outcome import FAILED, Outcome, RetirementResult, report_outcome
 from leeway.retirement.pods import Terms
-from leeway.retirement.pool_successors import CapacityResult, RequestCapacity
+from leeway.retirement.pool_successors import CapacityResult, end_request, wake_provision_nodes
 from leeway.retirement.progress import Drain, observe
 from leeway.retirement.reasons import (
     GROUP_NOT_READABLE,
@@ -109,32 +105,24 @@ class FinishResult:
     answered: HookAnswers = field(default_factory=HookAnswers)
 
 
-def dry_run(
-    context: StepContext, groups: Groups, record: Retirement, node: str
-) -> tuple[ReplacementResult, Drain]:
+def dry_run(attempt: Attempt, record: Retirement, node: str) -> tuple[ReplacementResult, Drain]:
     """Decide the replacement and the drain without acting; the results name what cannot be read."""
-    return _would_replace(groups, record), _would_drain(context, record, node)
-
-
-def _would_replace(groups: Groups, record: Retirement) -> ReplacementResult:
     try:
-        group = groups.facts(record.instance)
+        group = attempt.ports.groups.facts(record.instance)
     except (CloudUnavailable, CloudRefused) as error:
-        return ReplacementResult(False, record, GROUP_NOT_READABLE(error=error))
-    decision = decide_replacement(
-        record.kind, record.replacement, record.facts.owner, group, leeway_retires=True
-    )
-    return ReplacementResult(True, record, decision.reason, decision.method)
-
-
-def _would_drain(context: StepContext, record: Retirement, node: str) -> Drain:
+        replacement = ReplacementResult(False, record, GROUP_NOT_READABLE(error=error))
+    else:
+        decision = decide_replacement(
+            record.kind, record.replacement, record.facts.owner, group, leeway_retires=True
+        )
+        replacement = ReplacementResult(True, record, decision.reason, decision.method)
     if not node:
-        return Drain()
+        return replacement, Drain()
     try:
-        pods = context.open_cluster(record.facts.cluster).pods_on(node)
+        pods = attempt.cluster_of(record).pods_on(node)
     except API_ERRORS as error:
-        return Drain(problem=PODS_NOT_LISTED(error=error))
-    return observe(Drain(), pods, Terms(record.deadline), context.clock.now())
+        return replacement, Drain(problem=PODS_NOT_LISTED(error=error))
+    return replacement, observe(Drain(), pods, Terms(record.deadline), attempt.now())
 
 
 TERMINATION_ATTEMPTS = 6
@@ -154,66 +142,61 @@ class TerminationResult:
 NOT_TERMINATED = TerminationResult()
 
 
-class TerminateInstance:
-    """Terminates instances, after a fresh read of those that Leeway launched."""
+def terminate(
+    attempt: Attempt, record: Retirement, progress: RetirementProgress
+) -> TerminationResult:
+    """Terminate an instance that Leeway detached or launched. If EC2 throttles and takes the
+    instance back anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS
+    attempts."""
+    if not progress.drained:
+        return TerminationResult(left_running=NOT_DRAINED_LEFT_RUNNING())
+    result = _request_termination(attempt, record, progress)
+    if record.ec2_terminates:
+        return result
+    failed = result.left_running is not None
+    written = attempt.write(record, partial(_tried, failed))
+    intent = written[0].replacement_intent if written else None
+    if intent is None or result.left_running is None or not intent.settled:
+        return result
+    last = LAST_TERMINATION(attempts=TERMINATION_ATTEMPTS)
+    return replace(result, left_running=result.left_running.and_then(last))
 
-    def __init__(self, context: StepContext, instances: Instances) -> None:
-        self._context = context
-        self._instances = instances
 
-    def run(
-        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
-    ) -> TerminationResult:
-        """Terminate an instance that Leeway detached or launched. If EC2 throttles and takes the
-        instance back anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS
-        attempts."""
-        if not progress.drained:
-            return TerminationResult(left_running=NOT_DRAINED_LEFT_RUNNING())
-        result = self._request_termination(record, progress)
-        if record.ec2_terminates:
-            return result
-        failed = result.left_running is not None
-        written = self._context.write(attempt_id, record, partial(_tried, failed))
-        intent = written[0].replacement_intent if written else None
-        if intent is None or result.left_running is None or not intent.settled:
-            return result
-        last = LAST_TERMINATION(attempts=TERMINATION_ATTEMPTS)
-        return replace(result, left_running=result.left_running.and_then(last))
+def _request_termination(
+    attempt: Attempt, record: Retirement, progress: RetirementProgress
+) -> TerminationResult:
+    if not progress.instance_is_empty(record):
+        return TerminationResult(left_running=NO_NODE_LEFT_RUNNING())
+    try:
+        if problem := _why_not_own(attempt, record):
+            return TerminationResult(left_running=NOT_OWN_LEFT_RUNNING(problem=problem))
+        attempt.ports.instances.terminate(record.instance)
+    except CloudRefused as error:
+        return TerminationResult(True, TERMINATION_REFUSED(error=error))
+    except CloudUnavailable:
+        if not record.ec2_terminates:
+            raise
+        return TerminationResult()
+    return TerminationResult(requested=True)
 
-    def _request_termination(
-        self, record: Retirement, progress: RetirementProgress
-    ) -> TerminationResult:
-        if not progress.instance_is_empty(record):
-            return TerminationResult(left_running=NO_NODE_LEFT_RUNNING())
-        try:
-            if problem := self._why_not_own(record):
-                return TerminationResult(left_running=NOT_OWN_LEFT_RUNNING(problem=problem))
-            self._instances.terminate(record.instance)
-        except CloudRefused as error:
-            return TerminationResult(True, TERMINATION_REFUSED(error=error))
-        except CloudUnavailable:
-            if not record.ec2_terminates:
-                raise
-            return TerminationResult()
-        return TerminationResult(requested=True)
 
-    def _why_not_own(self, record: Retirement) -> str:
-        """Return why an instance may not be one that Leeway launched for the cluster, by a fresh
-        read of EC2; empty if it is one, or if Leeway detached it from a group.
+def _why_not_own(attempt: Attempt, record: Retirement) -> str:
+    """Return why an instance may not be one that Leeway launched for the cluster, by a fresh
+    read of EC2; empty if it is one, or if Leeway detached it from a group.
 
-        The tags of Leeway can be written by everybody who may tag instances. Only EC2 and EKS write
-        the tags of the fleet, of the group and of the cluster that an instance has joined.
-        """
-        if record.facts.owner.kind is not OwnerKind.LEEWAY:
-            return ""
-        facts, cluster = self._instances.describe(record.instance), record.facts.cluster
-        if facts is None:
-            return "there is no such instance with the tags of a cluster"
-        if facts.owner.kind is not OwnerKind.LEEWAY:
-            return f"its owner is now {facts.owner.kind} {facts.owner.name}".rstrip()
-        if facts.cluster != cluster or not facts.joined:
-            return f"it has no tag {EKS_CLUSTER_TAG} with the value {cluster}"
-        return "" if facts.from_fleet else f"it has no tag {FLEET_TAG}"
+    The tags of Leeway can be written by everybody who may tag instances. Only EC2 and EKS write
+    the tags of the fleet, of the group and of the cluster that an instance has joined.
+    """
+    if record.facts.owner.kind is not OwnerKind.LEEWAY:
+        return ""
+    facts, cluster = attempt.ports.instances.describe(record.instance), record.facts.cluster
+    if facts is None:
+        return "there is no such instance with the tags of a cluster"
+    if facts.owner.kind is not OwnerKind.LEEWAY:
+        return f"its owner is now {facts.owner.kind} {facts.owner.name}".rstrip()
+    if facts.cluster != cluster or not facts.joined:
+        return f"it has no tag {EKS_CLUSTER_TAG} with the value {cluster}"
+    return "" if facts.from_fleet else f"it has no tag {FLEET_TAG}"
 
 
 def may_terminate(record: Retirement, progress: RetirementProgress) -> bool:
@@ -249,248 +232,216 @@ class RestoredCapacity:
     restored: bool = False
 
 
-class FinishStep:
-    """Finishes and reports retirements."""
+def finish(attempt: Attempt, record: Retirement, progress: RetirementProgress) -> FinishResult:
+    """End the request for nodes, restore the group's capacity, close the record, answer the
+    lifecycle hooks of the instance, and terminate the instance if only Leeway does so.
 
-    def __init__(
-        self,
-        context: StepContext,
-        groups: Groups,
-        instances: Instances,
-        events: LeewayEvents,
-        telemetry: Telemetry,
-        actions: LifecycleActions,
-        launch: SuccessorLaunch,
-        capacity: RequestCapacity,
-    ) -> None:
-        self._context = context
-        self._groups = groups
-        self._telemetry = telemetry
-        self._actions = actions
-        self._launch = launch
-        self._capacity = capacity
-        self._termination = TerminateInstance(context, instances)
-        self._reports = RetirementReports(context, events, telemetry)
+    The record is closed before the hooks are answered. So `receive_notice` knows that the state
+    changes that follow belong to this retirement, and starts a new attempt for a later hook.
+    """
+    progress, successors = _end_request(attempt, record, progress)
+    capacity = RestoredCapacity(record)
+    if progress.drained or not record.deadline_from_begin:
+        stays = progress.drained and not progress.instance_is_empty(record)
+        capacity = _restore_capacity(attempt, record, stays, successors)
+    closed = _close(attempt, capacity, Phase.FINISHED, HookResult.CONTINUE, progress, successors)
+    if closed is None:
+        return FinishResult(None)
+    termination = NOT_TERMINATED
+    intent = closed.replacement_intent
+    if intent is not None and intent.to_terminate and may_terminate(closed, progress):
+        termination = terminate(attempt, closed, progress)
+    answered = attempt.hooks.answer(attempt.id.instance, closed.hooks, HookResult.CONTINUE)
+    return _finished(attempt, closed, progress, answered, capacity.refused, termination)
 
-    def finish(
-        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
-    ) -> FinishResult:
-        """End the request for nodes, restore the group's capacity, close the record, answer the
-        lifecycle hooks of the instance, and terminate the instance if only Leeway does so.
 
-        The record is closed before the hooks are answered. So `receive_notice` knows that the state
-        changes that follow belong to this retirement, and starts a new attempt for a later hook.
-        """
-        progress, successors = self._end_request(record, progress)
-        capacity = RestoredCapacity(record)
-        if progress.drained or not record.deadline_from_begin:
-            stays = progress.drained and not progress.instance_is_empty(record)
-            capacity = self._restore_capacity(attempt_id, record, stays, successors)
-        closed = self._close(
-            attempt_id, capacity, Phase.FINISHED, HookResult.CONTINUE, progress, successors
+def finish_early(attempt: Attempt, record: Retirement, cordoned: CordonResult) -> FinishResult:
+    """Close a retirement without a drain: it only cordons, is declined or undone, or is a dry
+    run."""
+    reason = NOT_REQUESTED(why=f"the retirement ends with the step {cordoned.course}")
+    progress = RetirementProgress(cordoned, ReplacementResult(True, record, reason))
+    if cordoned.course is Course.DRY_RUN:
+        progress = RetirementProgress(cordoned, *dry_run(attempt, record, cordoned.node))
+    capacity, phase = RestoredCapacity(record), Phase.FINISHED
+    if cordoned.course is Course.UNDO:
+        _end_request(attempt, record, progress)
+        capacity = _restore_capacity(attempt, record, stays=True)
+        phase = Phase.UNDONE
+    if cordoned.course is Course.DECLINE and record.returns is not None:
+        end_request(attempt, record)
+    answer = HookResult.CONTINUE if cordoned.course is Course.CORDON else None
+    closed = _close(attempt, capacity, phase, answer)
+    if closed is None:
+        return FinishResult(None)
+    answered = HookAnswers()
+    if answer is not None:
+        answered = attempt.hooks.answer(attempt.id.instance, closed.hooks, answer)
+    return _finished(attempt, closed, progress, answered, capacity.refused)
+
+
+def close_called_off(
+    attempt: Attempt, record: Retirement, progress: RetirementProgress
+) -> FinishResult:
+    """Close a return of capacity whose node is kept after the cordon. Its request for nodes
+    ends, and is forgotten: a later attempt is confirmed anew."""
+    progress, _ = _end_request(attempt, record, progress)
+    written = attempt.write(record, partial(_called_off, attempt))
+    if written is None:
+        return FinishResult(None)
+    return _finished(attempt, written[0], progress, HookAnswers(), ())
+
+
+def _called_off(attempt: Attempt, record: Retirement) -> tuple[Retirement, None]:
+    intent = record.replacement_intent if record.needs_termination else None
+    ended = {"phase": Phase.FINISHED, "answer": None, "ended_at": attempt.now()}
+    return record.model_copy(update={**ended, "replacement_intent": intent}), None
+
+
+def _finished(
+    attempt: Attempt,
+    closed: Retirement,
+    progress: RetirementProgress,
+    answered: HookAnswers,
+    refused: tuple[Reason, ...],
+    termination: TerminationResult = NOT_TERMINATED,
+) -> FinishResult:
+    """Build and log the outcome. `refused` is what AWS refused before the hooks' answers. When
+    a return has ended, the budgets may allow the next one."""
+    cordoned, replacement, drain = progress.cordoned, progress.replacement, progress.drain
+    intent = closed.replacement_intent
+    hooks_refused = (refusal.reason for refusal in answered.refused)
+    outcome = Outcome(
+        result=progress.result,
+        instance=closed.instance,
+        cluster=closed.facts.cluster,
+        node=cordoned.node,
+        kind=closed.kind,
+        attempt=closed.attempt,
+        reason=progress.problem or closed.reason,
+        noticed_at=closed.noticed_at,
+        cordoned_at=cordoned.cordoned_at,
+        ended_at=attempt.now(),
+        deadline=closed.deadline,
+        replacement=replacement.method if replacement.settled else FAILED,
+        replacement_reason=replacement.reason,
+        refused=(*refused, *hooks_refused),
+        hooks=tuple(hook.name for hook in closed.hooks),
+        terminated=termination.requested,
+        left_running=termination.left_running,
+        pods=tuple(drain.pods.values()),
+        load_balancers=drain.load_balancers,
+        in_service=closed.must_restore_capacity,
+        successors=intent.successors if intent else (),
+        still_attached=tuple(pod.pod for pod in drain.with_attached_volumes),
+    )
+    attempt.ports.telemetry.retired(outcome)
+    if closed.returns is not None:
+        wake_provision_nodes(
+            attempt, closed, f"the return of {cordoned.node or closed.instance} has ended"
         )
-        if closed is None:
-            return FinishResult(None)
-        termination = NOT_TERMINATED
-        intent = closed.replacement_intent
-        if intent is not None and intent.to_terminate and may_terminate(closed, progress):
-            termination = self._termination.run(attempt_id, closed, progress)
-        answered = self._actions.answer(attempt_id.instance, closed.hooks, HookResult.CONTINUE)
-        return self._finished(closed, progress, answered, capacity.refused, termination)
+    return FinishResult(outcome, answered)
 
-    def finish_early(
-        self, attempt_id: AttemptId, record: Retirement, cordoned: CordonResult
-    ) -> FinishResult:
-        """Close a retirement without a drain: it only cordons, is declined or undone, or is a dry
-        run."""
-        reason = NOT_REQUESTED(why=f"the retirement ends with the step {cordoned.course}")
-        progress = RetirementProgress(cordoned, ReplacementResult(True, record, reason))
-        if cordoned.course is Course.DRY_RUN:
-            progress = RetirementProgress(
-                cordoned, *dry_run(self._context, self._groups, record, cordoned.node)
-            )
-        capacity, phase = RestoredCapacity(record), Phase.FINISHED
-        if cordoned.course is Course.UNDO:
-            self._end_request(record, progress)
-            capacity = self._restore_capacity(attempt_id, record, stays=True)
-            phase = Phase.UNDONE
-        if cordoned.course is Course.DECLINE and record.returns is not None:
-            self._capacity.end(record)
-        answer = HookResult.CONTINUE if cordoned.course is Course.CORDON else None
-        closed = self._close(attempt_id, capacity, phase, answer)
-        if closed is None:
-            return FinishResult(None)
-        answered = HookAnswers()
-        if answer is not None:
-            answered = self._actions.answer(attempt_id.instance, closed.hooks, answer)
-        return self._finished(closed, progress, answered, capacity.refused)
 
-    def call_off(
-        self, attempt_id: AttemptId, record: Retirement, progress: RetirementProgress
-    ) -> FinishResult:
-        """Close a return of capacity whose node is kept after the cordon. Its request for nodes
-        ends, and is forgotten: a later attempt is confirmed anew."""
-        progress, _ = self._end_request(record, progress)
-        written = self._context.write(attempt_id, record, self._called_off)
-        if written is None:
-            return FinishResult(None)
-        return self._finished(written[0], progress, HookAnswers(), ())
+def _end_request(
+    attempt: Attempt, record: Retirement, progress: RetirementProgress
+) -> tuple[RetirementProgress, tuple[Successor, ...]]:
+    """End the request for nodes of Leeway's pools. Return the progress with what came of it,
+    and the instances that were launched."""
+    intent = record.replacement_intent
+    if intent is None or intent.method is not Method.REQUEST_CAPACITY:
+        return progress, ()
+    result = end_request(attempt, record)
+    successors = result.successors or intent.successors
+    return replace(progress, replacement=_with_result(progress.replacement, result)), successors
 
-    def _called_off(self, record: Retirement) -> tuple[Retirement, None]:
-        intent = record.replacement_intent if record.needs_termination else None
-        ended = {"phase": Phase.FINISHED, "answer": None, "ended_at": self._context.clock.now()}
-        return record.model_copy(update={**ended, "replacement_intent": intent}), None
 
-    def _finished(
-        self,
-        closed: Retirement,
-        progress: RetirementProgress,
-        answered: HookAnswers,
-        refused: tuple[Reason, ...],
-        termination: TerminationResult = NOT_TERMINATED,
-    ) -> FinishResult:
-        """Build and log the outcome. `refused` is what AWS refused before the hooks' answers. When
-        a return has ended, the budgets may allow the next one."""
-        cordoned, replacement, drain = progress.cordoned, progress.replacement, progress.drain
-        intent = closed.replacement_intent
-        hooks_refused = (refusal.reason for refusal in answered.refused)
-        outcome = Outcome(
-            result=progress.result,
-            instance=closed.instance,
-            cluster=closed.facts.cluster,
-            node=cordoned.node,
-            kind=closed.kind,
-            attempt=closed.attempt,
-            reason=progress.problem or closed.reason,
-            noticed_at=closed.noticed_at,
-            cordoned_at=cordoned.cordoned_at,
-            ended_at=self._context.clock.now(),
-            deadline=closed.deadline,
-            replacement=replacement.method if replacement.settled else FAILED,
-            replacement_reason=replacement.reason,
-            refused=(*refused, *hooks_refused),
-            hooks=tuple(hook.name for hook in closed.hooks),
-            terminated=termination.requested,
-            left_running=termination.left_running,
-            pods=tuple(drain.pods.values()),
-            load_balancers=drain.load_balancers,
-            in_service=closed.must_restore_capacity,
-            successors=intent.successors if intent else (),
-            still_attached=tuple(pod.pod for pod in drain.with_attached_volumes),
-        )
-        self._telemetry.retired(outcome)
-        if closed.returns is not None:
-            self._capacity.wake(
-                closed, f"the return of {cordoned.node or closed.instance} has ended"
-            )
-        return FinishResult(outcome, answered)
+def _restore_capacity(
+    attempt: Attempt,
+    record: Retirement,
+    stays: bool = False,
+    successors: tuple[Successor, ...] = (),
+) -> RestoredCapacity:
+    """Restore the capacity of a group that launched a successor, and terminate the instance
+    unless it stays. If the group refuses, the record stays open and `reconcile` retries it."""
+    intent = record.replacement_intent
+    if intent is None or not intent.to_restore:
+        return RestoredCapacity(record)
+    written = attempt.write(record, partial(_ending, successors))
+    if written is None:
+        return RestoredCapacity(None)
+    running, _ = written
+    restore = partial(restore_capacity, attempt, running, stays=stays, repeated=intent.ending)
+    try:
+        hook_waits = attempt.retry(restore)
+    except CloudRefused as error:
+        return RestoredCapacity(running, (GROUP_TERMINATION_REFUSED(error=error),))
+    latest = _wait_for_hook_notice(attempt, running) if hook_waits else running
+    return RestoredCapacity(latest, restored=True)
 
-    def _end_request(
-        self, record: Retirement, progress: RetirementProgress
-    ) -> tuple[RetirementProgress, tuple[Successor, ...]]:
-        """End the request for nodes of Leeway's pools. Return the progress with what came of it,
-        and the instances that were launched."""
-        intent = record.replacement_intent
-        if intent is None or intent.method is not Method.REQUEST_CAPACITY:
-            return progress, ()
-        result = self._capacity.end(record)
-        successors = result.successors or intent.successors
-        return replace(progress, replacement=_with_result(progress.replacement, result)), successors
 
-    def _restore_capacity(
-        self,
-        attempt_id: AttemptId,
-        record: Retirement,
-        stays: bool = False,
-        successors: tuple[Successor, ...] = (),
-    ) -> RestoredCapacity:
-        """Restore the capacity of a group that launched a successor, and terminate the instance
-        unless it stays. If the group refuses, the record stays open and `reconcile` retries it."""
-        intent = record.replacement_intent
-        if intent is None or not intent.to_restore:
-            return RestoredCapacity(record)
-        written = self._context.write(attempt_id, record, partial(_ending, successors))
-        if written is None:
-            return RestoredCapacity(None)
-        running, _ = written
-        restore = partial(
-            self._launch.restore_capacity, running, stays=stays, repeated=intent.ending
-        )
-        try:
-            hook_waits = self._context.retry(restore)
-        except CloudRefused as error:
-            return RestoredCapacity(running, (GROUP_TERMINATION_REFUSED(error=error),))
-        latest = self._wait_for_hook_notice(attempt_id, running) if hook_waits else running
-        return RestoredCapacity(latest, restored=True)
+def _wait_for_hook_notice(attempt: Attempt, record: Retirement) -> Retirement | None:
+    """Wait for the notice of the hook that now keeps the instance, so that this attempt answers
+    it. A notice that arrives later starts an attempt of its own."""
+    latest: Retirement | None = record
+    until = attempt.now() + HOOK_NOTICE_TIMEOUT
+    while latest is not None and not latest.hooks and attempt.now() < until:
+        attempt.ports.clock.sleep(READ_RECORD_EVERY)
+        latest = attempt.read()
+    return latest
 
-    def _wait_for_hook_notice(self, attempt_id: AttemptId, record: Retirement) -> Retirement | None:
-        """Wait for the notice of the hook that now keeps the instance, so that this attempt answers
-        it. A notice that arrives later starts an attempt of its own."""
-        latest: Retirement | None = record
-        until = self._context.clock.now() + HOOK_NOTICE_TIMEOUT
-        while latest is not None and not latest.hooks and self._context.clock.now() < until:
-            self._context.clock.sleep(READ_RECORD_EVERY)
-            latest = self._context.read(attempt_id)
-        return latest
 
-    def _close(
-        self,
-        attempt_id: AttemptId,
-        capacity: RestoredCapacity,
-        phase: Phase,
-        answer: HookResult | None,
-        progress: RetirementProgress | None = None,
-        successors: tuple[Successor, ...] = (),
-    ) -> Retirement | None:
-        """Close the record; None if a newer attempt has superseded this one. `progress` is given
-        for a retirement that was to terminate its instance; `successors` are the instances that
-        Leeway's pools launched."""
-        if capacity.record is None:
-            return None
-        ended_at = self._context.clock.now()
+def _close(
+    attempt: Attempt,
+    capacity: RestoredCapacity,
+    phase: Phase,
+    answer: HookResult | None,
+    progress: RetirementProgress | None = None,
+    successors: tuple[Successor, ...] = (),
+) -> Retirement | None:
+    """Close the record; None if a newer attempt has superseded this one. `progress` is given
+    for a retirement that was to terminate its instance; `successors` are the instances that
+    Leeway's pools launched."""
+    if capacity.record is None:
+        return None
+    ended_at = attempt.now()
 
-        def closed(record: Retirement) -> tuple[Retirement, None]:
-            intent, node_is_empty = record.replacement_intent, record.node_is_empty
-            if intent is not None:
-                to_restore = intent.to_restore and not capacity.restored
-                known = successors or intent.successors
-                update = {"to_restore": to_restore, "ending": False, "successors": known}
-                intent = intent.model_copy(update=update)
+    def closed(record: Retirement) -> tuple[Retirement, None]:
+        intent, node_is_empty = record.replacement_intent, record.node_is_empty
+        if intent is not None:
+            to_restore = intent.to_restore and not capacity.restored
+            known = successors or intent.successors
+            update = {"to_restore": to_restore, "ending": False, "successors": known}
+            intent = intent.model_copy(update=update)
+        if progress is not None:
+            node_is_empty = progress.leaves_empty_node(record)
+        if record.facts.owner.kind is OwnerKind.LEEWAY:
             if progress is not None:
-                node_is_empty = progress.leaves_empty_node(record)
-            if record.facts.owner.kind is OwnerKind.LEEWAY:
-                if progress is not None:
-                    intent = _own(intent, record, progress, ended_at)
-                elif intent is not None and phase is Phase.UNDONE:
-                    intent = intent.model_copy(update={"to_terminate": False})
-            elif progress is not None and intent is not None:
-                intent = _detached(intent, progress.replacement, record.ec2_terminates)
-            fields = {
-                "phase": phase,
-                "answer": answer,
-                "ended_at": ended_at,
-                "node_is_empty": node_is_empty,
-                "replacement_intent": intent,
-            }
-            return record.model_copy(update=fields), None
+                intent = _own(intent, record, progress, ended_at)
+            elif intent is not None and phase is Phase.UNDONE:
+                intent = intent.model_copy(update={"to_terminate": False})
+        elif progress is not None and intent is not None:
+            intent = _detached(intent, progress.replacement, record.ec2_terminates)
+        fields = {
+            "phase": phase,
+            "answer": answer,
+            "ended_at": ended_at,
+            "node_is_empty": node_is_empty,
+            "replacement_intent": intent,
+        }
+        return record.model_copy(update=fields), None
 
-        written = self._context.write(attempt_id, capacity.record, closed)
-        return written[0] if written else None
+    written = attempt.write(capacity.record, closed)
+    return written[0] if written else None
 
-    def report(
-        self,
-        attempt_id: AttemptId,
-        cordoned: CordonResult,
-        finished: FinishResult,
-        steps: Steps,
-    ) -> None:
-        """Report the outcome, and retry the hook answers that were refused."""
-        if finished.outcome is None:
-            return
-        steps.run("report", str, partial(self._reports.report, finished.outcome, cordoned))
-        self._actions.retry_refused(
-            attempt_id.instance, finished.answered, HookResult.CONTINUE, steps
-        )
+
+def report(attempt: Attempt, cordoned: CordonResult, finished: FinishResult) -> None:
+    """Report the outcome, and retry the hook answers that were refused."""
+    if finished.outcome is None:
+        return
+    attempt.steps.run("report", str, partial(report_outcome, attempt, finished.outcome, cordoned))
+    attempt.hooks.retry_refused(
+        attempt.id.instance, finished.answered, HookResult.CONTINUE, attempt.steps
+    )
 
 
 def _with_result(replacement: ReplacementResult, result: CapacityResult) -> ReplacementResult:

@@ -4,20 +4,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 
-from leeway.catalog.unavailable import Offering, UnavailableOfferings
+from leeway.catalog.unavailable import Offering
 from leeway.execution.retrying import API_ERRORS
-from leeway.execution.shared_cache import SharedCache
-from leeway.instances.groups import GroupFacts, GroupRules
-from leeway.notices import LifecycleHook
+from leeway.instances.groups import GroupFacts
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
-from leeway.ports.aws import CloudRefused, GroupInstances, Groups, HookSettings, LaunchError
+from leeway.ports.aws import CloudRefused, LaunchError
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
-from leeway.retirement.context import StepContext
-from leeway.retirement.pool_successors import RequestCapacity
+from leeway.retirement.context import Attempt
 from leeway.retirement.reasons import (
     LAUNCHED_BY_GROUP,
     OTHER_ZONE,
@@ -33,40 +29,7 @@ from leeway.retirement.record import (
     Successor,
     ZoneChoice,
 )
-from leeway.selection.offers.unavailable import Unavailable
-
-
-class GroupCache:
-    """Reads groups' rules, which are at most FRESH_FOR old."""
-
-    def __init__(self, groups: Groups, cache: SharedCache) -> None:
-        self._groups = groups
-        self._cache = cache
-
-    def rules_of(self, group: str) -> GroupRules:
-        """Return the group's rules.
-
-        Raises:
-            CloudUnavailable: Auto Scaling did not answer.
-            CloudRefused: Auto Scaling refused to answer, or there is no such group.
-        """
-        read = partial(self._groups.rules, group)
-        return self._cache.get_or_read(f"group/{group}", GroupRules, read)
-
-    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
-        """Return a hook's settings; None if the group has no such hook.
-
-        Raises:
-            CloudUnavailable, CloudRefused: Auto Scaling did not answer, or refused to.
-        """
-        try:
-            rules = self.rules_of(hook.group)
-        except CloudRefused:
-            return self._groups.hook_settings(hook)
-        timeout = rules.timeouts.get(hook.name)
-        if timeout is None:  # the hook may be newer than the cached rules
-            return self._groups.hook_settings(hook)
-        return HookSettings(timeout, hook.name in rules.with_target)
+from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,166 +84,180 @@ class GroupLacksCapacity(CloudRefused):
     """EC2 has no capacity for any of the types of a group, in any of the requested zones."""
 
 
-class SuccessorLaunch:
-    """Launches successors and restores the capacity of their groups."""
+def choose_zones(attempt: Attempt, record: Retirement, group: GroupFacts) -> tuple[ZoneChoice, ...]:
+    """Decide in which of the group's zones a successor is launched. If the table or the cluster
+    cannot be read, the decision is made without it."""
+    facts = record.facts
+    needs = SuccessorNeeds(
+        facts.zone,
+        group.types or (facts.instance_type,),
+        facts.capacity_type,
+        tuple(_bound_pods(attempt, record)),
+    )
+    return order_zones(
+        group.zones,
+        needs,
+        _unavailable(
+            attempt,
+        ),
+    )
 
-    def __init__(
-        self, context: StepContext, groups: Groups, offerings: UnavailableOfferings, region: str
-    ) -> None:
-        self._context = context
-        self._groups = groups
-        self._offerings = offerings
-        self._region = region
 
-    def choose_zones(self, record: Retirement, group: GroupFacts) -> tuple[ZoneChoice, ...]:
-        """Decide in which of the group's zones a successor is launched. If the table or the cluster
-        cannot be read, the decision is made without it."""
-        facts = record.facts
-        needs = SuccessorNeeds(
-            facts.zone,
-            group.types or (facts.instance_type,),
-            facts.capacity_type,
-            tuple(self._bound_pods(record)),
-        )
-        return order_zones(group.zones, needs, self._unavailable())
+def lacks_capacity(attempt: Attempt, record: Retirement, group: GroupFacts) -> bool:
+    """Whether EC2 has reported within the last minutes that it has no capacity for any type of
+    the group, in any of its zones. False if the table cannot be read."""
+    facts = record.facts
+    types = group.types or (facts.instance_type,)
+    needs = SuccessorNeeds(facts.zone, types, facts.capacity_type)
+    return bool(group.zones) and not order_zones(
+        group.zones,
+        needs,
+        _unavailable(
+            attempt,
+        ),
+    )
 
-    def lacks_capacity(self, record: Retirement, group: GroupFacts) -> bool:
-        """Whether EC2 has reported within the last minutes that it has no capacity for any type of
-        the group, in any of its zones. False if the table cannot be read."""
-        facts = record.facts
-        types = group.types or (facts.instance_type,)
-        needs = SuccessorNeeds(facts.zone, types, facts.capacity_type)
-        return bool(group.zones) and not order_zones(group.zones, needs, self._unavailable())
 
-    def _unavailable(self) -> frozenset[Unavailable]:
-        with suppress(*API_ERRORS):
-            return self._offerings.now(self._region, self._context.clock.now())
-        return frozenset()
+def _unavailable(
+    attempt: Attempt,
+) -> frozenset[Unavailable]:
+    with suppress(*API_ERRORS):
+        return attempt.ports.offerings.now(attempt.ports.region, attempt.now())
+    return frozenset()
 
-    def _bound_pods(self, record: Retirement) -> Iterator[tuple[str, str]]:
-        """Yield the pods that can only run in the zone where they run, each with the cause."""
-        with suppress(*API_ERRORS):
-            cluster, node = self._context.node_of(record, by_name=True)
-            if node is None:
-                return
-            attached = {one.claim for one in cluster.attachments_on(node.name) if one.claim}
-            for pod in cluster.pods_on(node.name):
-                if attached.intersection(pod.claims):
-                    yield pod.key, "a volume"
-                elif pod.bound_to_zone:
-                    yield pod.key, pod.bound_to_zone
 
-    def launch(self, record: Retirement) -> tuple[Successor, ...]:
-        """Launch the successor, if that is not recorded yet, in the first zone with capacity.
+def _bound_pods(attempt: Attempt, record: Retirement) -> Iterator[tuple[str, str]]:
+    """Yield the pods that can only run in the zone where they run, each with the cause."""
+    with suppress(*API_ERRORS):
+        cluster, node = attempt.node_of(record, by_name=True)
+        if node is None:
+            return
+        attached = {one.claim for one in cluster.attachments_on(node.name) if one.claim}
+        for pod in cluster.pods_on(node.name):
+            if attached.intersection(pod.claims):
+                yield pod.key, "a volume"
+            elif pod.bound_to_zone:
+                yield pod.key, pod.bound_to_zone
 
-        The client tokens are the same in every attempt, and the record has the order of the zones.
-        So the successor is launched once, also if the function crashes in between.
 
-        Raises:
-            CloudUnavailable: the launch may have succeeded; a retry with the same token tells.
-            GroupLacksCapacity: no zone has capacity.
-            CloudRefused: the group refuses LaunchInstances, or launches nothing for other reasons.
-        """
-        intent = record.replacement_intent
-        if intent is None:
-            return ()
-        if intent.successors or not intent.zones:
-            return intent.successors
-        failures: list[LaunchError] = []
-        for choice in intent.zones:
-            token = f"{record.instance}-{intent.attempt}-{choice.zone}"
-            answer = self._groups.launch(intent.group, choice.zone, intent.units, token)
-            self._mark_unavailable(record, answer.errors)
-            if answer.instances:
-                return tuple(
-                    Successor(one.instance, one.instance_type, one.zone, choice.why)
-                    for one in answer.instances
-                )
-            failures += answer.errors
-        named = (f"{one.code} for {one.instance_type} in {one.zone}" for one in failures)
-        lacks = bool(failures) and all(one.lacks_capacity for one in failures)
-        error = GroupLacksCapacity if lacks else CloudRefused
-        raise error(f"group {intent.group} launched no instance: {', '.join(named)}")
+def launch_successor(attempt: Attempt, record: Retirement) -> tuple[Successor, ...]:
+    """Launch the successor, if that is not recorded yet, in the first zone with capacity.
 
-    def _mark_unavailable(self, record: Retirement, errors: Iterable[LaunchError]) -> None:
-        """Record the offerings for which EC2 has no capacity. A failed write is ignored."""
-        until = self._context.clock.now() + UNAVAILABLE_FOR
-        for error in errors:
-            if not error.lacks_capacity:
-                continue
-            capacity_type = record.facts.capacity_type
-            offering = Offering(self._region, error.instance_type, error.zone, capacity_type)
-            with suppress(*API_ERRORS):
-                self._offerings.mark(offering, error.code, until)
+    The client tokens are the same in every attempt, and the record has the order of the zones.
+    So the successor is launched once, also if the function crashes in between.
 
-    def restore_capacity(
-        self, record: Retirement, stays: bool = False, repeated: bool = False
-    ) -> bool:
-        """Restore the desired capacity of a group for which a successor was launched in addition.
-
-        The group terminates this instance with a decrement. If the instance is gone or `stays`, the
-        group terminates the successor with a decrement instead. There is no decrement, so that the
-        group launches a replacement, if no successor was launched, or if another client has lowered
-        the desired capacity and the successor is gone.
-
-        `repeated` says that an earlier try may have terminated the instance. Returns whether a
-        lifecycle hook keeps the instance now, whose notice is still to come.
-        """
-        intent, groups = record.replacement_intent, self._groups
-        if intent is None:
-            return False
-        group = groups.facts(record.instance)
-        in_service = group is not None and group.lifecycle_state == "InService"
-        if intent.method is Method.REQUEST_CAPACITY:
-            return self._replaced_by_pools(record, intent, group, stays, repeated)
-        if group is not None and in_service and not stays:
-            successors = self._find_successors(record)
-            lowered = group.desired < intent.desired and not any(self._in_group(successors))
-            launched = bool(successors) or not intent.zones
-            groups.terminate_in_group(
-                record.instance, decrement=launched and group.may_shrink and not lowered
-            )
-            return group.terminate_hook_waits
-        if repeated and not in_service:
-            return group is not None and group.terminate_hook_waits
-        for successor, its_group in self._in_group(self._find_successors(record)):
-            if in_service or its_group.desired >= intent.desired:
-                groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
-        return False
-
-    def _replaced_by_pools(
-        self,
-        record: Retirement,
-        intent: ReplacementIntent,
-        group: GroupFacts | None,
-        stays: bool,
-        repeated: bool,
-    ) -> bool:
-        """Terminate an instance that nodes of Leeway's pools replace: with a decrement, so that the
-        group launches no second successor. Without a successor the group keeps its desired
-        capacity, and launches an instance as soon as EC2 has capacity for it. An instance that
-        stays, or that the group does not have in service, is left as it is."""
-        if group is None:
-            return False
-        if group.lifecycle_state != "InService":
-            return repeated and group.terminate_hook_waits
-        if stays:
-            return False
-        decrement = bool(intent.successors) and group.may_shrink
-        self._groups.terminate_in_group(record.instance, decrement=decrement)
-        return group.terminate_hook_waits
-
-    def _find_successors(self, record: Retirement) -> tuple[Successor, ...]:
-        """Return the successors. If they are not recorded, a launch with the same token tells."""
-        with suppress(CloudRefused):
-            return self.launch(record)
+    Raises:
+        CloudUnavailable: the launch may have succeeded; a retry with the same token tells.
+        GroupLacksCapacity: no zone has capacity.
+        CloudRefused: the group refuses LaunchInstances, or launches nothing for other reasons.
+    """
+    intent = record.replacement_intent
+    if intent is None:
         return ()
+    if intent.successors or not intent.zones:
+        return intent.successors
+    failures: list[LaunchError] = []
+    for choice in intent.zones:
+        token = f"{record.instance}-{intent.attempt}-{choice.zone}"
+        answer = attempt.ports.groups.launch(intent.group, choice.zone, intent.units, token)
+        _mark_unavailable(attempt, record, answer.errors)
+        if answer.instances:
+            return tuple(
+                Successor(one.instance, one.instance_type, one.zone, choice.why)
+                for one in answer.instances
+            )
+        failures += answer.errors
+    named = (f"{one.code} for {one.instance_type} in {one.zone}" for one in failures)
+    lacks = bool(failures) and all(one.lacks_capacity for one in failures)
+    error = GroupLacksCapacity if lacks else CloudRefused
+    raise error(f"group {intent.group} launched no instance: {', '.join(named)}")
 
-    def _in_group(self, successors: Iterable[Successor]) -> Iterator[tuple[Successor, GroupFacts]]:
-        for successor in successors:
-            group = self._groups.facts(successor.instance)
-            if group is not None and group.stays_in_group:
-                yield successor, group
+
+def _mark_unavailable(attempt: Attempt, record: Retirement, errors: Iterable[LaunchError]) -> None:
+    """Record the offerings for which EC2 has no capacity. A failed write is ignored."""
+    until = attempt.now() + UNAVAILABLE_FOR
+    for error in errors:
+        if not error.lacks_capacity:
+            continue
+        capacity_type = record.facts.capacity_type
+        offering = Offering(attempt.ports.region, error.instance_type, error.zone, capacity_type)
+        with suppress(*API_ERRORS):
+            attempt.ports.offerings.mark(offering, error.code, until)
+
+
+def restore_capacity(
+    attempt: Attempt, record: Retirement, stays: bool = False, repeated: bool = False
+) -> bool:
+    """Restore the desired capacity of a group for which a successor was launched in addition.
+
+    The group terminates this instance with a decrement. If the instance is gone or `stays`, the
+    group terminates the successor with a decrement instead. There is no decrement, so that the
+    group launches a replacement, if no successor was launched, or if another client has lowered
+    the desired capacity and the successor is gone.
+
+    `repeated` says that an earlier try may have terminated the instance. Returns whether a
+    lifecycle hook keeps the instance now, whose notice is still to come.
+    """
+    intent, groups = record.replacement_intent, attempt.ports.groups
+    if intent is None:
+        return False
+    group = groups.facts(record.instance)
+    in_service = group is not None and group.lifecycle_state == "InService"
+    if intent.method is Method.REQUEST_CAPACITY:
+        return _replaced_by_pools(attempt, record, intent, group, stays, repeated)
+    if group is not None and in_service and not stays:
+        successors = _find_successors(attempt, record)
+        lowered = group.desired < intent.desired and not any(_in_group(attempt, successors))
+        launched = bool(successors) or not intent.zones
+        groups.terminate_in_group(
+            record.instance, decrement=launched and group.may_shrink and not lowered
+        )
+        return group.terminate_hook_waits
+    if repeated and not in_service:
+        return group is not None and group.terminate_hook_waits
+    for successor, its_group in _in_group(attempt, _find_successors(attempt, record)):
+        if in_service or its_group.desired >= intent.desired:
+            groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
+    return False
+
+
+def _replaced_by_pools(
+    attempt: Attempt,
+    record: Retirement,
+    intent: ReplacementIntent,
+    group: GroupFacts | None,
+    stays: bool,
+    repeated: bool,
+) -> bool:
+    """Terminate an instance that nodes of Leeway's pools replace: with a decrement, so that the
+    group launches no second successor. Without a successor the group keeps its desired
+    capacity, and launches an instance as soon as EC2 has capacity for it. An instance that
+    stays, or that the group does not have in service, is left as it is."""
+    if group is None:
+        return False
+    if group.lifecycle_state != "InService":
+        return repeated and group.terminate_hook_waits
+    if stays:
+        return False
+    decrement = bool(intent.successors) and group.may_shrink
+    attempt.ports.groups.terminate_in_group(record.instance, decrement=decrement)
+    return group.terminate_hook_waits
+
+
+def _find_successors(attempt: Attempt, record: Retirement) -> tuple[Successor, ...]:
+    """Return the successors. If they are not recorded, a launch with the same token tells."""
+    with suppress(CloudRefused):
+        return launch_successor(attempt, record)
+    return ()
+
+
+def _in_group(
+    attempt: Attempt, successors: Iterable[Successor]
+) -> Iterator[tuple[Successor, GroupFacts]]:
+    for successor in successors:
+        group = attempt.ports.groups.facts(successor.instance)
+        if group is not None and group.stays_in_group:
+            yield successor, group
 
 
 JOIN_TIMEOUT = SUCCESSOR_TIMEOUT / 2
@@ -304,97 +281,67 @@ class SuccessorStatus:
     without_successor: tuple[Reason, ...] = ()
 
 
-class SuccessorTracker:
-    """Tracks successors. EC2 is called once for each instance: its DNS name does not change."""
+def track_in_group(
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+) -> SuccessorStatus:
+    """Return the status of the successor that was launched with LaunchInstances, or of the
+    instances that the group launched itself."""
+    if intent.successors:
+        return _launched_with_api(attempt, intent, cluster)
+    return _launched_by_group(attempt, intent, cluster)
 
-    def __init__(
-        self,
-        context: StepContext,
-        groups: Groups,
-        instances: GroupInstances,
-        capacity: RequestCapacity,
-    ) -> None:
-        self._context = context
-        self._capacity = capacity
-        self._groups = groups
-        self._instances = instances
-        self._names: dict[str, str] = {}
 
-    def track(self, record: Retirement) -> SuccessorStatus:
-        """Return the status of the successor that was launched with LaunchInstances, of the nodes
-        of Leeway's pools, or of the instances that the group launched itself."""
-        intent = record.replacement_intent
-        if intent is None:
+def _launched_with_api(
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+) -> SuccessorStatus:
+    for successor in intent.successors:
+        node = attempt.successor_node(successor.instance, cluster)
+        if node is not None and node.ready and not node.unschedulable:
+            continue
+        return SuccessorStatus(failed=_failure(attempt, intent, successor, node, cluster))
+    return SuccessorStatus(ready=intent.successors)
+
+
+def _failure(
+    attempt: Attempt,
+    intent: ReplacementIntent,
+    successor: Successor,
+    node: Node | None,
+    cluster: Cluster,
+) -> Reason | None:
+    """Return why a successor will not be Ready; None if it still may be. A successor that has
+    no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
+    groups, waited = attempt.ports.groups, attempt.now() - intent.requested_at
+    if waited < VISIBLE_AFTER:
+        return None
+    group = groups.facts(successor.instance)
+    if group is None or not group.stays_in_group:
+        return SUCCESSOR_LEFT_GROUP(instance=successor.instance, group=intent.group)
+    if node is not None or waited < JOIN_TIMEOUT:
+        return None
+    if cluster.node_of(successor.instance, ()) is not None:
+        return None
+    groups.terminate_in_group(successor.instance)
+    minutes = JOIN_TIMEOUT.total_seconds() / 60
+    return SUCCESSOR_NOT_JOINED(instance=successor.instance, minutes=minutes)
+
+
+def _launched_by_group(
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+) -> SuccessorStatus:
+    """Check whether the group has launched its desired capacity and all new nodes are Ready.
+    A group does not say which instance replaces which, so concurrent retirements wait for each
+    other's successors."""
+    since = max(intent.requested_at, attempt.now() - LOOK_BACK)
+    if attempt.ports.groups.missing(intent.group):
+        return SuccessorStatus()
+    ready: list[Successor] = []
+    for found in attempt.ports.instances.launched_in(intent.group, since):
+        attempt.ports.names[found.instance] = found.private_dns_name
+        node = attempt.successor_node(found.instance, cluster)
+        if node is None or not node.ready:
             return SuccessorStatus()
-        cluster = self._context.open_cluster(record.facts.cluster)
-        if intent.method is Method.REQUEST_CAPACITY:
-            return self._launched_by_pools(record, cluster)
-        if intent.successors:
-            return self._launched_with_api(intent, cluster)
-        return self._launched_by_group(intent, cluster)
-
-    def _launched_by_pools(self, record: Retirement, cluster: Cluster) -> SuccessorStatus:
-        """Check the answer of provision_nodes: every pod has a place, and the nodes that were
-        launched for them are Ready. A later answer replaces one that gives some pods no place."""
-        result = self._capacity.result(record)
-        if not (result.answered and result.complete):
-            return SuccessorStatus()
-        for successor in result.successors:
-            node = self._node_of(successor.instance, cluster)
-            if node is None or not node.ready or node.unschedulable:
-                return SuccessorStatus()
-        if not result.successors:
-            return SuccessorStatus(without_successor=result.reasons)
-        return SuccessorStatus(ready=result.successors)
-
-    def _launched_with_api(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
-        for successor in intent.successors:
-            node = self._node_of(successor.instance, cluster)
-            if node is not None and node.ready and not node.unschedulable:
-                continue
-            return SuccessorStatus(failed=self._failure(intent, successor, node, cluster))
-        return SuccessorStatus(ready=intent.successors)
-
-    def _failure(
-        self, intent: ReplacementIntent, successor: Successor, node: Node | None, cluster: Cluster
-    ) -> Reason | None:
-        """Return why a successor will not be Ready; None if it still may be. A successor that has
-        no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
-        groups, waited = self._groups, self._context.clock.now() - intent.requested_at
-        if waited < VISIBLE_AFTER:
-            return None
-        group = groups.facts(successor.instance)
-        if group is None or not group.stays_in_group:
-            return SUCCESSOR_LEFT_GROUP(instance=successor.instance, group=intent.group)
-        if node is not None or waited < JOIN_TIMEOUT:
-            return None
-        if cluster.node_of(successor.instance, ()) is not None:
-            return None
-        groups.terminate_in_group(successor.instance)
-        minutes = JOIN_TIMEOUT.total_seconds() / 60
-        return SUCCESSOR_NOT_JOINED(instance=successor.instance, minutes=minutes)
-
-    def _launched_by_group(self, intent: ReplacementIntent, cluster: Cluster) -> SuccessorStatus:
-        """Check whether the group has launched its desired capacity and all new nodes are Ready.
-        A group does not say which instance replaces which, so concurrent retirements wait for each
-        other's successors."""
-        since = max(intent.requested_at, self._context.clock.now() - LOOK_BACK)
-        if self._groups.missing(intent.group):
-            return SuccessorStatus()
-        ready: list[Successor] = []
-        for found in self._instances.launched_in(intent.group, since):
-            self._names[found.instance] = found.private_dns_name
-            node = self._node_of(found.instance, cluster)
-            if node is None or not node.ready:
-                return SuccessorStatus()
-            if not node.unschedulable:  # a cordoned node is itself being retired
-                why = LAUNCHED_BY_GROUP()
-                ready.append(Successor(found.instance, found.instance_type, found.zone, why))
-        return SuccessorStatus(tuple(ready[:1]))
-
-    def _node_of(self, instance: str, cluster: Cluster) -> Node | None:
-        if not self._names.get(instance):
-            facts = self._instances.describe(instance)
-            self._names[instance] = facts.private_dns_name if facts else ""
-        found = (cluster.node(name) for name in (self._names[instance], instance) if name)
-        return next((node for node in found if node and node.runs_on(instance)), None)
+        if not node.unschedulable:  # a cordoned node is itself being retired
+            why = LAUNCHED_BY_GROUP()
+            ready.append(Successor(found.instance, found.instance_type, found.zone, why))
+    return SuccessorStatus(tuple(ready[:1]))

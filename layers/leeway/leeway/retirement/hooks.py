@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 from leeway.clock import Clock
+from leeway.execution.shared_cache import SharedCache
 from leeway.execution.steps import Steps
+from leeway.instances.groups import GroupRules
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -177,27 +178,46 @@ class HookAnswers:
     refused: tuple[RefusedAnswer, ...] = ()
 
 
-class HookSettingsSource(Protocol):
-    """Reads the settings of hooks, possibly from a cache."""
+class GroupCache:
+    """Reads groups' rules, which are at most FRESH_FOR old."""
 
-    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
-        """Return the settings of a hook; None if the group has no such hook.
+    def __init__(self, groups: Groups, cache: SharedCache) -> None:
+        self._groups = groups
+        self._cache = cache
+
+    def rules_of(self, group: str) -> GroupRules:
+        """Return the group's rules.
 
         Raises:
-            CloudUnavailable, CloudRefused: the settings cannot be read.
+            CloudUnavailable: Auto Scaling did not answer.
+            CloudRefused: Auto Scaling refused to answer, or there is no such group.
         """
-        ...
+        read = partial(self._groups.rules, group)
+        return self._cache.get_or_read(f"group/{group}", GroupRules, read)
+
+    def hook_settings(self, hook: LifecycleHook) -> HookSettings | None:
+        """Return a hook's settings; None if the group has no such hook.
+
+        Raises:
+            CloudUnavailable, CloudRefused: Auto Scaling did not answer, or refused to.
+        """
+        try:
+            rules = self.rules_of(hook.group)
+        except CloudRefused:
+            return self._groups.hook_settings(hook)
+        timeout = rules.timeouts.get(hook.name)
+        if timeout is None:  # the hook may be newer than the cached rules
+            return self._groups.hook_settings(hook)
+        return HookSettings(timeout, hook.name in rules.with_target)
 
 
 class LifecycleActions:
     """Sends heartbeats and answers."""
 
-    def __init__(
-        self, groups: Groups, clock: Clock, settings: HookSettingsSource | None = None
-    ) -> None:
+    def __init__(self, groups: Groups, clock: Clock, settings: GroupCache | None = None) -> None:
         self._groups = groups
         self._clock = clock
-        self._settings = settings or groups
+        self._settings: Groups | GroupCache = settings or groups
 
     def send_heartbeats(self, instance: str, held: Sequence[HeldHook]) -> tuple[HeldHook, ...]:
         """Send the heartbeats that are due, and return the hooks with their next heartbeats.

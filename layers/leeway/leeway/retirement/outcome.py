@@ -9,10 +9,10 @@ from typing import Any
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.notices import NoticeKind
-from leeway.ports.aws import CloudRefused, LeewayEvents
+from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes import NodeEvent
 from leeway.reasons import Reason
-from leeway.retirement.context import StepContext, Telemetry
+from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult, Course
 from leeway.retirement.progress import (
     FINAL_STAGES,
@@ -39,7 +39,7 @@ from leeway.retirement.reasons import (
     VOLUMES_REMAIN,
 )
 from leeway.retirement.record import Method, Retirement, Successor
-from leeway.telemetry import Telemetry as TelemetryBase
+from leeway.telemetry import Telemetry
 from leeway.typed_json import adapter_of
 
 FAILED = "failed"
@@ -285,7 +285,7 @@ def _seconds(start: datetime, end: datetime | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RetirementTelemetry(TelemetryBase):
+class RetirementTelemetry(Telemetry):
     """Logs and measures retirements."""
 
     def waiting(self, record: Retirement, reason: Reason) -> None:
@@ -350,38 +350,32 @@ def _about(record: Retirement, reason: Reason) -> dict[str, Any]:
     }
 
 
-class RetirementReports:
-    """Writes the reports of outcomes."""
+def report_outcome(attempt: Attempt, outcome: Outcome, cordoned: CordonResult) -> str:
+    """Write both reports in one step, because every step costs. The Leeway event comes last: it
+    may fail and repeat the step, and a repeated Kubernetes Event is the same object."""
+    if cordoned.node and cordoned.course is not Course.DRY_RUN:
+        _write_node_event(attempt, outcome, cordoned.node_uid)
+    return _publish(attempt, outcome)
 
-    def __init__(self, context: StepContext, events: LeewayEvents, telemetry: Telemetry) -> None:
-        self._context = context
-        self._events = events
-        self._telemetry = telemetry
 
-    def report(self, outcome: Outcome, cordoned: CordonResult) -> str:
-        """Write both reports in one step, because every step costs. The Leeway event comes last: it
-        may fail and repeat the step, and a repeated Kubernetes Event is the same object."""
-        if cordoned.node and cordoned.course is not Course.DRY_RUN:
-            self._write_node_event(outcome, cordoned.node_uid)
-        return self._publish(outcome)
+def _publish(attempt: Attempt, outcome: Outcome) -> str:
+    """Publish the Leeway event. Readers recognise a repeated one by instance and attempt; a
+    refused one is logged."""
+    try:
+        attempt.ports.events.publish(outcome.title, outcome.to_json())
+    except CloudRefused as error:
+        problem = LEEWAY_EVENT_NOT_PUBLISHED(error=error)
+        attempt.ports.telemetry.retirement_not_reported(outcome, problem)
+        return problem.message
+    return outcome.title
 
-    def _publish(self, outcome: Outcome) -> str:
-        """Publish the Leeway event. Readers recognise a repeated one by instance and attempt; a
-        refused one is logged."""
-        try:
-            self._events.publish(outcome.title, outcome.to_json())
-        except CloudRefused as error:
-            problem = LEEWAY_EVENT_NOT_PUBLISHED(error=error)
-            self._telemetry.retirement_not_reported(outcome, problem)
-            return problem.message
-        return outcome.title
 
-    def _write_node_event(self, outcome: Outcome, node_uid: str) -> None:
-        """Write the Kubernetes Event; a failure is logged and does not delay the rest."""
-        event = outcome.as_node_event(node_uid)
-        open_cluster = self._context.open_cluster
-        try:
-            self._context.retry(lambda: open_cluster(outcome.cluster).write_event(event))
-        except API_ERRORS as error:
-            problem = NODE_EVENT_NOT_WRITTEN(error=error)
-            self._telemetry.retirement_not_reported(outcome, problem)
+def _write_node_event(attempt: Attempt, outcome: Outcome, node_uid: str) -> None:
+    """Write the Kubernetes Event; a failure is logged and does not delay the rest."""
+    event = outcome.as_node_event(node_uid)
+    open_cluster = attempt.ports.open_cluster
+    try:
+        attempt.retry(lambda: open_cluster(outcome.cluster).write_event(event))
+    except API_ERRORS as error:
+        problem = NODE_EVENT_NOT_WRITTEN(error=error)
+        attempt.ports.telemetry.retirement_not_reported(outcome, problem)

@@ -14,7 +14,7 @@ from leeway.instances.facts import InstanceIndex
 from leeway.launch.left_launches import LeftLaunches
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
-from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.reconciliation.report import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
     DEFAULT_TRIES,

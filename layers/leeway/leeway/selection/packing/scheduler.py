@@ -1,6 +1,9 @@
-"""One packing run: assigns pods to existing nodes, then to new nodes, or records why not."""
+"""One packing run: assigns pods to existing nodes, then to new nodes, or records why not.
 
-from collections.abc import Iterable, Mapping, Sequence
+The least efficient new nodes are packed again, and the cheaper result stays.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, repeat
 
@@ -8,25 +11,31 @@ import numpy as np
 
 from leeway.reasons import Reason
 from leeway.selection.labels import ZONE, normalised
-from leeway.selection.packing.bundles import bundle
-from leeway.selection.packing.domains import HANDLED_ELSEWHERE, Values, split_by_value
 from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes
-from leeway.selection.packing.new_nodes import Limits, NewNode, NewNodesResult, pack_new_nodes
+from leeway.selection.packing.new_nodes import (
+    Limits,
+    NewNode,
+    NewNodesResult,
+    load_of,
+    pack_new_nodes,
+)
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.pod_groups import (
+    HANDLED_ELSEWHERE,
     PodBatch,
     PodGroup,
     Unplaced,
+    Values,
+    bundle,
+    fully_relaxed,
     group_pods,
     group_relaxed,
-)
-from leeway.selection.packing.preferences import (
-    fully_relaxed,
     relaxed,
+    split_by_value,
     with_preferences_required,
     without_preferences,
 )
-from leeway.selection.packing.repacking import repack
+from leeway.selection.packing.requests import make_requests
 from leeway.selection.packing.scheduling import Demand, Order, schedule
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, unsupported_topology
@@ -41,7 +50,7 @@ from leeway.selection.reasons import (
 )
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools, Proceed
+from leeway.selection.solver.problem import Bools, Proceed
 
 REPACK_FROM = 1.05
 """Nodes that cost more than this multiple of the bound are partly packed again."""
@@ -483,3 +492,50 @@ def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
         if budget is not None:
             budgets[pool.name] = dict(budget)
     return Limits(budgets)
+
+
+SHARES = (0.15, 0.15)
+"""The share of the nodes that is packed again in each round."""
+
+MIN_NODES = 12
+
+type Pack = Callable[[Sequence[PodBatch]], list[NewNode] | None]
+"""Packs batches onto new nodes; None if some batch remains."""
+
+
+def repack(nodes: list[NewNode], classifier: Classifier, pack: Pack) -> list[NewNode]:
+    """Return nodes for the same pods that cost no more."""
+    for share in SHARES:
+        count = max(MIN_NODES, round(share * len(nodes)))
+        if count >= len(nodes):
+            return nodes
+        ranked = _ranked(nodes, classifier)
+        worst, kept = ranked[:count], ranked[count:]
+        again = pack(_lots(worst))
+        if again is not None and _price(again, classifier) < _price(worst, classifier) - 1e-9:
+            nodes = [*kept, *again]
+    return nodes
+
+
+def _ranked(nodes: Sequence[NewNode], classifier: Classifier) -> list[NewNode]:
+    """The nodes in the order of their pods' share of all requests per price, the lowest first."""
+    requested = np.array([load_of(node, classifier) for node in nodes])
+    part = (requested / np.maximum(requested.sum(axis=0), 1)).sum(axis=1)
+    prices = classifier.supply.prices[[node.offering for node in nodes]]
+    order = np.argsort(part / np.maximum(prices, 1e-12), kind="stable")
+    return [nodes[at] for at in order]
+
+
+def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
+    """The batches of nodes, merged if they were one batch."""
+    found: dict[object, PodBatch] = {}
+    for node in nodes:
+        for batch, units in node.batches:
+            key = (batch.zone, tuple(id(group) for group, _ in batch.parts))
+            known = found.get(key)
+            found[key] = batch.having((*known.units, *units) if known else units)
+    return list(found.values())
+
+
+def _price(nodes: Sequence[NewNode], classifier: Classifier) -> float:
+    return sum(node.cheapest.price for node in make_requests(nodes, classifier)[0])
