@@ -28,9 +28,8 @@ from leeway.admission.reasons import (
 )
 from leeway.admission.record import Admission, AdmissionResult, Admissions
 from leeway.clock import Clock
-from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.attempt import AttemptId, Phase, Steps
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.execution.steps import Steps
 from leeway.instances.observed import ObservedInstance
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.record import (

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from leeway.admission.reasons import NOT_REPORTED
 from leeway.admission.record import AdmissionResult
-from leeway.execution.steps import Steps
+from leeway.execution.attempt import Steps
 from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudRefused, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, NodeEvent

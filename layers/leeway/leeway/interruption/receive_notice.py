@@ -27,15 +27,14 @@ from leeway.interruption.reasons import (
     RETIREMENT_SCHEDULED,
 )
 from leeway.notices import InstanceId, Notice, NoticeKind
-from leeway.notices.health import narrow_event
-from leeway.notices.parse import parse_notice
+from leeway.notices.parse import narrow_event, parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
-from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import (
     DEFAULTS,
     UNAVAILABLE_FOR,
     Action,
+    ClusterPolicies,
     ClusterPolicy,
     Policy,
     begins_at,

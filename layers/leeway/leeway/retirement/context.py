@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
     from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import Clock
-    from leeway.execution.attempt import AttemptId
+    from leeway.execution.attempt import AttemptId, Steps
     from leeway.execution.shared_cache import SharedCache
-    from leeway.execution.steps import Steps
-    from leeway.policy.ports import ClusterPolicies
+    from leeway.policy.rules import ClusterPolicies
     from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node

@@ -12,9 +12,8 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests.ports import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
-from leeway.execution.attempt import AttemptId
+from leeway.execution.attempt import AttemptId, Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.execution.steps import Steps
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.retirement.context import Attempt, Ports
