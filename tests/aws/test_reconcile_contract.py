@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from leeway.aws.eventbridge import EventBridgeLeewayEvents
+from leeway.aws.ec2 import Ec2Sweep
+from leeway.aws.eventbridge import EventBridgeLeewayEvents, EventBridgeSchedules, ScheduleTarget
 from leeway.aws.records import DynamoRecords
-from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.aws.sweep import Ec2Sweep
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts, InstanceIndex
 from leeway.ports.aws import CloudRefused, LeewayEvents, Sweep

@@ -10,7 +10,7 @@ import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.aws.eventbridge import EventBridgeSchedules, ScheduleTarget
 from leeway.clock import SystemClock
 from leeway.execution.shared_cache import CACHED, SharedCache
 from leeway.policy.rules import ChurnCap

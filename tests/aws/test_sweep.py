@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from leeway.admission.record import Admission
-from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
+from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
-from leeway.aws.sweep import Ec2Sweep
-from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceIndex
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook

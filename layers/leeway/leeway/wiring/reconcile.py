@@ -5,11 +5,11 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
+from leeway.aws.autoscaling import AutoScalingWaitingActions
+from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.aws.sweep import Ec2Sweep
-from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.instances.facts import InstanceIndex
 from leeway.launch.left_launches import LeftLaunches
 from leeway.ports.aws import CloudRefused
