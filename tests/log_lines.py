@@ -14,19 +14,21 @@ from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
 from leeway.admission.readiness import NODE_NOT_JOINED
 from leeway.admission.record import AdmissionResult as Admission
-from leeway.catalog.reasons import CATALOG_PART_NOT_READ
-from leeway.catalog.refresh import CatalogRefresh, PartRefresh
-from leeway.catalog.telemetry import CatalogTelemetry
-from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.catalog.refresh import (
+    CATALOG_PART_NOT_READ,
+    CatalogRefresh,
+    CatalogTelemetry,
+    PartRefresh,
+)
+from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
-from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeTelemetry
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.pod_watch.holding import PodWatchTelemetry
-from leeway.policy.reasons import POLICY_ACTION
+from leeway.policy.rules import POLICY_ACTION
 from leeway.provision_run import CATALOG_MISSING
 from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
 from leeway.provisioning.report import ProvisioningReport

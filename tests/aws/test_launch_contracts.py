@@ -50,8 +50,8 @@ from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.pool_pauses import NODES_NEVER_JOINED, FailedInstance, JoinTime, PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import RecordChanged
 from leeway.selection.offers.catalog import Catalog
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.fleets import FleetsInMemory, Shortage

@@ -7,7 +7,7 @@ import pytest
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
-from leeway.headroom.cron import parse_cron
+from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import Pod

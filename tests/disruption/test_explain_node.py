@@ -9,7 +9,7 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.explain import ForeignNode, NodeExplanation, explain_node
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
-from leeway.headroom.cron import parse_cron
+from leeway.headroom.windows import parse_cron
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_state import FOREVER

@@ -32,13 +32,13 @@ from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import ReturnTerms
 
 from tests.fakes.admissions import AdmissionsInMemory
-from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.fakes.records import RecordsInMemory
+from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW
 
 MINUTE = timedelta(minutes=1)
@@ -92,7 +92,7 @@ class World:
             self.ends,
             self.templates,
             self.pools,
-            ClaimsInMemory(),
+            TableInMemory(self),
             self,
         )
 

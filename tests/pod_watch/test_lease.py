@@ -17,7 +17,7 @@ from leeway.pod_watch.lease import (
     decide_renewal,
     decide_start,
 )
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.leases import LeaseInMemory

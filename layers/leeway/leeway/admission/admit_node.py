@@ -23,9 +23,8 @@ from leeway.admission.readiness import (
 )
 from leeway.admission.record import Admission, AdmissionResult, Admissions
 from leeway.clock import Clock
-from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.attempt import AttemptId, Phase, Steps
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.execution.steps import Steps
 from leeway.instances.observed import ObservedInstance
 from leeway.pool_pauses import PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from leeway.admission.record import AdmissionResult
-from leeway.execution.steps import Steps
+from leeway.execution.attempt import Steps
 from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import CloudRefused, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, NodeEvent

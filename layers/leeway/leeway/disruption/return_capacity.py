@@ -12,6 +12,7 @@ from typing import Protocol
 
 from leeway.admission.record import Admission
 from leeway.capacity_requests import CapacityRequest, CapacityRequests, PriceLimit, ProvisionNodes
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.clock import Clock
 from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
@@ -34,7 +35,6 @@ from leeway.launch.resolve_pools import NodeSources
 from leeway.manifests.node_pool import NodePool
 from leeway.policy.rules import Action, ClusterPolicy, OnBlocked, Replacement, Ruling
 from leeway.ports.functions import RetireNode
-from leeway.ports.table import RecordChanged, UnavailableOfferings
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
@@ -43,7 +43,7 @@ from leeway.retirement.attempts import apply_return
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
-from leeway.table import Table
+from leeway.table import RecordChanged, Table
 
 
 class ClusterInstances(Protocol):

@@ -18,8 +18,8 @@ from leeway.launch.intent import JOIN_WITHIN, LaunchIntent, LaunchIntents
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason, ReasonCode, clause
+from leeway.table import RecordChanged
 
 LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",

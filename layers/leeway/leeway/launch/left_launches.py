@@ -29,7 +29,6 @@ from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
-from leeway.ports.table import Claims
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import Records
@@ -39,13 +38,13 @@ from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms
 from leeway.retirement.record import Records as RetirementRecords
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
+from leeway.table import Table
 
 LAUNCH_NOT_ADMITTED = ReasonCode(
     "LaunchNotAdmitted",
     "Launched instance {instance} of pool {pool} has not been admitted: {why}.",
     "nodes-are-not-ready",
 )
-ATTEMPT_STARTED = ReasonCode("AttemptStarted", "Leeway started attempt {attempt} of its {what}.")
 LAUNCH_UNKNOWN = ReasonCode(
     "LaunchUnknown",
     "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
@@ -83,7 +82,7 @@ class LeftLaunches:
         retire_node: RetireNode,
         templates: OwnedLaunchTemplates,
         pools: PoolRecords,
-        claims: Claims,
+        claims: Table,
         clock: Clock,
     ) -> None:
         self._intents = intents
@@ -193,9 +192,7 @@ class LeftLaunches:
     def delete_unused_templates(self, cluster: str) -> Sequence[str]:
         """Delete launch templates that no launch uses, at most once an hour."""
         now = self._clock.now()
-        if not self._claims.claim(
-            f"launch-templates-{cluster}", now, now + TEMPLATES_CHECKED_EVERY
-        ):
+        if not self._claims.claim(f"launch-templates-{cluster}", now + TEMPLATES_CHECKED_EVERY):
             return ()
         owned = self._templates.owned_by(cluster)
         if not owned:

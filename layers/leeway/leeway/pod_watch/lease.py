@@ -13,8 +13,8 @@ from typing import Annotated, Protocol
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.clock import Clock
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason, ReasonCode
+from leeway.table import RecordChanged
 
 
 class Lease(BaseModel):

@@ -20,8 +20,7 @@ from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
-from leeway.policy.ports import ClusterPolicies
-from leeway.policy.rules import ClusterPolicy
+from leeway.policy.rules import ClusterPolicies, ClusterPolicy
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
