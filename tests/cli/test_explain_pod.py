@@ -117,7 +117,7 @@ def test_a_pod_that_fits_nowhere_gets_a_reason_for_each_pool_the_nearest_first(
     assert "needs 900 of cpu" in near[0]
     assert "the pod does not tolerate the taint team=a:NoSchedule" in far
     assert len(far) == 3
-    assert found["pools"][1]["reason"]["code"] == "TaintNotTolerated"
+    assert found["pools"][1]["reason"]["code"] == "NoNodePoolMatches"
 
 
 def test_a_pod_on_a_node_is_told_its_node(

@@ -10,7 +10,7 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
-from leeway.kubernetes.watch_request import WatchRequest, events_in
+from leeway.kubernetes.watches import WatchRequest, events_in
 from leeway.pod_watch.burst import needs_new_node
 from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable

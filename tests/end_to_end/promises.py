@@ -45,13 +45,7 @@ from lightkube.resources.core_v1 import Event
 from tests.end_to_end.environment import PATIENCE, Entry, Journal
 from tests.end_to_end.provisioning import CLUSTER, simulated_time, table_of
 
-NOTHING_FITS = {
-    "NoInstanceTypeMatches",
-    "NoNodePoolMatches",
-    "RequestTooLarge",
-    "RequirementsConflict",
-    "TaintNotTolerated",
-}
+NOTHING_FITS = {"NoNodePoolMatches", "RequestTooLarge"}
 """The reasons that say that no offering of a pool holds a pod."""
 
 

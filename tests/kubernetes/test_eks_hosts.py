@@ -1,7 +1,7 @@
 """A cluster's token is sent to EKS API servers of the region only."""
 
 import pytest
-from leeway.kubernetes.eks_hosts import dns_suffix, endpoint_problem
+from leeway.kubernetes.eks import dns_suffix, endpoint_problem
 
 ID = "FF1DE699AA64BDA14ED2F1570FB48502"
 

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.clock import SystemClock
+from leeway.kubernetes.budgets import selects
 from leeway.kubernetes.decoders import NODES, ObjectList, read_json
 from leeway.kubernetes.kept_kind import PATHS, KeptKind
-from leeway.kubernetes.label_selectors import selects
-from leeway.kubernetes.node_marks import cordoned, released
-from leeway.kubernetes.translate import to_node, to_pod
+from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.selection.reading.object_schemas import SCHEMAS

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.kubernetes.open_clusters import REFRESH_AFTER, RETRY_AFTER, OpenClusters
+from leeway.kubernetes.eks import REFRESH_AFTER, RETRY_AFTER, OpenClusters
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 

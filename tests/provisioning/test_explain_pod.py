@@ -81,7 +81,7 @@ def test_the_pool_with_the_fewest_unmet_requirements_is_the_nearest() -> None:
     assert found.reason is not None
     assert [(miss.pool, len(miss.unmet)) for miss in found.misses] == [("near", 1), ("far", 3)]
     assert found.misses[0].unmet == ("the pod does not tolerate the taint gpu=yes:NoSchedule",)
-    assert found.misses[0].reason.code == "TaintNotTolerated"
+    assert found.misses[0].reason.code == "NoNodePoolMatches"
 
 
 def test_the_nearest_of_several_terms_counts() -> None:

@@ -11,16 +11,11 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.reasons import (
-    HOST_PORT_IN_USE,
-    NO_INSTANCE_TYPE_MATCHES,
     NO_NODE_POOL,
-    POD_AFFINITY_UNSATISFIABLE,
+    NO_NODE_POOL_MATCHES,
     POOL_LIMIT_REACHED,
     REQUEST_TOO_LARGE,
-    REQUIREMENTS_CONFLICT,
-    TAINT_NOT_TOLERATED,
-    TOPOLOGY_SPREAD_UNSATISFIABLE,
-    UNSUPPORTED_TOPOLOGY_KEY,
+    TOPOLOGY_UNSATISFIABLE,
 )
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
@@ -107,7 +102,9 @@ def test_a_pod_is_unschedulable_if_a_daemonset_uses_its_host_port() -> None:
     exporter = spec(ports=frozenset({HostPort(9100)}))
     plan = plan_for(pods("web", 1, exporter), daemons=(exporter,))
     assert plan.launches == ()
-    assert plan.unschedulable[0].reason == HOST_PORT_IN_USE(pool="plain", ports="9100")
+    assert plan.unschedulable[0].reason == NO_NODE_POOL_MATCHES(
+        why="A DaemonSet uses the host port 9100 on every node of node pool plain"
+    )
     on_arm = replace(exporter, terms=(Requirements.from_labels({ARCH: "arm64"}),))
     assert len(plan_for(pods("web", 1, exporter), daemons=(on_arm,)).launches) == 1
 
@@ -222,7 +219,7 @@ def test_pods_are_unschedulable_if_there_are_fewer_zones_than_min_domains() -> N
     web = spec(labels={"app": "web"}, spreads=(spread,))
     plan = plan_for(pods("web", 5, web))
     assert len(plan.unschedulable) == 2
-    assert plan.unschedulable[0].reason.code == TOPOLOGY_SPREAD_UNSATISFIABLE.name
+    assert plan.unschedulable[0].reason.code == TOPOLOGY_UNSATISFIABLE.name
 
 
 def test_anti_affinity_by_hostname_uses_one_node_per_pod() -> None:
@@ -247,7 +244,7 @@ def test_affinity_by_hostname_puts_pods_on_one_node() -> None:
 def test_affinity_to_pods_that_do_not_exist_is_reported() -> None:
     lost = spec(pod_affinity=(term(ZONE, app="db"),))
     plan = plan_for(pods("web", 1, lost))
-    assert plan.unschedulable[0].reason.code == POD_AFFINITY_UNSATISFIABLE.name
+    assert plan.unschedulable[0].reason.code == TOPOLOGY_UNSATISFIABLE.name
 
 
 def test_affinity_by_zone_puts_pods_into_one_zone() -> None:
@@ -334,17 +331,17 @@ def test_pods_that_share_the_search_for_a_reason_are_each_told_their_own() -> No
         ),
         (
             spec(terms=(Requirements.from_labels({ARCH: "nvidia"}),)),
-            NO_INSTANCE_TYPE_MATCHES,
+            NO_NODE_POOL_MATCHES,
             "arch In [nvidia]",
         ),
         (
             spec(terms=(Requirements.from_labels({"team": "x"}),)),
-            REQUIREMENTS_CONFLICT,
+            NO_NODE_POOL_MATCHES,
             "no node of the pool has the label",
         ),
         (
             spec(pod_anti_affinity=(term("rack", app="x"),)),
-            UNSUPPORTED_TOPOLOGY_KEY,
+            TOPOLOGY_UNSATISFIABLE,
             "topologyKey rack",
         ),
     ],
@@ -359,8 +356,8 @@ def test_the_reason_of_an_unschedulable_pod_has_a_code_and_names_the_cause(
 
 def test_an_untolerated_taint_is_named() -> None:
     plan = plan_for(pods("web", 1, spec()), NodePool("gpu", taints=(Taint("nvidia.com/gpu"),)))
-    assert plan.unschedulable[0].reason == TAINT_NOT_TOLERATED(
-        pool="gpu", taint="nvidia.com/gpu:NoSchedule"
+    assert plan.unschedulable[0].reason == NO_NODE_POOL_MATCHES(
+        why="The pod does not tolerate the taint nvidia.com/gpu:NoSchedule of node pool gpu"
     )
 
 

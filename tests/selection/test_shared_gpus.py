@@ -8,7 +8,7 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
-from leeway.selection.reasons import FRACTIONAL_GPU_NOT_NAMED
+from leeway.selection.reasons import NO_NODE_POOL_MATCHES
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -53,5 +53,5 @@ def test_daemons_count_on_a_named_type_without_naming_it_themselves(catalog: Cat
 def test_the_reason_names_fractional_gpus_that_are_not_named(catalog: Catalog) -> None:
     small = Requirement.of(f"{INSTANCE}size", "In", ["large"])
     (miss,) = packed(catalog, [L4, small], []).unschedulable
-    assert miss.reason.code == FRACTIONAL_GPU_NOT_NAMED.name
+    assert miss.reason.code == NO_NODE_POOL_MATCHES.name
     assert "g6f.large has a fraction of a GPU" in miss.reason.message

@@ -7,10 +7,10 @@ import pytest
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
+from leeway.selection.packing.pod_groups import spread_unsatisfiable
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, PodSpec, Spread, Toleration
 from leeway.selection.pools import NodePool, Taint
-from leeway.selection.reasons import TOPOLOGY_SPREAD_UNSATISFIABLE
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 
@@ -176,5 +176,4 @@ def test_a_capacity_type_without_a_node_for_the_pods_limits_the_other_one() -> N
 def test_a_spread_on_a_label_that_no_node_has_is_reported() -> None:
     web = spec(labels=WEB, spreads=(Spread(term("rack", **WEB), 1),))
     (miss,) = pack(pods("web", 1, web), Supply([PLAIN], catalog())).unschedulable
-    cause = "no node for the pod has this label"
-    assert miss.reason == TOPOLOGY_SPREAD_UNSATISFIABLE(topology="rack", cause=cause)
+    assert miss.reason == spread_unsatisfiable("rack", "no node for the pod has this label")

@@ -116,7 +116,7 @@ def connect(
     user: tuple[str, Sequence[str] | None, str],
 ) -> "Iterator[LightkubeCluster]":
     """Connect to the cluster of a kubeconfig, as the impersonated user, groups and UID."""
-    from leeway.kubernetes.impersonation import Impersonation
+    from leeway.kubernetes.connection import Impersonation
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 
     name, groups, uid = user

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from leeway.kubernetes.label_selectors import selects
+from leeway.kubernetes.budgets import selects
 from leeway.selection.reading.objects import Document, name_of, namespace_of
 from lightkube.models.meta_v1 import LabelSelector
 

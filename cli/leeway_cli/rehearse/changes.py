@@ -5,7 +5,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from leeway.kubernetes.names import is_subdomain
+from leeway.kubernetes.translate import is_subdomain
 from leeway.printable import printable
 
 from leeway_cli.rehearse.cluster import Budget, Workload

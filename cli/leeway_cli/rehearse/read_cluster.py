@@ -3,10 +3,9 @@
 from functools import partial
 from typing import Any
 
-from leeway.kubernetes.connection import Connection, is_unknown_path
+from leeway.kubernetes.connection import Connection, is_unknown_path, list_objects
 from leeway.kubernetes.decoders import ObjectList, without_nulls
 from leeway.kubernetes.kept_kind import PATHS
-from leeway.kubernetes.pages import list_objects
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.selection.reading.objects import Document
 from lightkube import ApiError

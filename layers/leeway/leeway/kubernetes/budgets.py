@@ -1,19 +1,45 @@
-"""PodDisruptionBudgets: the budgets that select a pod, and whether one counts it as disrupted."""
+"""Whether a label selector selects an object."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
+from lightkube.models.meta_v1 import LabelSelector, LabelSelectorRequirement
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 
-from leeway.kubernetes.connection import Connection
+from leeway.kubernetes.connection import Connection, list_objects
 from leeway.kubernetes.decoders import BUDGETS
-from leeway.kubernetes.label_selectors import selects
-from leeway.kubernetes.pages import list_objects
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes_objects import Pod
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Match labels. An empty selector selects everything, a missing one nothing.
+
+    Source: Kubernetes API, `LabelSelector` and `PodDisruptionBudgetSpec.selector`.
+    """
+    if selector is None:
+        return False
+    equal = all(labels.get(key) == value for key, value in (selector.matchLabels or {}).items())
+    return equal and all(_matches(one, labels) for one in selector.matchExpressions or ())
+
+
+def _matches(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in (requirement.values or ())
+        case "NotIn":
+            return value not in (requirement.values or ())
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False
+
 
 DELETION_TIMEOUT = timedelta(minutes=2)
 """How long a budget's status names a pod that was not deleted. Source: Kubernetes, disruption

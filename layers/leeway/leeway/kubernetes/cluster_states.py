@@ -14,7 +14,7 @@ from leeway.clock import Clock
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kept_kind import PATHS, KeptKind, UnboundPods
 from leeway.kubernetes.transport import within
-from leeway.kubernetes.watch_stream import WatchStream
+from leeway.kubernetes.watches import WatchStream
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KeptObjects

@@ -1,26 +1,162 @@
-"""The connection to an API server: renews tokens and translates errors."""
+"""The connection to an API server: trusts its authority, impersonates users, renews tokens,
+translates errors and lists objects in pages.
+
+Source: Kubernetes documentation, "User impersonation".
+"""
 
 import math
 import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from typing import Any
 
 import httpx2
 import msgspec
 from lightkube import ApiError, Client, ConfigError
 from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import User
+from msgspec.json import Decoder
 
-from leeway.kubernetes import decoders as decoders
-from leeway.kubernetes.impersonation import Impersonation, ImpersonationTransport
+from leeway.kubernetes.decoders import ObjectList, read_json
 from leeway.kubernetes.transport import TOTAL, BoundedTransport
-from leeway.kubernetes.trust import trust_kubeconfig
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Response
+
+
+def trust_authority(certificates: str) -> ssl.SSLContext:
+    """Accept certificates for the host's name that these authorities (PEM) have signed."""
+    return _without_strict_identifiers(ssl.create_default_context(cadata=certificates))
+
+
+def trust_kubeconfig(config: SingleConfig) -> ssl.SSLContext:
+    """Accept the certificates that a kubeconfig trusts, and present its client certificate."""
+    cluster, user = config.cluster, config.user or User()
+    trust = client_adapter.verify_cluster(cluster, user, config.abs_file, trust_env=False)
+    has_authority = cluster.certificate_auth or cluster.certificate_auth_data
+    return _without_strict_identifiers(trust) if has_authority else trust
+
+
+def _without_strict_identifiers(trust: ssl.SSLContext) -> ssl.SSLContext:
+    """Accept certificates without the extension Authority Key Identifier.
+
+    EKS clusters that were created with Kubernetes 1.16 or earlier have such certificates. The
+    default context of Python 3.13 refuses them. The chain to the cluster's own authority, the host
+    name and the dates are still verified. The strict rules still apply to public authorities.
+    Source: Python documentation, ssl.create_default_context and VERIFY_X509_STRICT.
+    """
+    trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return trust
+
+
+_TOKEN = frozenset(b"!#$&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+"""Characters that a header name may contain, without `%`, which escapes all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """The user to impersonate; an empty `user` means no impersonation."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def overridden_by(self, flags: "Impersonation") -> "Impersonation":
+        """Return this with the non-empty fields of `flags`: kubectl's flags override a kubeconfig.
+
+        Raises:
+            ValueError: groups, a UID or extra fields are set without a user; or a value contains a
+                control character.
+        """
+        merged = replace(
+            self,
+            user=flags.user or self.user,
+            groups=flags.groups or self.groups,
+            uid=flags.uid or self.uid,
+            extra={**self.extra, **flags.extra},
+        )
+        if not merged.user and (merged.groups or merged.uid or merged.extra):
+            raise ValueError("a group, UID or extra field is impersonated: expected a user, too")
+        for _, value in merged.headers():
+            if any(byte < 0x20 or byte == 0x7F for byte in value):
+                raise ValueError(f"impersonation: a control character in {value!r}")
+        return merged
+
+    def headers(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the impersonation headers."""
+        if not self.user:
+            return
+        yield b"Impersonate-User", self.user.encode()
+        if self.uid:
+            yield b"Impersonate-Uid", self.uid.encode()
+        for group in self.groups:
+            yield b"Impersonate-Group", group.encode()
+        for key, values in self.extra.items():
+            for value in values:
+                yield b"Impersonate-Extra-" + _escaped(key), value.encode()
+
+
+def read_impersonation(user: Mapping[str, Any]) -> Impersonation:
+    """Read `as`, `as-groups`, `as-uid` and `as-user-extra` of a kubeconfig's user.
+
+    Raises:
+        ValueError: a field does not have the form that kubectl accepts.
+    """
+    extra = user.get("as-user-extra") or {}
+    if not isinstance(extra, dict):
+        raise ValueError("as-user-extra: expected lists by their keys")
+    return Impersonation(
+        user=_text("as", user.get("as")),
+        groups=_texts("as-groups", user.get("as-groups")),
+        uid=_text("as-uid", user.get("as-uid")),
+        extra={_text("as-user-extra", key): _texts(key, some) for key, some in extra.items()},
+    )
+
+
+class ImpersonationTransport(httpx2.BaseTransport):
+    """Adds the impersonation headers to every request."""
+
+    def __init__(self, inner: httpx2.BaseTransport, impersonation: Impersonation) -> None:
+        self._inner = inner
+        self._headers = tuple(impersonation.headers())
+        self._names = {name.lower() for name, _ in self._headers}
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request. A retried request may have the headers already: they are replaced."""
+        others = [pair for pair in request.headers.raw if pair[0].lower() not in self._names]
+        request.headers = httpx2.Headers([*others, *self._headers])
+        return self._inner.handle_request(request)
+
+    def close(self) -> None:
+        """Close the connections that are open."""
+        self._inner.close()
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected text, got {value!r}")
+    return value
+
+
+def _texts(name: str, values: object) -> tuple[str, ...]:
+    if values is None:
+        return ()
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+        raise ValueError(f"{name}: expected a list, got {values!r}")
+    return tuple(_text(name, value) for value in values)
+
+
+def _escaped(key: str) -> bytes:
+    """Escape a key for a header name, as client-go does."""
+    return b"".join(bytes([byte]) if byte in _TOKEN else b"%%%02X" % byte for byte in key.encode())
+
 
 FIELD_MANAGER = "leeway"
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
@@ -274,3 +410,60 @@ def raise_unless_object(response: httpx2.Response) -> None:
     """
     raise_for_status(response)
     msgspec.json.decode(response.content, type=_Object)
+
+
+PAGE = 500
+"""Objects per page."""
+
+type Parameters = dict[str, str]
+
+
+def list_objects[T](connection: Connection, path: str, pages: Decoder[ObjectList[T]]) -> list[T]:
+    """List all objects of a path.
+
+    Raises:
+        ApiError, ValueError, MsgspecError: as `list_pages`, and for an answer that is no list.
+    """
+
+    def read(parameters: Parameters) -> ObjectList[T]:
+        response = connection.plain.request("GET", path, params=parameters)
+        raise_for_status(response)
+        return read_json(response.content, pages)
+
+    found: list[T] = []
+    for first, page in list_pages(read, {}, PAGE):
+        found = page.items if first else found + page.items
+    return found
+
+
+def list_pages[T](
+    read: Callable[[Parameters], ObjectList[T]], selection: Parameters, limit: int
+) -> Iterator[tuple[bool, ObjectList[T]]]:
+    """List with at most `limit` objects per page (0: in one page); yield (first, page).
+
+    If the continue token has expired, list all objects again in one page, which is a first page
+    again: another list in pages would expire again. Source: Kubernetes API, "Retrieving large
+    results sets in chunks".
+
+    Raises:
+        ApiError: the API server answers with an error.
+        ValueError: the list repeats its continue token.
+    """
+    parameters = selection | ({"limit": str(limit)} if limit else {})
+    asked, first = parameters, True
+    while True:
+        try:
+            page = read(asked)
+        except ApiError as error:
+            if error.response.status_code != 410 or asked == selection:
+                raise
+            parameters = asked = selection
+            first = True
+            continue
+        yield first, page
+        token = page.metadata.next_page
+        if not token:
+            return
+        if token == asked.get("continue"):
+            raise ValueError("the list repeats its continue token")
+        asked, first = parameters | {"continue": token}, False

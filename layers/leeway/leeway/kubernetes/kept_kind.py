@@ -10,9 +10,14 @@ from lightkube import ApiError
 from msgspec import MsgspecError, Raw, Struct, field
 from msgspec.json import Decoder
 
-from leeway.kubernetes.connection import Connection, is_unknown_path, raise_for_status
+from leeway.kubernetes.connection import (
+    PAGE,
+    Connection,
+    is_unknown_path,
+    list_pages,
+    raise_for_status,
+)
 from leeway.kubernetes.decoders import ListMeta, ObjectList, read_json, without_nulls
-from leeway.kubernetes.pages import PAGE, list_pages
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects, key_in
 from leeway.selection.reading.object_schemas import SCHEMAS

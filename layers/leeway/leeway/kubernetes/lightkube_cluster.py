@@ -25,20 +25,27 @@ from lightkube.types import PatchType
 from leeway.clock import Clock, ClockOffset
 from leeway.execution.retrying import retry_conflicts
 from leeway.kubernetes.budgets import Budgets
-from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
+from leeway.kubernetes.connection import (
+    NO_LAST_WORD,
+    PAGE,
+    Connection,
+    list_objects,
+    raise_unless_object,
+)
 from leeway.kubernetes.decoders import NODES, VOLUME_ATTACHMENTS, without_nulls
-from leeway.kubernetes.names import is_segment, is_subdomain
-from leeway.kubernetes.node_marks import (
+from leeway.kubernetes.pod_feed import WatchedPods
+from leeway.kubernetes.translate import (
     EXCLUDED_LABEL,
     cordoned,
     excluded,
+    is_segment,
+    is_subdomain,
     out_of_service,
     released,
     set_up,
+    to_node,
+    to_pod,
 )
-from leeway.kubernetes.pages import PAGE, list_objects
-from leeway.kubernetes.pod_feed import WatchedPods
-from leeway.kubernetes.translate import to_node, to_pod
 from leeway.kubernetes.transport import within
 from leeway.ports.kubernetes import (
     EVICTION_SECONDS,

@@ -11,7 +11,7 @@ from leeway.kubernetes.connection import (
     raise_unless_object,
     read_error,
 )
-from leeway.kubernetes.names import is_segment
+from leeway.kubernetes.translate import is_segment
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.printable import printable
 from leeway.provisioning.tell import PodEvent

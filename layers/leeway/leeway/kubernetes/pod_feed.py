@@ -14,12 +14,10 @@ from lightkube.resources.core_v1 import Pod as PodObject
 
 from leeway.clock import Clock, ClockOffset
 from leeway.kubernetes import decoders
-from leeway.kubernetes.connection import Connection, raise_for_status
+from leeway.kubernetes.connection import Connection, list_pages, raise_for_status
 from leeway.kubernetes.decoders import ObjectList, read_json
-from leeway.kubernetes.pages import list_pages
 from leeway.kubernetes.transport import within
-from leeway.kubernetes.watch_request import events_in
-from leeway.kubernetes.watch_stream import WatchStream
+from leeway.kubernetes.watches import WatchStream, events_in
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 

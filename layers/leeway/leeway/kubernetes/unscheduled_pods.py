@@ -9,7 +9,7 @@ from msgspec.json import Decoder
 
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.decoders import read_json
-from leeway.kubernetes.watch_request import WatchRequest, events_in
+from leeway.kubernetes.watches import WatchRequest, events_in
 from leeway.pod_watch.burst import UnscheduledPod
 from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable

@@ -6,10 +6,8 @@ from urllib.parse import urlsplit
 
 from leeway.aws.eks import CachedClusters, EksClusters
 from leeway.kubernetes.connection import Connection
-from leeway.kubernetes.eks import eks_connection
-from leeway.kubernetes.eks_hosts import endpoint_problem
+from leeway.kubernetes.eks import OpenClusters, eks_connection, endpoint_problem
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.kubernetes.open_clusters import OpenClusters
 from leeway.ports.aws import ClusterEndpoint
 from leeway.wiring.clients import client, clock, session, table
 

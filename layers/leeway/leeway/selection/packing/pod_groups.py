@@ -18,7 +18,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.topology import Counters, Rules, SpreadRule
 from leeway.selection.pods import Pod, PodSpec, Toleration, Weighted
-from leeway.selection.reasons import POD_AFFINITY_UNSATISFIABLE, TOPOLOGY_SPREAD_UNSATISFIABLE
+from leeway.selection.reasons import TOPOLOGY_UNSATISFIABLE
 from leeway.selection.requirements import Requirements
 
 _TOLERATES_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
@@ -284,15 +284,22 @@ def _spread_reason(spread: SpreadRule, values: Values) -> Reason:
         cause = "its maxSkew would be exceeded"
         if without:
             cause += f", and no node for the pod exists in {without}"
-    return TOPOLOGY_SPREAD_UNSATISFIABLE(topology=spread.topology, cause=cause)
+    return spread_unsatisfiable(spread.topology, cause)
 
 
-_TOO_LARGE = POD_AFFINITY_UNSATISFIABLE(
-    cause="no node has room for all pods that have to share a node"
-)
-_NO_SUCH_PODS = POD_AFFINITY_UNSATISFIABLE(
-    cause="the pods that it has to share a node with do not exist"
-)
+def spread_unsatisfiable(topology: str, cause: str) -> Reason:
+    """Return why a topology spread constraint of a pod cannot be met."""
+    constraint = f"The topology spread constraint of the pod on {topology}"
+    return TOPOLOGY_UNSATISFIABLE(why=f"{constraint} cannot be met: {cause}")
+
+
+def affinity_unsatisfiable(cause: str) -> Reason:
+    """Return why the affinity of a pod to other pods cannot be met."""
+    return TOPOLOGY_UNSATISFIABLE(why=f"The pod affinity of the pod cannot be met: {cause}")
+
+
+_TOO_LARGE = affinity_unsatisfiable("no node has room for all pods that have to share a node")
+_NO_SUCH_PODS = affinity_unsatisfiable("the pods that it has to share a node with do not exist")
 
 type Fits = Callable[[PodBatch], bool]
 """Whether one unit of a batch fits on some node."""

@@ -21,7 +21,7 @@ from leeway.selection.packing.new_nodes import NewNode, load_of
 from leeway.selection.packing.plan import Choice, PlannedNode, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
-from leeway.selection.reasons import MIN_VALUES_NOT_MET
+from leeway.selection.reasons import NO_NODE_POOL_MATCHES
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Ints
 
@@ -145,7 +145,10 @@ def make_requests(
             waiting += halves
             if not halves:
                 pool = classifier.supply.candidates[node.offering].pool.name
-                reason = MIN_VALUES_NOT_MET(pool=pool, min_values=unmet)
+                reason = NO_NODE_POOL_MATCHES(
+                    why="Too few instance types have room for the pod: "
+                    f"node pool {pool} requires {unmet}"
+                )
                 rejected += [Unschedulable(name, reason) for name in _names(node)]
             continue
         if key not in requests:

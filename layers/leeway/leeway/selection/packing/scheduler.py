@@ -26,6 +26,7 @@ from leeway.selection.packing.pod_groups import (
     PodGroup,
     Unplaced,
     Values,
+    affinity_unsatisfiable,
     bundle,
     fully_relaxed,
     group_pods,
@@ -42,12 +43,7 @@ from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, un
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.packing.zones import Choice, ZoneCounts, assign
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
-from leeway.selection.reasons import (
-    DEPENDENT_POD_UNSCHEDULABLE,
-    POD_AFFINITY_UNSATISFIABLE,
-    POOL_LIMIT_REACHED,
-    UNSUPPORTED_TOPOLOGY_KEY,
-)
+from leeway.selection.reasons import POOL_LIMIT_REACHED, TOPOLOGY_UNSATISFIABLE
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Proceed
@@ -56,8 +52,12 @@ REPACK_FROM = 1.05
 """Nodes that cost more than this multiple of the bound are partly packed again."""
 
 
-_NO_ROOM_NEXT_TO_PODS = POD_AFFINITY_UNSATISFIABLE(
-    cause="the nodes of the pods that it has to share a node with have no room for it"
+_NO_ROOM_NEXT_TO_PODS = affinity_unsatisfiable(
+    "the nodes of the pods that it has to share a node with have no room for it"
+)
+_DEPENDENT = TOPOLOGY_UNSATISFIABLE(
+    why="The topology spread constraint or the pod affinity of the pod depends on pods that are "
+    "unschedulable themselves"
 )
 
 
@@ -278,7 +278,10 @@ class PackingRun:
         for group in groups:
             topology = unsupported_topology(group.spec)
             if topology is not None:
-                reason = UNSUPPORTED_TOPOLOGY_KEY(topology=topology)
+                reason = TOPOLOGY_UNSATISFIABLE(
+                    why=f"The topologyKey {topology} of the pod's affinity or anti-affinity is not "
+                    "supported: use topology.kubernetes.io/zone or kubernetes.io/hostname"
+                )
                 yield Unplaced(group, group.pods, reason, infeasible=True)
                 continue
             choice = self._choice(group)
@@ -363,7 +366,7 @@ class PackingRun:
             while kept and not all(map(self.zones.is_satisfied, rules, repeat(zone), domains)):
                 for group, pods in batch.parts:
                     self.zones.add(group.rules, zone, -pods)
-                self.outcome.add_unplaced(kept.pop(), DEPENDENT_POD_UNSCHEDULABLE())
+                self.outcome.add_unplaced(kept.pop(), _DEPENDENT)
             kept_batches.append((batch, tuple(kept)))
         return NewNode(node.offering, tuple(entry for entry in kept_batches if entry[1]))
 

@@ -16,15 +16,10 @@ from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.quantities import printed
 from leeway.selection.reasons import (
-    FRACTIONAL_GPU_NOT_NAMED,
-    HOST_PORT_IN_USE,
-    NO_INSTANCE_TYPE_MATCHES,
     NO_NODE_POOL,
     NO_NODE_POOL_MATCHES,
     NO_OFFERING_AVAILABLE,
     REQUEST_TOO_LARGE,
-    REQUIREMENTS_CONFLICT,
-    TAINT_NOT_TOLERATED,
 )
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
@@ -89,8 +84,6 @@ def _lacking(
 
 _MAX_NAMES = 8
 
-_EXCLUDED = frozenset({TAINT_NOT_TOLERATED.name, REQUIREMENTS_CONFLICT.name})
-
 
 class Explanations:
     """Why no offering of a supply fits a pod. Pods with equal requests and requirements share an
@@ -121,13 +114,13 @@ class Explanations:
         pools = range(len(self._supply.pools))
         if not pools:
             return NO_NODE_POOL()
-        by_pool = [self._of_pool(spec, number) for number in pools]
-        by_pool = [reason for reason in by_pool if reason.code not in _EXCLUDED] or by_pool
+        admitting = [n for n in pools if _excluding(spec, self._supply.pools[n]) is None]
+        by_pool = [self._of_pool(spec, number) for number in admitting or pools]
         codes = {reason.code for reason in by_pool}
         messages = " ".join(dict.fromkeys(reason.message for reason in by_pool))
         if len(codes) == 1:
             return Reason(codes.pop(), messages)
-        return NO_NODE_POOL_MATCHES(reasons=messages)
+        return NO_NODE_POOL_MATCHES(why=f"No node pool can launch a node for the pod. {messages}")
 
     def _of_pool(self, spec: PodSpec, number: int) -> Reason:
         supply = self._supply
@@ -139,7 +132,10 @@ class Explanations:
         if isinstance(found, Reason):
             return found
         if any(supply.conflicting_daemons(spec)) and not _pool_admits(spec, pool, supply):
-            return HOST_PORT_IN_USE(pool=pool.name, ports=_ports(spec, supply))
+            ports = _ports(spec, supply)
+            return NO_NODE_POOL_MATCHES(
+                why=f"A DaemonSet uses the host port {ports} on every node of node pool {pool.name}"
+            )
         amounts = {
             name: self._amounts(number, found, name) for name in spec.requests + self._daemons
         }
@@ -159,20 +155,30 @@ class Explanations:
         return self._ascending[key]
 
 
-def _matching(spec: PodSpec, pool: NodePool, table: TypeTable) -> int | Reason:
-    """The types of a pool that match the requirements of a pod, or why there are none."""
+def _excluding(spec: PodSpec, pool: NodePool) -> Reason | None:
+    """The taint or the requirements by which a pod excludes a pool; None if it does not."""
     taint = spec.untolerated(pool.taints)
     if taint is not None:
-        return TAINT_NOT_TOLERATED(pool=pool.name, taint=taint)
-    terms = spec.terms or (Requirements(),)
-    conflicts = [pool.requirements.conflict(term) for term in terms]
-    if all(conflicts):
-        conflict = "; or ".join(dict.fromkeys(text for text in conflicts if text))
-        return REQUIREMENTS_CONFLICT(pool=pool.name, conflict=conflict)
+        return NO_NODE_POOL_MATCHES(
+            why=f"The pod does not tolerate the taint {taint} of node pool {pool.name}"
+        )
+    conflicts = [pool.requirements.conflict(term) for term in spec.terms or (Requirements(),)]
+    if not all(conflicts):
+        return None
+    conflict = "; or ".join(dict.fromkeys(text for text in conflicts if text))
+    return NO_NODE_POOL_MATCHES(
+        why=f"The pod does not match the requirements of node pool {pool.name}: {conflict}"
+    )
+
+
+def _matching(spec: PodSpec, pool: NodePool, table: TypeTable) -> int | Reason:
+    """The types of a pool that match the requirements of a pod, or why there are none."""
+    if (excluding := _excluding(spec, pool)) is not None:
+        return excluding
     matching_terms = [
         pool.requirements.intersection(term)
-        for term, conflict in zip(terms, conflicts, strict=True)
-        if conflict is None
+        for term in spec.terms or (Requirements(),)
+        if pool.requirements.conflict(term) is None
     ]
     found, fractional = 0, 0
     for requirements in matching_terms:
@@ -183,7 +189,11 @@ def _matching(spec: PodSpec, pool: NodePool, table: TypeTable) -> int | Reason:
     if found:
         return found
     if fractional:
-        return FRACTIONAL_GPU_NOT_NAMED(pool=pool.name, types=", ".join(_names(table, fractional)))
+        types = ", ".join(_names(table, fractional))
+        return NO_NODE_POOL_MATCHES(
+            why=f"Node pool {pool.name}: {types} has a fraction of a GPU. Such a type is launched "
+            "only if the pod or the pool names its instance type or instance family"
+        )
     return _no_match(pool, table, matching_terms)
 
 
@@ -218,7 +228,10 @@ def _no_match(pool: NodePool, table: TypeTable, terms: Sequence[Requirements]) -
                 region=table.catalog.region,
             )
     cause = "; or ".join(explain(table, requirements) for requirements in terms)
-    return NO_INSTANCE_TYPE_MATCHES(pool=pool.name, cause=cause)
+    return NO_NODE_POOL_MATCHES(
+        why="No instance type matches the requirements of the pod and of node pool "
+        f"{pool.name}: {cause}"
+    )
 
 
 def _too_small(spec: PodSpec, amounts: Mapping[str, Sequence[int]], daemons: Resources) -> str:

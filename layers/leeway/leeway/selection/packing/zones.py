@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 
 from leeway.reasons import Reason
 from leeway.selection.labels import ZONE
-from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Unplaced
+from leeway.selection.packing.pod_groups import (
+    PodBatch,
+    PodGroup,
+    Unplaced,
+    affinity_unsatisfiable,
+    spread_unsatisfiable,
+)
 from leeway.selection.packing.topology import Cap, Rules
-from leeway.selection.reasons import (
-    NO_ZONE_HAS_ROOM,
-    POD_AFFINITY_UNSATISFIABLE,
-    POD_ANTI_AFFINITY_UNSATISFIABLE,
-    TOPOLOGY_SPREAD_UNSATISFIABLE,
-)
+from leeway.selection.reasons import TOPOLOGY_UNSATISFIABLE
 
-_NO_ZONE_WITH_PODS = POD_AFFINITY_UNSATISFIABLE(
-    cause="no zone has both a node for the pod and the pods that its affinity selects"
+_NO_ZONE_WITH_PODS = affinity_unsatisfiable(
+    "no zone has both a node for the pod and the pods that its affinity selects"
 )
-_ZONE_EXCLUDED = POD_AFFINITY_UNSATISFIABLE(
-    cause="topology spread or anti-affinity excludes the pod from the zone of the pods that its "
+_ZONE_EXCLUDED = affinity_unsatisfiable(
+    "topology spread or anti-affinity excludes the pod from the zone of the pods that its "
     "affinity selects"
 )
 
@@ -257,12 +258,17 @@ def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> Reaso
         if domain and not feasible
     ]
     if not any(choice.feasible):
-        return NO_ZONE_HAS_ROOM()
+        return TOPOLOGY_UNSATISFIABLE(
+            why="No zone has a node for the pod: neither an existing node nor an offering of a "
+            "node pool"
+        )
     if any(cap.skew for cap in group.rules.caps_in_zone):
         without = f", and no node for the pod exists in {', '.join(unable)}" if unable else ""
         cause = f"its maxSkew would be exceeded{without}"
-        return TOPOLOGY_SPREAD_UNSATISFIABLE(topology=ZONE, cause=cause)
-    return POD_ANTI_AFFINITY_UNSATISFIABLE()
+        return spread_unsatisfiable(ZONE, cause)
+    return TOPOLOGY_UNSATISFIABLE(
+        why="Pod anti-affinity excludes the pod from every zone that it may use"
+    )
 
 
 def _connected(
