@@ -43,10 +43,8 @@ def doctor(
     elif kubeconfig is not None or context is not None:
         raise BadInputError("CLUSTER: expected a CLUSTER with --kubeconfig or --context.")
 
-    from leeway_cli.doctor.examine import examine
-    from leeway_cli.doctor.read.gather import read_facts
-    from leeway_cli.doctor.read.sources import sources
-    from leeway_cli.doctor.view import as_data, count, print_findings
+    from leeway_cli.doctor.examine import as_data, count, examine, print_findings
+    from leeway_cli.doctor.read.gather import read_facts, sources
 
     facts = read_facts(stack, cluster, sources(kubeconfig, context))
     findings = examine(facts)

@@ -1,26 +1,39 @@
-"""Reads Leeway's stack: its functions, and what invokes them."""
+"""Reads the stack's functions and what invokes them, and what all clusters of the account share."""
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
+from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.sweep import PAGE
+from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of
 from leeway.parallel import in_parallel
-from leeway.wiring.clients import client
+from leeway.selection.offers.compressed import UnknownForm, unpacked
+from leeway.wiring.clients import LIST_READ_TIMEOUT, client
 
 from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,
+    CatalogFacts,
     Concurrency,
     ConsumerFacts,
     FunctionFacts,
+    InstanceUse,
     QueueFacts,
     RuleFacts,
     ScheduleFacts,
 )
-from leeway_cli.doctor.names import ALIAS, BUYER, DURABLE, FUNCTIONS, function_name
-from leeway_cli.doctor.patterns import could_match_a_notice
+from leeway_cli.doctor.names import (
+    ALIAS,
+    BUYER,
+    DURABLE,
+    FUNCTIONS,
+    could_match_a_notice,
+    function_name,
+)
 
 AT_ONCE = 8
 _MISSING = "ResourceNotFoundException"
@@ -168,3 +181,50 @@ def alarms_of(stack: str) -> tuple[AlarmFacts, ...]:
         for page in found
         for one in page["MetricAlarms"]
     )
+
+
+def instances() -> tuple[InstanceUse, ...]:
+    """Read the instances of the account that count against its quotas: one call for a thousand."""
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    pages = client("ec2", read_timeout=LIST_READ_TIMEOUT).get_paginator("describe_instances")
+    return tuple(
+        _use(one)
+        for page in pages.paginate(Filters=states, MaxResults=PAGE)
+        for reservation in page["Reservations"]
+        for one in reservation["Instances"]
+    )
+
+
+def _use(described: Mapping[str, Any]) -> InstanceUse:
+    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
+    options = described.get("CpuOptions", {})
+    return InstanceUse(
+        instance_type=described["InstanceType"],
+        market="spot" if described.get("InstanceLifecycle") == "spot" else "on-demand",
+        vcpus=int(options.get("CoreCount") or 1) * int(options.get("ThreadsPerCore") or 1),
+        group=tags.get(GROUP_TAG, ""),
+        cluster=cluster_of(tags) or "",
+        pool=tags.get(POOL_TAG, ""),
+    )
+
+
+def ec2_quotas() -> Mapping[str, float]:
+    """Read EC2's quotas by their codes."""
+    return {one["QuotaCode"]: float(one["Value"]) for one in _quotas()}
+
+
+def _quotas() -> Iterator[Mapping[str, Any]]:
+    pages = client("service-quotas").get_paginator("list_service_quotas")
+    for page in pages.paginate(ServiceCode="ec2"):
+        yield from page["Quotas"]
+
+
+def catalog(table: str, region: str) -> CatalogFacts:
+    """Read when each part of the stored catalog was read."""
+    packed = DynamoSurveys(partial(client, "dynamodb"), table).packed(region)
+    if packed is None:
+        return CatalogFacts(None)
+    try:
+        return CatalogFacts({part.value: at for part, at in unpacked(packed).read_at.items()})
+    except UnknownForm:
+        return CatalogFacts(None)

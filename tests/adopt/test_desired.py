@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 import yaml
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, priority_class_object
-from leeway_cli.cluster_setup.desired import (
-    LeewayStack,
-    cluster_object,
-    cluster_objects,
-    version_difference,
-)
-from leeway_cli.cluster_setup.projection import as_found
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack, version_difference
+from leeway_cli.adopt.settings.objects import as_found, cluster_object, cluster_objects
 from leeway_sandbox.template import read_template
 
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from leeway_cli.cluster_setup.reachability import Endpoint, FunctionsNetwork, reachability
+from leeway_cli.adopt.reachability import Endpoint, FunctionsNetwork, reachability
 
 PUBLIC = Endpoint("prod", "https://x.eks.amazonaws.com", "vpc-1", public=True, private=False)
 PRIVATE = replace(PUBLIC, public=False, private=True)

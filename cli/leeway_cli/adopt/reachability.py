@@ -1,8 +1,12 @@
 """Decides whether the functions of a stack can reach the endpoint of a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.settings.leeway_stack import LeewayStack
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,15 @@ class FunctionsNetwork:
     stack: str
     subnets: tuple[str, ...] = ()
     vpcs: frozenset[str] = frozenset()
+
+
+def functions_network(stack: "LeewayStack", ec2: Callable[[], Any]) -> FunctionsNetwork:
+    """Read the network of a stack's functions, by DescribeSubnets if they run in a VPC. `ec2` makes
+    boto3's client, whose errors it raises."""
+    if not stack.subnets:
+        return FunctionsNetwork(stack.name)
+    found = ec2().describe_subnets(SubnetIds=list(stack.subnets))["Subnets"]
+    return FunctionsNetwork(stack.name, stack.subnets, frozenset(one["VpcId"] for one in found))
 
 
 @dataclass(frozen=True, slots=True)

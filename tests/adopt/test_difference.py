@@ -7,22 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.typed_json import adapter_of
-from leeway_cli.cluster_setup.desired import LeewayStack, Wanted, cluster_object, desired_settings
-from leeway_cli.cluster_setup.difference import Change, difference
-from leeway_cli.cluster_setup.settings import (
-    AccessEntry,
-    Authentication,
-    ClusterManifest,
-    ClusterObject,
-    GroupHook,
-    GroupTag,
-    ManagedCluster,
-    Mode,
+from leeway_cli.adopt.changes import (
+    Change,
     Setting,
-    Transition,
+    Wanted,
     by_key,
+    desired_settings,
+    difference,
+    recorded_change,
+    undo,
 )
-from leeway_cli.cluster_setup.undo import recorded_change, undo
+from leeway_cli.adopt.settings.access import AccessEntry, Authentication, Mode
+from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, Transition
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster
+from leeway_cli.adopt.settings.manifest import ClusterManifest
+from leeway_cli.adopt.settings.objects import ClusterObject, cluster_object
 
 ROLE = "arn:aws:iam::123456789012:role/leeway-retire"
 OTHER_ROLE = "arn:aws:iam::123456789012:role/leeway-watch"
@@ -112,7 +111,7 @@ def test_adopt_converges_wherever_it_was_killed_and_release_undoes_it(
     state = adopt(state, recorded, WANTED, 1000)
 
     assert difference("prod", desired_settings(WANTED), state).steps == ()
-    for change in undo(recorded.values(), state).changes:
+    for change in undo(recorded.values(), state)[0]:
         state = apply(state, change)
     assert without_lasting(state) == without_lasting(before)
 
@@ -124,10 +123,10 @@ def test_release_leaves_what_somebody_changed_after_adopt(
     recorded: dict[str, Change] = {}
     state = adopt(before, recorded, WANTED, 1000) | {theirs.key: theirs}
 
-    undoing = undo(recorded.values(), state)
-    for change in undoing.changes[:stop]:
+    changes, _ = undo(recorded.values(), state)
+    for change in changes[:stop]:
         state = apply(state, change)
-    for change in undo(recorded.values(), state).changes:
+    for change in undo(recorded.values(), state)[0]:
         state = apply(state, change)
 
     was_adopted = recorded.get(theirs.key)
@@ -213,8 +212,7 @@ def test_the_manifest_of_a_user_stays() -> None:
     ],
 )
 def test_release_touches_no_setting_that_adopt_never_writes(forged: Setting) -> None:
-    found = undo([Change(None, forged)], by_key(forged))
+    changes, (left,) = undo([Change(None, forged)], by_key(forged))
 
-    assert found.changes == ()
-    (left,) = found.left
+    assert changes == ()
     assert "`leeway adopt` never writes it" in left

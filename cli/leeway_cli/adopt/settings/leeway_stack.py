@@ -1,16 +1,21 @@
-"""Leeway's stack, by boto3's CloudFormation client."""
+"""Leeway's stack, and the name of the cluster in its parameter ClusterNames."""
 
 import json
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from botocore.exceptions import ClientError
 from leeway.reasons import clause
 
-from leeway_cli.cluster_setup.desired import LeewayStack
+from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.setting import Kind
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.stack import names_of
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.services import Services
 
 CLUSTER_NAMES = "ClusterNames"
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
@@ -24,9 +29,104 @@ _UPDATED = frozenset({"UPDATE_COMPLETE", "CREATE_COMPLETE"})
 _UNCHANGED = "No updates are to be performed"
 
 
+@dataclass(frozen=True, slots=True)
+class ManagedCluster(Kind):
+    """The name of the cluster in the parameter ClusterNames of Leeway's stack."""
+
+    stack: str
+    cluster: str
+    setting: Literal["cluster-name"] = "cluster-name"
+
+    @property
+    def key(self) -> str:
+        return self.setting
+
+    @property
+    def title(self) -> str:
+        return f"name {self.cluster} in ClusterNames of stack {self.stack}"
+
+    def reason(self, cluster: str, now: Self | None) -> str:
+        return (
+            f"ClusterNames of stack {self.stack} does not have {cluster}. Run `leeway adopt "
+            f"{cluster}`."
+        )
+
+    def call(self, cluster: str, now: Self | None) -> str:
+        return self._update(f"add {cluster} to")
+
+    def removal(self, cluster: str) -> str:
+        return self._update(f"remove {cluster} from")
+
+    def _update(self, change: str) -> str:
+        return (
+            f"cloudformation:UpdateStack StackName={self.stack} UsePreviousTemplate=true ({change} "
+            "ClusterNames; every other parameter keeps its value)"
+        )
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        services.stacks.change_clusters(self.stack, add=self.cluster)
+
+    def remove(self, services: "Services") -> None:
+        services.stacks.change_clusters(self.stack, remove=self.cluster)
+
+
+def read_cluster_name(services: "Services", asked: Iterable[Kind]) -> Iterator[Kind]:
+    """Read ClusterNames if the setting is asked for."""
+    for one in asked:
+        if not isinstance(one, ManagedCluster):
+            continue
+        if one.cluster in services.stacks.stack(one.stack).clusters:
+            yield one
+
+
+@dataclass(frozen=True, slots=True)
+class LeewayStack:
+    """Leeway's stack as CloudFormation describes it. `groups` are the Kubernetes groups of its
+    roles by ARN; `roles_without_arn` are roles of `Metadata.AccessEntries` without an output.
+    `subnets` are those of its functions, empty outside of a VPC; `parameters` are the names of all
+    parameters. `status` is CloudFormation's, `version` that of Leeway, empty if it states none."""
+
+    name: str
+    table: str
+    groups: Mapping[str, str]
+    clusters: tuple[str, ...] = ()
+    node_roles: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    roles_without_arn: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    status: str = ""
+    version: str = ""
+
+
+def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> str | None:
+    """Return why the stack and these objects are of two versions; None if they fit together: each
+    role's group has a binding, and each binding's group has a role."""
+    bound = {
+        subject["name"]
+        for one in objects
+        for subject in one.body.get("subjects", ())
+        if subject.get("kind") == "Group"
+    }
+    granted = set(stack.groups.values())
+    if stack.roles_without_arn:
+        difference = f"it has no output with the ARN of {', '.join(stack.roles_without_arn)}"
+    elif not granted:
+        difference = "its template has no Metadata.AccessEntries"
+    elif unbound := sorted(granted - bound):
+        difference = f"no binding in rbac/ is for the group {', '.join(unbound)}"
+    elif unused := sorted(bound - granted):
+        difference = f"none of its roles has the group {', '.join(unused)}"
+    else:
+        return None
+    return (
+        f"Stack {stack.name} is of another version of Leeway: {difference}. Use the command line "
+        "of the deployed version, or deploy this version first."
+    )
+
+
 class CloudFormation:
-    """The Stacks Protocol, and changes; `client` makes boto3's CloudFormation client. Every method
-    raises botocore's errors."""
+    """The stacks of a region; `client` makes boto3's CloudFormation client. Every method raises
+    botocore's errors."""
 
     def __init__(
         self, client: Callable[[], Any], sleep: Callable[[float], None] = time.sleep
