@@ -18,7 +18,7 @@ from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.offers.survey import Part, Survey
 from leeway.selection.offers.unavailable import Unavailable
 from leeway.wiring.clients import background_client
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 
 from tests.aws.stored import TABLE
 from tests.fakes.offerings import OfferingsInMemory

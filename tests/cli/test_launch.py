@@ -10,7 +10,7 @@ import yaml
 from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 from leeway_cli import main
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 
 from tests.aws.stored import TABLE
 from tests.launch.pools import document, node_class, pool

@@ -10,7 +10,7 @@ import yaml
 from leeway.aws.surveys import DynamoSurveys
 from leeway.selection.offers.compressed import compressed
 from leeway_cli import main
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario

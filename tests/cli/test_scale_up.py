@@ -5,13 +5,24 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from leeway_cli.demo.scale_up import QUIET, is_over, prices_of, with_bound
-from leeway_cli.report.run import ScaleUpRun
-from leeway_cli.report.scale_up import Offering, ScaleUpPlan, ScaleUpReport, scale_up_from_journal
-from leeway_cli.report.scale_up_json import scale_up_as_data
-from leeway_cli.report.scale_up_page import BOTTOM, TOP, lay_out_chart, render_scale_up
-from leeway_cli.report.scale_up_text import headline, points_shown, price_text, print_scale_up
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.demo.pools import QUIET, is_over, prices_of, with_bound
+from leeway_cli.report.output import ScaleUpRun
+from leeway_cli.report.scale_up import (
+    BOTTOM,
+    TOP,
+    Offering,
+    ScaleUpPlan,
+    ScaleUpReport,
+    headline,
+    lay_out_chart,
+    points_shown,
+    price_text,
+    print_scale_up,
+    render_scale_up,
+    scale_up_as_data,
+    scale_up_from_journal,
+)
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.scenario import scale_up_scenario
 from rich.console import Console
 

@@ -18,7 +18,7 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
 from leeway.selection.offers.compressed import compressed
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client

@@ -12,7 +12,7 @@ from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.ports.table import Offering
 from leeway_cli.main import run
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 
 from tests.end_to_end.environment import Environment
 

@@ -10,8 +10,7 @@ from leeway.manifests.kinds import KINDS, Kind
 from leeway.manifests.reading import read_manifests
 from leeway.notices import NoticeKind
 from leeway_cli import main
-from leeway_cli.manifests.json_schema import file_of, schema_of
-from leeway_cli.manifests.reference_page import page_of
+from leeway_cli.manifests.schema_pages import file_of, page_of, schema_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = [f"{kind.name} {kind.api_version}" for kind in KINDS]

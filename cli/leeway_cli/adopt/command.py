@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.drain import options
+from leeway_cli import options
 from leeway_cli.errors import BadInputError
 from leeway_cli.output import Format, FormatOption
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from leeway_cli import options
 from leeway_cli.doctor.finding import Severity
-from leeway_cli.drain import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
 from leeway_cli.stack import DEFAULT_STACK, cluster_name

@@ -15,11 +15,9 @@ from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, ClusterPolicy, rule
 from leeway.ports.kubernetes_objects import Pod
 
-from leeway_cli.rehearse.cluster import Cluster
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.placement import Placements
-from leeway_cli.rehearse.series import Series
-from leeway_cli.rehearse.world import Happening, LivePod, World
+from leeway_cli.rehearse.cluster import Cluster, Pace
+from leeway_cli.rehearse.room import Placements
+from leeway_cli.rehearse.world import Happening, LivePod, Series, World
 
 SETTLED_AFTER = timedelta(minutes=10)
 """After the notice; what is not Ready by then counts as not Ready for good."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from leeway.manifests.ports import StoredManifest
 
 from leeway_cli.adopt.settings.setting import Kind
-from leeway_cli.manifests.planned_change import CLUSTER, find, plan_body
+from leeway_cli.manifests.changes import CLUSTER, find, plan_body
 
 if TYPE_CHECKING:
     from leeway_cli.adopt.services import Services

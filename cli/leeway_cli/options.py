@@ -1,13 +1,17 @@
-"""The options of `leeway drain`. Most of them are those of `kubectl drain`."""
+"""The options of `leeway drain`, which other commands share. Most are those of `kubectl drain`."""
 
+import re
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from leeway import durations
 from leeway.policy.rules import OnBlocked
 
 from leeway_cli.completion import nodes as complete_nodes
+from leeway_cli.errors import BadInputError, as_clause
 
 PAGE = 500
 
@@ -99,3 +103,17 @@ def allowed_flags(
         "--force": force,
     }
     return frozenset(flag for flag, given in flags.items() if given)
+
+
+def parse_duration(option: str, text: str) -> timedelta:
+    """Read the duration of an option.
+
+    Raises:
+        BadInputError: the text is no duration.
+    """
+    if re.fullmatch(r"\d+", text, re.ASCII):
+        return durations.parse_duration(f"{text}s")
+    try:
+        return durations.parse_duration(text)
+    except ValueError as error:
+        raise BadInputError(f"{option}: {as_clause(error)}.") from error

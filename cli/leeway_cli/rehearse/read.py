@@ -1,14 +1,28 @@
-"""Kubernetes objects → the cluster of a rehearsal."""
+"""Reads the cluster of a rehearsal: from an API server, or from objects of any source.
 
+How many pods must stay healthy is read from PodDisruptionBudgets. Source: Kubernetes documentation,
+"Specifying a Disruption Budget for your Application": percentages are of the replicas of the pods'
+owners, and round up.
+"""
+
+import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
 from leeway.drain.decide_pod import DAEMONSET
 from leeway.instances.owners import OwnerKind, owner_of
+from leeway.kubernetes.connection import Connection, is_unknown_path
+from leeway.kubernetes.decoders import ObjectList, without_nulls
+from leeway.kubernetes.kept_kind import PATHS
+from leeway.kubernetes.label_selectors import selects
+from leeway.kubernetes.pages import list_objects
 from leeway.kubernetes.translate import to_pod
+from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
@@ -17,18 +31,168 @@ from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.reading.objects import Document, key_of, name_of, namespace_of
 from leeway.selection.reading.pod_state import bound_node, is_finished
+from lightkube import ApiError
 from lightkube.core.dictmixin import DictMixin
+from lightkube.models.meta_v1 import LabelSelector
 from lightkube.resources.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.resources.core_v1 import ReplicationController
 from lightkube.resources.policy_v1 import PodDisruptionBudget
 from msgspec import MsgspecError
+from msgspec.json import Decoder
 
-from leeway_cli.rehearse.budget_rules import Selects, budget_of, selector_of
-from leeway_cli.rehearse.cluster import Budget, Cluster, NodeFacts, RunningPod, Workload
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.workloads import Owners, manager_of
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.output import write_stderr
+from leeway_cli.rehearse.cluster import Budget, Cluster, NodeFacts, Pace, RunningPod, Workload
+
+_PERCENT = re.compile(r"(\d{1,5})%", re.ASCII)
+
+type Selects = Callable[[Mapping[str, str]], bool]
+
+
+def selector_of(budget: Document) -> Selects:
+    """Return whether a validated budget selects the pods with some labels."""
+    given = (budget.get("spec") or {}).get("selector")
+    read = cast(LabelSelector, LabelSelector.from_dict(given)) if given is not None else None
+    return lambda labels: selects(read, labels)
+
+
+def budget_of(document: Document, pods: int, replicas: int, manager: str) -> Budget:
+    """Read a validated budget. `pods` are those that it selects now, `replicas` those that their
+    workloads ask for. The disruption controller's own numbers in its status take precedence: it
+    knows the scale of custom workloads too."""
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    generation = (document.get("metadata") or {}).get("generation") or 0
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
+    rule = f"maxUnavailable: {most}" if most is not None else f"minAvailable: {least or 1}"
+    expected, desired, problem = _computed(most, least, pods, replicas)
+    if "desiredHealthy" in status and (status.get("observedGeneration") or 0) >= generation:
+        expected, desired = status.get("expectedPods") or 0, status["desiredHealthy"]
+        problem = _sync_problem(status)
+    return Budget(
+        namespace_of(document),
+        name_of(document),
+        desired,
+        expected,
+        problem,
+        evicts_unready=spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
+        written=rule,
+        manager=manager,
+    )
+
+
+def _computed(
+    most: int | str | None, least: int | str | None, pods: int, replicas: int
+) -> tuple[int, int, str]:
+    """Return the expected pods, those that must stay healthy, and a problem."""
+    if most is None and (least is None or isinstance(least, int)):
+        return pods, 1 if least is None else max(least, 0), ""
+    given = most if most is not None else least
+    share = _share(given, replicas)
+    if share is None:
+        return replicas, replicas, f"{given!r} is neither a number nor a percentage"
+    return replicas, max(0, replicas - share) if most is not None else share, ""
+
+
+def _share(given: int | str | None, of: int) -> int | None:
+    if isinstance(given, int):
+        return max(given, 0)
+    found = _PERCENT.fullmatch(given or "")
+    return math.ceil(of * int(found[1]) / 100) if found else None
+
+
+def _sync_problem(status: Document) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionAllowed" and condition.get("reason") == "SyncFailed":
+            return str(condition.get("message") or "the disruption controller cannot read it")
+    return ""
+
+
+type _Key = tuple[str, str, str]
+
+TEMPLATES = {"CronJob": "spec.jobTemplate.spec.template."}
+"""Where a kind has its pod template, if that is not `spec.template.`."""
+
+_HASH = "pod-template-hash"
+_TOOLS = {
+    "meta.helm.sh/release-name": "Helm release",
+    "argocd.argoproj.io/tracking-id": "Argo CD",
+    "kustomize.toolkit.fluxcd.io/name": "Flux",
+}
+"""Annotations and labels of tools that write objects, with what their values name."""
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The objects that own pods, by kind, namespace and name."""
+
+    objects: Mapping[_Key, Document]
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> "Owners":
+        """Collect them."""
+        return cls({(str(d["kind"]), namespace_of(d), name_of(d)): d for d in documents})
+
+    def workload_of(self, pod: Document) -> Workload:
+        """Return the workload of a validated pod: the topmost known controller."""
+        namespace, owner = namespace_of(pod), _controller(pod)
+        if owner is None:
+            return Workload("Pod", namespace, name_of(pod), 1, "", manager=manager_of(pod))
+        kind, name = owner
+        above = self._above(pod, kind, namespace, name)
+        if above is not None:
+            kind, name = above
+        document = self.objects.get((kind, namespace, name))
+        spec: Any = (document or {}).get("spec") or {}
+        replicas = spec.get("replicas")
+        return Workload(
+            kind,
+            namespace,
+            name,
+            1 if replicas is None else replicas,
+            TEMPLATES.get(kind, "spec.template."),
+            in_order=kind == "StatefulSet" and spec.get("podManagementPolicy") != "Parallel",
+            manager=manager_of(document or {}),
+            known=document is not None and replicas is not None,
+        )
+
+    def _above(self, pod: Document, kind: str, namespace: str, name: str) -> tuple[str, str] | None:
+        """Return the controller of a pod's controller. A ReplicaSet that is not among the objects
+        is named after its Deployment, with the hash that is a label of the pod."""
+        if (document := self.objects.get((kind, namespace, name))) is not None:
+            return _controller(document)
+        template = ((pod.get("metadata") or {}).get("labels") or {}).get(_HASH)
+        if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
+            return "Deployment", name.removesuffix(f"-{template}")
+        return None
+
+
+def _controller(document: Document) -> tuple[str, str] | None:
+    for owner in (document.get("metadata") or {}).get("ownerReferences") or ():
+        if owner.get("controller"):
+            return printable(owner["kind"]), printable(owner["name"])
+    return None
+
+
+def manager_of(document: Document) -> str:
+    """Return the tool that writes an object, by its annotations or labels, or else the last field
+    manager of its spec; empty if nothing says it."""
+    metadata: Any = document.get("metadata") or {}
+    marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    for key, tool in _TOOLS.items():
+        if key in marks:
+            return printable(f"{tool} {marks[key]}")
+    writers = [
+        entry
+        for entry in metadata.get("managedFields") or ()
+        if isinstance(entry, dict)
+        and not entry.get("subresource")
+        and "f:spec" in (entry.get("fieldsV1") or {})
+    ]
+    writers.sort(key=lambda entry: str(entry.get("time") or ""))
+    return printable(str(writers[-1].get("manager") or "")) if writers else ""
+
 
 _NODE_GROUPS = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name", NODEPOOL)
 """The labels of nodes with the names of their groups and pools."""
@@ -288,3 +452,58 @@ def _retires_itself(labels: Mapping[str, str], own: bool) -> str:
     if labels.get(NODEPOOL) and not own:
         return f"Karpenter's pool {labels[NODEPOOL]}"
     return ""
+
+
+_NEEDED = {
+    "Node": PATHS["Node"],
+    "Pod": PATHS["Pod"],
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+}
+_OTHERS = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    **{kind: path for kind, path in PATHS.items() if kind not in _NEEDED},
+}
+"""Without them the rehearsal knows less: how many replicas a workload has, where volumes are."""
+
+
+_PAGES = Decoder(ObjectList[dict[str, Any]])
+
+
+def read_documents(connection: Connection) -> list[Document]:
+    """List the objects of a cluster.
+
+    Raises:
+        CannotBeDoneError: the user may not list nodes, pods or budgets.
+        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+    """
+    found: list[Document] = []
+    forbidden = []
+    for kind, path in (_NEEDED | _OTHERS).items():
+        try:
+            found += connection.call(partial(_list, kind=kind, path=path))
+        except ClusterForbidden:
+            forbidden.append(kind)
+        except ApiError:
+            continue  # the API server does not have the kind
+        except ClusterUnavailable as error:
+            if not is_unknown_path(error):
+                raise
+    if missing := [path.rpartition("/")[2] for kind, path in _NEEDED.items() if kind in forbidden]:
+        raise CannotBeDoneError(
+            f"The user of the kubeconfig may not list {', '.join(missing)}. Grant the verb list on "
+            "them in all namespaces."
+        )
+    for kind in forbidden:
+        plural = _OTHERS[kind].rpartition("/")[2]
+        write_stderr(
+            f"warning: the user of the kubeconfig may not list {plural}: they are not considered"
+        )
+    return found
+
+
+def _list(connection: Connection, kind: str, path: str) -> list[Document]:
+    return [
+        {**without_nulls(item), "kind": kind} for item in list_objects(connection, path, _PAGES)
+    ]
