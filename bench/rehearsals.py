@@ -26,7 +26,7 @@ from leeway_cli.rehearse.room import Market, Room
 from leeway_cli.rehearse.storm import RequestTimes, Storm, rehearse
 from leeway_cli.report.model import StormPlan, StormReport, Target
 from leeway_cli.selection.sources import sandbox_catalog
-from leeway_sandbox.children import SandboxError
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import ENDS_AFTER, STARTS_AFTER, Scenario
 from rich.console import Console

@@ -43,7 +43,7 @@ def anchors() -> set[str]:
 
 def test_every_feature_that_reports_declares_codes() -> None:
     parts = {code.part for code in CODES}
-    reporting = {"interruption", "retire_node", "drain", "replacement", "admission"}
+    reporting = {"interruption", "retirement", "admission"}
     assert parts >= reporting | {"reconciliation", "headroom", "catalog", "manifests"}
     assert "doctor" in parts
 

@@ -1,10 +1,11 @@
 """`leeway reasons`: prints the meaning of reason codes and the sections of the runbook."""
 
 import importlib
-import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,8 @@ from leeway_cli.errors import BadInputError
 from leeway_cli.output import print_json, stdout_console, write_stdout
 
 RUNBOOK = "runbook.md"
+
+_DECLARATION = re.compile(r"^([A-Z0-9_]+) = ReasonCode\(", re.MULTILINE)
 
 
 class ReasonFormat(StrEnum):
@@ -35,8 +38,8 @@ class DeclaredCode:
 
 
 def declared_codes() -> tuple[DeclaredCode, ...]:
-    """Collect the codes that the `reasons` modules of Leeway and of `leeway doctor` declare, by
-    part and name."""
+    """Collect the codes that the modules of Leeway and of `leeway doctor` declare, by part and
+    name."""
     found = [*_in_layer(), *_in_module("leeway_cli.doctor.reasons", "doctor")]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
@@ -44,9 +47,12 @@ def declared_codes() -> tuple[DeclaredCode, ...]:
 def _in_layer() -> Iterator[DeclaredCode]:
     import leeway
 
-    for feature in pkgutil.iter_modules(leeway.__path__):
-        if feature.ispkg and importlib.util.find_spec(f"leeway.{feature.name}.reasons"):
-            yield from _in_module(f"leeway.{feature.name}.reasons", feature.name)
+    for path in sorted(Path(leeway.__path__[0]).rglob("*.py")):
+        if declared := _DECLARATION.findall(path.read_text(encoding="utf-8")):
+            parts = path.relative_to(leeway.__path__[0]).with_suffix("").parts
+            module = importlib.import_module(".".join(("leeway", *parts)))
+            for code in (getattr(module, name) for name in declared):
+                yield DeclaredCode(parts[0], code.name, code.sentence, code.runbook)
 
 
 def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:

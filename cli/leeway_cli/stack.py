@@ -3,7 +3,6 @@
 import os
 import re
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,7 +12,7 @@ from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
-    from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
+    from leeway.manifests.configuration import StoredManifests
 
 TABLE = "LEEWAY_TABLE"
 CLUSTERS = "LEEWAY_CLUSTERS"
@@ -80,19 +79,12 @@ class Stack:
                 f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
             )
 
-    def manifests(self) -> "DynamoManifests":
-        """Return the reader of the table's manifests."""
-        from leeway.aws.manifests import DynamoManifests
-        from leeway.wiring.clients import client
+    def manifests(self) -> "StoredManifests":
+        """Return the table's manifests."""
+        from leeway.manifests.configuration import StoredManifests
+        from leeway.wiring.clients import table
 
-        return DynamoManifests(partial(client, "dynamodb"), self.table)
-
-    def writing(self) -> "DynamoManifestWriting":
-        """Return the writer of the table's manifests."""
-        from leeway.aws.manifests import DynamoManifestWriting
-        from leeway.wiring.clients import client
-
-        return DynamoManifestWriting(partial(client, "dynamodb"), self.table)
+        return StoredManifests(table(name=self.table))
 
 
 def find_stack(name: str) -> Stack:

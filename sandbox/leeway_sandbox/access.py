@@ -19,28 +19,11 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from leeway_sandbox.control import PREFIX
-from leeway_sandbox.reasons import (
-    ADDRESS_UNKNOWN,
-    ADDRESS_UNSPECIFIED,
-    CONTROL_TOKEN_REQUIRED,
-    HOST_NOT_ALLOWED,
-    TOKEN_FILE_EMPTY,
-    TOKEN_FILE_EXPOSED,
-    TOKEN_FILE_MISSING,
-    ReasonError,
-)
+from leeway_sandbox.errors import RefusedError, SandboxError
 
 LOOPBACK = "127.0.0.1"
 _OWN_NAMES = (LOOPBACK, "localhost", "::1")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
-
-class AddressError(ReasonError):
-    """The servers cannot use an address."""
-
-
-class TokenFileError(ReasonError):
-    """The file of the control token cannot be used."""
 
 
 def new_token(path: Path) -> str:
@@ -53,16 +36,22 @@ def new_token(path: Path) -> str:
 
 
 def read_token(path: Path) -> str:
-    """Read a control token; TokenFileError if other users can read the file."""
+    """Read a control token; SandboxError if other users can read the file."""
     try:
         mode = path.stat().st_mode
         token = path.read_text().strip()
     except OSError as error:
-        raise TokenFileError(TOKEN_FILE_MISSING, path=path, problem=error.strerror) from error
+        raise SandboxError(
+            f"The control token cannot be read from {path}: {error.strerror}."
+        ) from error
     if mode & _OTHERS:
-        raise TokenFileError(TOKEN_FILE_EXPOSED, path=path, mode=stat.S_IMODE(mode))
+        raise SandboxError(
+            f"Other users can read the control token in {path} (mode {stat.S_IMODE(mode):04o}"
+            ", not 0600). Start the sandbox again, which writes a new token; then keep the "
+            "mode 0600."
+        )
     if not token:
-        raise TokenFileError(TOKEN_FILE_EMPTY, path=path)
+        raise SandboxError(f"The file {path} holds no control token.")
     return token
 
 
@@ -72,13 +61,18 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def check_address(host: str) -> None:
-    """Raise AddressError for an address that means all interfaces, or that does not resolve."""
+    """Raise RefusedError for an address that means all interfaces, or that does not resolve."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise AddressError(ADDRESS_UNKNOWN, host=host, problem=error.strerror) from error
+        raise RefusedError(
+            f"{host} is not an address of this machine: {error.strerror}."
+        ) from error
     if not host or any(_is_unspecified(str(address[0])) for *_, address in found):
-        raise AddressError(ADDRESS_UNSPECIFIED, host=host or "An empty address")
+        raise RefusedError(
+            f"{host or 'An empty address'} is every interface of this machine, and any client "
+            "of a network could use the sandbox. Give the one address that clients use."
+        )
 
 
 def _is_unspecified(text: str) -> bool:
@@ -115,8 +109,8 @@ class Gate:
         """Return the gate for parsed `arguments`; `private` are more path prefixes to protect.
 
         Raises:
-            AddressError: the address means all interfaces, or does not resolve.
-            TokenFileError: the token file cannot be used.
+            RefusedError: the address means all interfaces, or does not resolve.
+            SandboxError: the token file cannot be used.
         """
         check_address(options.host)
         hosts = (options.host, options.advertise)
@@ -126,16 +120,15 @@ class Gate:
         """Return the header with which this process calls the other processes."""
         return bearer(self._token)
 
-    def refusal(
-        self, path: str, headers: Mapping[str, str]
-    ) -> tuple[HTTPStatus, ReasonError] | None:
+    def refusal(self, path: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Return status and reason of a refusal; None if the request is allowed."""
         host = headers.get("Host", "")
         if not self._is_own(host):
-            return HTTPStatus.MISDIRECTED_REQUEST, ReasonError(HOST_NOT_ALLOWED, host=host)
+            problem = f"The Host header {host!r} names none of the addresses of this server."
+            return HTTPStatus.MISDIRECTED_REQUEST, problem
         if not path.startswith(self._private) or self._holds_token(headers):
             return None
-        return HTTPStatus.UNAUTHORIZED, ReasonError(CONTROL_TOKEN_REQUIRED)
+        return HTTPStatus.UNAUTHORIZED, "This call needs the control token as a bearer token."
 
     def _is_own(self, host: str) -> bool:
         try:

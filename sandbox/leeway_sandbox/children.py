@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from leeway_sandbox.reasons import PROCESS_NOT_READY, PROCESS_NOT_STARTED, ReasonError
+from leeway_sandbox.errors import SandboxError
 
-ROOT = Path(__file__).resolve().parents[2]
+_CARRIED = Path(__file__).resolve().with_name("checkout")
+ROOT = _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[2]
+"""The checkout, or the files of it that a wheel has: template.yaml, functions, events, rbac."""
 STOP_TIMEOUT = 2.5  # seconds between SIGTERM and SIGKILL
 LOG_LINES = 15  # of a failed process that an error shows
-
-
-class SandboxError(ReasonError):
-    """The sandbox or one of its processes did not start, or does not answer."""
-
-
-class RefusedError(SandboxError):
-    """The sandbox refuses a request; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +52,16 @@ class Child:
         """
         line = self._first_line(time.monotonic() + timeout)
         if line is None:
-            raise SandboxError(PROCESS_NOT_READY, seconds=timeout, **self._log_end())
+            raise SandboxError(
+                f"{self.module} was not ready after {timeout:.0f} s; {self._log_end()}"
+            )
         try:
             report = json.loads(line)
         except ValueError:
             report = None
         if not isinstance(report, dict) or not report.get("ready"):
             self.process.poll()
-            raise SandboxError(PROCESS_NOT_STARTED, **self._log_end())
+            raise SandboxError(f"{self.module} did not start; {self._log_end()}")
         return report
 
     def _first_line(self, deadline: float) -> bytes | None:
@@ -85,10 +81,10 @@ class Child:
                 line += chunk
         return line
 
-    def _log_end(self) -> dict[str, str]:
+    def _log_end(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         tail = "\n".join(f"  {line}" for line in lines) or "  (empty)"
-        return {"module": self.module, "log": str(self.log), "tail": tail}
+        return f"the end of its log, {self.log}:\n{tail}"
 
     def terminate(self) -> None:
         """Send SIGTERM, unless the process has exited."""

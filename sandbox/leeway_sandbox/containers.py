@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 from leeway_sandbox.access import LOOPBACK
-from leeway_sandbox.children import RefusedError
-from leeway_sandbox.reasons import DOCKER_BRIDGE_UNKNOWN
+from leeway_sandbox.errors import RefusedError
 
 _INSPECT = ("docker", "network", "inspect", "bridge")
 _DESKTOP = "host.docker.internal"
@@ -30,7 +29,10 @@ def addresses_for_containers() -> tuple[str, str]:
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
         problem = (getattr(error, "stderr", None) or str(error)).strip().rstrip(".")
         command = " ".join(_INSPECT)
-        raise RefusedError(DOCKER_BRIDGE_UNKNOWN, command=command, problem=problem) from error
+        raise RefusedError(
+            f"`{command}` does not return the address of Docker's bridge ({problem}). Give "
+            "--host and --advertise with the address at which containers reach this machine."
+        ) from error
     return address, address
 
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from leeway_sandbox.errors import NotFoundError, SandboxError
 from leeway_sandbox.journal import Journal
-from leeway_sandbox.reasons import CONTROL_REQUEST_INVALID, CONTROL_ROUTE_NOT_FOUND, ReasonError
 
 PREFIX = "/_sandbox/"
 JSON = "application/json"
@@ -24,15 +24,11 @@ type Route = Callable[[Any, Query], Any]
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
-class NotFoundError(ReasonError):
-    """A request names an object that does not exist."""
-
-
 class ControlApi:
     """Answers by method and name, such as "PUT faults". All processes have "GET journal?since=N".
 
-    A NotFoundError of a route is answered by 404, another ReasonError, a ValueError or an OSError
-    by 400; the body is `{"code": …, "error": …}`.
+    A NotFoundError of a route is answered by 404, another SandboxError, a ValueError or an OSError
+    by 400; the body is `{"error": …}`.
     """
 
     def __init__(self, journal: Journal, routes: Mapping[str, Route]) -> None:
@@ -46,20 +42,19 @@ class ControlApi:
         name = path.removeprefix(PREFIX).strip("/")
         route = self._routes.get(f"{method} {name}") if path.startswith(PREFIX) else None
         if route is None:
-            missing = ReasonError(CONTROL_ROUTE_NOT_FOUND, method=method, path=path)
-            return HTTPStatus.NOT_FOUND, _encode(refusal_body(missing))
+            problem = f"The control API has no route {method} {path}."
+            return HTTPStatus.NOT_FOUND, refusal_body(problem)
         try:
             result = route(msgspec.json.decode(body) if body else None, dict(parse_qsl(query)))
             return HTTPStatus.OK, _encode(await result if inspect.isawaitable(result) else result)
         except NotFoundError as error:
-            return HTTPStatus.NOT_FOUND, _encode(refusal_body(error))
-        except ReasonError as error:
-            return HTTPStatus.BAD_REQUEST, _encode(refusal_body(error))
+            return HTTPStatus.NOT_FOUND, refusal_body(str(error))
+        except SandboxError as error:
+            return HTTPStatus.BAD_REQUEST, refusal_body(str(error))
         except (ValueError, OSError) as error:
-            invalid = ReasonError(CONTROL_REQUEST_INVALID, problem=error)
-            return HTTPStatus.BAD_REQUEST, _encode(refusal_body(invalid))
+            return HTTPStatus.BAD_REQUEST, refusal_body(f"The request is not valid: {error}")
 
 
-def refusal_body(error: ReasonError) -> dict[str, str]:
+def refusal_body(problem: str) -> bytes:
     """Return the JSON body of a refusal."""
-    return {"code": error.code, "error": str(error)}
+    return _encode({"error": problem})

@@ -6,8 +6,7 @@ from typing import Any
 
 import urllib3
 
-from leeway_sandbox.children import RefusedError, SandboxError
-from leeway_sandbox.reasons import CONTROL_API_FAILED, CONTROL_API_UNREACHABLE
+from leeway_sandbox.errors import RefusedError, SandboxError
 
 
 class Controls:
@@ -37,12 +36,16 @@ class Controls:
             data = None if body is None else json.dumps(body)
             answer = self._http.request(method, url, body=data, headers=headers)
         except urllib3.exceptions.HTTPError as error:
-            raise SandboxError(CONTROL_API_UNREACHABLE, part=part, problem=error) from error
+            raise SandboxError(
+                f"The control API of the process {part} does not answer: {error}."
+            ) from error
         if 400 <= answer.status < 500:
-            raise RefusedError.relayed(*_refusal(answer.data))
+            raise RefusedError(_problem(answer.data))
         if answer.status >= 300:
-            _, problem = _refusal(answer.data)
-            raise SandboxError(CONTROL_API_FAILED, part=part, status=answer.status, problem=problem)
+            raise SandboxError(
+                f"The control API of the process {part} answered HTTP {answer.status}: "
+                f"{_problem(answer.data)}"
+            )
         return answer.json()
 
     def journal(self) -> list[dict[str, Any]]:
@@ -63,13 +66,10 @@ class Controls:
         return fresh
 
 
-def _refusal(data: bytes) -> tuple[str, str]:
-    """Return code and message of `{"code": …, "error": …}`; no code and the text otherwise."""
+def _problem(data: bytes) -> str:
+    """Return the message of `{"error": …}`; the text if it is something else."""
     text = data.decode(errors="replace")
     try:
-        document = json.loads(text)
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        return "", text[:300]
-    return str(document.get("code", "")), str(document.get("error", text))[:300]
+        return str(json.loads(text)["error"])
+    except (ValueError, LookupError, TypeError):
+        return text[:300]

@@ -9,14 +9,7 @@ import boto3
 import urllib3
 from botocore.exceptions import ClientError
 
-from leeway_sandbox.reasons import (
-    DURABLE_FUNCTION_UNQUALIFIED,
-    EVENT_SOURCE_REFUSED,
-    FUNCTIONS_REFUSED,
-    INVOKE_PERMISSION_MISSING,
-    SCHEDULE_REFUSED,
-    ReasonError,
-)
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.template import (
     DeployedTemplate,
     EventSourceResource,
@@ -32,10 +25,6 @@ _DEPLOYER = "deployment"
 _REGISTRATION_SECONDS = 120
 
 
-class DeploymentError(ReasonError):
-    """A template that would not work when deployed, or that the sandbox refuses."""
-
-
 def deploy(
     template: DeployedTemplate,
     aws_endpoint: str,
@@ -47,7 +36,7 @@ def deploy(
     `headers` are those of a call of the Lambda service's control API.
 
     Raises:
-        DeploymentError: the target of a rule or a schedule can never be invoked, Lambda would
+        SandboxError: the target of a rule or a schedule can never be invoked, Lambda would
             refuse an event source mapping, or the sandbox refuses a schedule or a function.
     """
     for rule in template.rules:
@@ -91,11 +80,9 @@ def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
         if function is None:
             continue
         if not any(p.allows(_EVENTBRIDGE, arn, rule.arn) for p in template.permissions):
-            raise DeploymentError(
-                INVOKE_PERMISSION_MISSING,
-                rule=rule.logical_id,
-                principal=_EVENTBRIDGE,
-                target=arn,
+            raise SandboxError(
+                f"{rule.logical_id}: no AWS::Lambda::Permission lets {_EVENTBRIDGE} invoke {arn}. "
+                "Add the permission: EventBridge drops such events without an error."
             )
         _check_qualified(template, rule.logical_id, arn)
 
@@ -103,8 +90,8 @@ def _check_targets(template: DeployedTemplate, rule: RuleResource) -> None:
 def _check_qualified(template: DeployedTemplate, source: str, arn: str) -> None:
     for function in template.functions:
         if function.execution_timeout and arn == function.arn:
-            raise DeploymentError(
-                DURABLE_FUNCTION_UNQUALIFIED, source=source, function=function.logical_id
+            raise SandboxError(
+                f"{source}: the durable function {function.logical_id} needs an alias or a version."
             )
 
 
@@ -129,7 +116,9 @@ def _check_event_source(template: DeployedTemplate, source: EventSourceResource)
     elif source.window:
         problem = "the sandbox does not support batching windows"
     if problem:
-        raise DeploymentError(EVENT_SOURCE_REFUSED, mapping=source.logical_id, problem=problem)
+        raise SandboxError(
+            f"{source.logical_id}: Lambda refuses the event source mapping: {problem}."
+        )
 
 
 def _visibility_timeout(queue: QueueResource) -> int:
@@ -169,8 +158,8 @@ def _create_schedule(scheduler: Any, schedule: ScheduleResource) -> None:
     try:
         scheduler.create_schedule(**schedule.definition)
     except ClientError as error:
-        raise DeploymentError(
-            SCHEDULE_REFUSED, schedule=schedule.logical_id, problem=error
+        raise SandboxError(
+            f"{schedule.logical_id}: EventBridge Scheduler refuses the schedule: {error}"
         ) from error
 
 
@@ -215,4 +204,4 @@ def _register(endpoint: str, body: Mapping[str, Any], headers: Mapping[str, str]
         "PUT", url, json=body, headers=headers, timeout=_REGISTRATION_SECONDS, retries=False
     )
     if answer.status != HTTPStatus.OK:
-        raise DeploymentError(FUNCTIONS_REFUSED, problem=answer.data.decode())
+        raise SandboxError(f"The Lambda service refuses the functions: {answer.data.decode()}")

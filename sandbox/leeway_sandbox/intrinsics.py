@@ -8,16 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leeway_sandbox.reasons import (
-    ATTRIBUTE_NOT_SUPPORTED,
-    CONDITION_UNKNOWN,
-    INTRINSIC_FAILED,
-    INTRINSIC_NOT_SUPPORTED,
-    PARAMETER_MISSING,
-    PARAMETER_UNKNOWN,
-    REFERENCE_UNKNOWN,
-    ReasonError,
-)
+from leeway_sandbox.errors import SandboxError
 
 _REFERENCE = re.compile(r"\$\{(!?)([^}]*)\}")
 _NO_VALUE = object()
@@ -35,10 +26,6 @@ _ARNS = {
     "AWS::SQS::Queue": ("sqs", ""),
 }
 _NAMES = ("FunctionName", "LayerName", "LogGroupName", "QueueName", "RoleName", "TableName", "Name")
-
-
-class TemplateError(ReasonError):
-    """An expression of the template cannot be resolved; the message names the logical id."""
 
 
 class Resolver:
@@ -69,11 +56,11 @@ class Resolver:
         }
         declared = template.get("Parameters", {})
         for name in parameters.keys() - declared.keys():
-            raise TemplateError(PARAMETER_UNKNOWN, parameter=name)
+            raise SandboxError(f"The template has no parameter {name}.")
         for name, parameter in declared.items():
             value = parameters.get(name, parameter.get("Default"))
             if value is None:
-                raise TemplateError(PARAMETER_MISSING, parameter=name)
+                raise SandboxError(f"The parameter {name} has no default and no value.")
             if "List" in parameter["Type"] and not isinstance(value, list):
                 value = [part.strip() for part in str(value).split(",")]
             self._values[name] = value
@@ -103,7 +90,7 @@ class Resolver:
         """Resolve an expression of the resource ``where``.
 
         Raises:
-            TemplateError: the expression cannot be resolved.
+            SandboxError: the expression cannot be resolved.
         """
         if isinstance(node, list):
             items = [self.value(item, where) for item in node]
@@ -162,13 +149,14 @@ class Resolver:
             return self.reference(name, where)
         if kind == "AWS::Lambda::Version" and attribute == "Version":
             return "1"
-        raise TemplateError(
-            ATTRIBUTE_NOT_SUPPORTED, resource=where, attribute=attribute, name=name, kind=kind
+        raise SandboxError(
+            f"{where}: the sandbox does not support the attribute {attribute} of {name} ("
+            f"{kind}). Add the attribute to sandbox/leeway_sandbox/intrinsics.py."
         )
 
     def _kind(self, name: str, where: str) -> str:
         if name not in self._resources:
-            raise TemplateError(REFERENCE_UNKNOWN, resource=where, name=name)
+            raise SandboxError(f"{where}: the template has no parameter or resource {name}.")
         return str(self._resources[name]["Type"])
 
     def _arn(self, service: str, resource: str) -> str:
@@ -177,7 +165,7 @@ class Resolver:
 
     def _condition(self, name: str, where: str) -> bool:
         if name not in self._conditions:
-            raise TemplateError(CONDITION_UNKNOWN, resource=where, name=name)
+            raise SandboxError(f"{where}: the template has no condition {name}.")
         return bool(self.value(self._conditions[name], where))
 
     def _call(self, name: str, argument: Any, where: str) -> Any:
@@ -191,16 +179,17 @@ class Resolver:
             return self._substitute(argument, where)
         function = _FUNCTIONS.get(name)
         if function is None and name != "Fn::FindInMap":
-            raise TemplateError(INTRINSIC_NOT_SUPPORTED, resource=where, function=name)
+            raise SandboxError(
+                f"{where}: the sandbox does not support {name}. Add the function to "
+                "sandbox/leeway_sandbox/intrinsics.py, or write the value another way."
+            )
         given = self.value(argument, where)
         try:
             if function is not None:
                 return function(given)
             return self._mappings[given[0]][given[1]][given[2]]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise TemplateError(
-                INTRINSIC_FAILED, resource=where, function=name, argument=given, problem=repr(error)
-            ) from error
+            raise SandboxError(f"{where}: {name} of {given!r} fails: {error!r}") from error
 
     def _substitute(self, argument: Any, where: str) -> str:
         text, extra = argument if isinstance(argument, list) else (argument, {})

@@ -7,16 +7,16 @@ from typing import Any
 
 from aiohttp import web
 
-from leeway_sandbox.access import LOOPBACK, AddressError
+from leeway_sandbox.access import LOOPBACK
 from leeway_sandbox.control import JSON, ControlApi, refusal_body
-from leeway_sandbox.reasons import ADDRESS_NOT_AVAILABLE, PORT_IN_USE, ReasonError
+from leeway_sandbox.errors import RefusedError
 
 _ATTEMPTS = 20  # to find a port that is free at both addresses
 
 
-def refused(status: HTTPStatus, error: ReasonError) -> web.Response:
+def refused(status: HTTPStatus, problem: str) -> web.Response:
     """Return the answer to a request that is not allowed."""
-    return web.json_response(refusal_body(error), status=status)
+    return web.Response(status=status, body=refusal_body(problem), content_type=JSON)
 
 
 async def control_response(api: ControlApi, request: web.BaseRequest) -> web.Response:
@@ -34,7 +34,7 @@ async def listen(
     Port 0 means a port that is free at both. `more` are arguments of `aiohttp.web.TCPSite`.
 
     Raises:
-        AddressError: the port is in use, or this machine does not have the address.
+        RefusedError: the port is in use, or this machine does not have the address.
     """
     for attempt in range(_ATTEMPTS):
         first = web.TCPSite(runner, LOOPBACK, port, **more)
@@ -57,11 +57,14 @@ async def listen(
     raise AssertionError("the last attempt raises")
 
 
-def _unavailable(host: str, port: int, error: OSError) -> AddressError:
+def _unavailable(host: str, port: int, error: OSError) -> RefusedError:
     if error.errno == errno.EADDRINUSE:
-        return AddressError(PORT_IN_USE, host=host, port=port)
+        return RefusedError(
+            f"Port {port} of {host} is already in use. Stop the process that uses it, or give "
+            "another port (0 is any free port)."
+        )
     problem = os.strerror(error.errno) if error.errno else str(error)
-    return AddressError(ADDRESS_NOT_AVAILABLE, host=host, port=port, problem=problem)
+    return RefusedError(f"The sandbox cannot listen at {host}, port {port}: {problem}.")
 
 
 def port_of(runner: web.BaseRunner) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from leeway_sandbox.reasons import ReasonError
+from leeway_sandbox.errors import SandboxError
 
 _PARENT = os.getppid()  # read on import: the parent may exit before the server is ready
 _PARENT_CHECK_SECONDS = 0.5
@@ -17,11 +17,11 @@ _PARENT_CHECK_SECONDS = 0.5
 
 @contextmanager
 def exit_on_errors() -> Iterator[None]:
-    """Exit with status 1 and one line, `CODE: message`, on an error that has a reason code."""
+    """Exit with status 1 and one line on an error that a person can correct."""
     try:
         yield
-    except ReasonError as error:
-        sys.exit(f"{error.code}: {error}")
+    except SandboxError as error:
+        sys.exit(str(error))
 
 
 def report_ready(**where: Any) -> None:

@@ -12,8 +12,9 @@ import yaml
 
 from leeway_sandbox.access import bearer, check_address, read_token
 from leeway_sandbox.access_entries import access_entries, access_key
-from leeway_sandbox.children import ROOT, Child, RefusedError, SandboxError, stop_all
+from leeway_sandbox.children import ROOT, Child, stop_all
 from leeway_sandbox.controls import Controls
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.provisioning import (
     NODE_ROLE_ARN,
     client,
@@ -24,7 +25,6 @@ from leeway_sandbox.provisioning import (
 )
 from leeway_sandbox.proxies import bypass_proxies, proxy_exceptions
 from leeway_sandbox.ready_counts import ReadyCounts
-from leeway_sandbox.reasons import CLUSTER_NOT_READY, ReasonError
 from leeway_sandbox.scenario import Scenario
 from leeway_sandbox.startup import TOKEN_FILE, Endpoints, Startup
 from leeway_sandbox.state_folder import published, read_endpoints, state_lock
@@ -94,12 +94,9 @@ class Sandbox:
                 sandbox in the real cluster does not end.
             SandboxError: a process did not start, or nodes or pods did not become ready in time.
         """
-        try:
-            check_address(host)
-            if real is not None:
-                real.wait_for_namespaces(lambda what: report_progress(what, 0, None))
-        except ReasonError as error:
-            raise RefusedError.relayed(error.code, str(error)) from error
+        check_address(host)
+        if real is not None:
+            real.wait_for_namespaces(lambda what: report_progress(what, 0, None))
         bypass_proxies(advertise)
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         children: list[Child] = []
@@ -185,8 +182,7 @@ class Sandbox:
 
     def deploy(self, template: Path, parameters: Mapping[str, str], build: Path | None) -> None:
         """Deploy the template as CloudFormation does, for this cluster and its node role."""
-        from leeway_sandbox.deployment import DeploymentError, deploy
-        from leeway_sandbox.intrinsics import TemplateError
+        from leeway_sandbox.deployment import deploy
         from leeway_sandbox.template import declared_parameters, read_template
 
         defaults = {"ClusterNames": self.endpoints.cluster, "NodeRoleArns": NODE_ROLE_ARN}
@@ -204,8 +200,8 @@ class Sandbox:
             self._control("aws", "POST", "stacks", {**stack.as_data(), "callers": callers})
             entries = access_entries(self.deployed, self.endpoints.cluster, NODE_ROLE_ARN)
             self._control("aws", "PUT", "access", entries)
-        except (DeploymentError, TemplateError) as error:
-            raise SandboxError.relayed(error.code, f"{template}: {error}") from error
+        except SandboxError as error:
+            raise SandboxError(f"{template}: {error}") from error
 
     def sam_environment(self) -> dict[str, dict[str, str]]:
         """Return the content of `sam local invoke --env-vars`: variables by logical id.
@@ -234,8 +230,11 @@ class Sandbox:
         while counts.ready < nodes or counts.running < pods:
             ready, running = counts.ready, counts.running
             if time.monotonic() > deadline:
-                numbers = {"ready": ready, "nodes": nodes, "running": running, "pods": pods}
-                raise SandboxError(CLUSTER_NOT_READY, seconds=timeout, **numbers)
+                raise SandboxError(
+                    f"The cluster was not ready after {timeout:.0f} s: {ready} of {nodes} nodes are"
+                    f" Ready, {running} of {pods} pods run. Start fewer nodes with --nodes, or read"
+                    " the logs in the state folder."
+                )
             now = f"{ready} of {nodes} nodes Ready, {running} of {pods} pods running"
             report_progress(now, ready + running, nodes + pods)
             time.sleep(0.2)

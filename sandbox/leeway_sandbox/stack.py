@@ -72,7 +72,7 @@ def read_stack(
     """Return the stack of a translated template; ``source`` is the template before that.
 
     Raises:
-        TemplateError: an expression cannot be resolved.
+        SandboxError: an expression cannot be resolved.
     """
     resources = {
         logical_id: resource["Type"]

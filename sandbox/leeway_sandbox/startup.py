@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from leeway_sandbox.access import bearer, new_token
-from leeway_sandbox.children import ROOT, Child, SandboxError
-from leeway_sandbox.reasons import CONTROL_API_FAILED
+from leeway_sandbox.children import ROOT, Child
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Startup:
         if answer.status >= 300:
             problem = answer.data.decode()
             raise SandboxError(
-                CONTROL_API_FAILED, part="aws", status=answer.status, problem=problem
+                f"The control API of the process aws answered HTTP {answer.status}: {problem}"
             )
 
 

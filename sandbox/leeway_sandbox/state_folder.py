@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from leeway_sandbox.children import SandboxError
-from leeway_sandbox.reasons import SANDBOX_ALREADY_RUNNING, SANDBOX_EXITED, SANDBOX_NOT_RUNNING
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.startup import Endpoints
 
 STATE_FILE, LOCK_FILE = "sandbox.json", "lock"
@@ -21,7 +20,10 @@ def state_lock(state_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SandboxError(SANDBOX_ALREADY_RUNNING, state_dir=state_dir) from None
+            raise SandboxError(
+                f"A sandbox already runs with its state in {state_dir}. Stop it with `leeway "
+                "sandbox down`, or give another folder with --state-dir."
+            ) from None
         yield
 
 
@@ -55,7 +57,13 @@ def read_endpoints(state_dir: Path) -> Endpoints:
     try:
         state = json.loads((state_dir / STATE_FILE).read_text())
     except FileNotFoundError:
-        raise SandboxError(SANDBOX_NOT_RUNNING, state_dir=state_dir) from None
+        raise SandboxError(
+            f"No sandbox runs with its state in {state_dir}. Start one with `leeway sandbox "
+            "up`, or give its folder with --state-dir."
+        ) from None
     if not is_running(state_dir):
-        raise SandboxError(SANDBOX_EXITED, state_dir=state_dir)
+        raise SandboxError(
+            f"The sandbox with its state in {state_dir} exited unexpectedly. Read the logs in "
+            "that folder, then start the sandbox again."
+        )
     return Endpoints(**{**state, "foreign_instances": tuple(state["foreign_instances"])})

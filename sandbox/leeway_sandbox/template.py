@@ -14,13 +14,8 @@ from samtranslator.public.exceptions import InvalidDocumentException
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
-from leeway_sandbox.intrinsics import Resolver, TemplateError
-from leeway_sandbox.reasons import (
-    CODE_FOLDER_MISSING,
-    EVENT_SOURCE_NOT_SUPPORTED,
-    LAYER_NOT_IN_TEMPLATE,
-    TEMPLATE_REFUSED,
-)
+from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.intrinsics import Resolver
 from leeway_sandbox.stack import DeployedStack, read_stack
 
 _LOCAL_CODE = {
@@ -170,7 +165,7 @@ def read_template(
     tree, or from ``build`` (``.aws-sam/build``), where ``sam build`` wrote them.
 
     Raises:
-        TemplateError: SAM refuses the template, or an expression cannot be resolved.
+        SandboxError: SAM refuses the template, or an expression cannot be resolved.
     """
     text = path.read_text()
     source = yaml_parse(text)
@@ -212,7 +207,7 @@ def _translate(
         )
     except InvalidDocumentException as error:
         problem = "; ".join(cause.message for cause in error.causes)
-        raise TemplateError(TEMPLATE_REFUSED, problem=problem) from error
+        raise SandboxError(f"The SAM translator refuses the template: {problem}") from error
     finally:
         # Without this call the translator warns about unpublished metrics at exit.
         translator.metrics.publish()
@@ -300,12 +295,15 @@ class _Reader:
             if self._resolver.reference(logical_id, function) == arn:
                 key = self._resources[logical_id]["Properties"]["Content"]["S3Key"]
                 return self._place(key, function)
-        raise TemplateError(LAYER_NOT_IN_TEMPLATE, function=function, layer=arn)
+        raise SandboxError(f"{function}: the layer {arn} is not a resource of this template.")
 
     def _place(self, key: str, function: str) -> Path:
         place = self._places[key]
         if not place.is_dir():
-            raise TemplateError(CODE_FOLDER_MISSING, function=function, folder=place)
+            raise SandboxError(
+                f"{function}: the folder {place} does not exist. Correct CodeUri or ContentUri, "
+                "or run `make build`."
+            )
         return place
 
     def _role(self, function: str) -> str:
@@ -364,7 +362,10 @@ class _Reader:
         properties = self._resolver.properties(logical_id)
         source = str(properties.get("EventSourceArn", ""))
         if ":sqs:" not in source or not properties.get("Enabled", True):
-            raise TemplateError(EVENT_SOURCE_NOT_SUPPORTED, mapping=logical_id, source=source)
+            raise SandboxError(
+                f"{logical_id}: the sandbox supports enabled event sources of SQS queues, not "
+                f"{source!r}."
+            )
         concurrency = properties.get("ScalingConfig", {}).get("MaximumConcurrency")
         return EventSourceResource(
             logical_id=logical_id,

@@ -109,7 +109,7 @@ def test_apply_names_the_user_data_that_nodes_do_not_get(run: Run, write: Any) -
     own = '"[settings.kubernetes]\\nno-such = 1"'
     code, out, err = run("apply", "-f", write(NODE_CLASS.replace("USER_DATA", own)))
     assert (code, out) == (0, "ec2nodeclass.karpenter.k8s.aws/web configured\n")
-    assert "prod.yaml:1: ec2nodeclass.karpenter.k8s.aws/web: spec.userData: NoSuchSetting: " in err
+    assert "prod.yaml:1: ec2nodeclass.karpenter.k8s.aws/web: spec.userData: SettingLeftOut: " in err
     assert "settings.kubernetes.no-such" in err
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.capacity_return.foreign_nodes import GroupSize, SpareInGroup
+from leeway.disruption.explain import GroupSize, SpareInGroup
 from leeway_cli import main
 from leeway_cli.explain.capacity import warn_of_catalog
 from leeway_cli.explain.cluster_view import commands, group_lines

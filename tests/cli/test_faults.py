@@ -9,7 +9,7 @@ import pytest
 from leeway_cli.errors import BadInputError
 from leeway_cli.sandbox.faults import read_faults
 from leeway_sandbox.aws.faults import Fault as AwsFault
-from leeway_sandbox.kubernetes.faults import Fault as KubernetesFault
+from leeway_sandbox.kubernetes.control import Fault as KubernetesFault
 from leeway_sandbox.lambda_service.faults import Fault as LambdaFault
 
 UNAVAILABLE = {"error": "ServiceUnavailable", "status": 503}

@@ -9,7 +9,7 @@ from leeway_sandbox.sandbox import Sandbox
 
 CLUSTER, GROUP, STACK = "care", "web", "leeway"
 ALARM = "leeway-NoticesLateAlarm"
-RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
+RULE = "leeway-ReceiveNoticeFunctionWarnings"
 
 
 @contextmanager

@@ -14,12 +14,11 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 from leeway.aws.eks import EksClusters
-from leeway.aws.manifests import DynamoManifestWriting
-from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.kubernetes.eks import eks_connection
-from leeway.manifests.ports import StoredManifest
-from leeway.selection.offers.compressed import compressed
-from leeway.selection.offers.survey import Part
+from leeway.manifests.configuration import StoredManifest, StoredManifests
+from leeway.selection.offers.survey import Part, compressed
 from leeway.wiring import clients
 from leeway_cli import main
 from leeway_cli.selection.sources import sandbox_survey
@@ -67,8 +66,8 @@ def store_catalog(sandbox: Sandbox) -> None:
     for part in Part:
         survey = survey.renewed(part, found_in(survey, part), clients.clock().now())
     table = sandbox.environment()["LEEWAY_TABLE"]
-    surveys = DynamoSurveys(partial(client, "dynamodb", sandbox.aws_url), table)
-    surveys.write("us-east-1", compressed(survey))
+    dynamo = DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table)
+    dynamo.put(SURVEY, compressed(survey), region="us-east-1")
 
 
 def found_in(survey: Any, part: Part) -> Any:
@@ -307,7 +306,7 @@ def pool(**changes: Any) -> list[StoredManifest]:
 @contextmanager
 def stored(sandbox: Sandbox, *manifests: StoredManifest) -> Iterator[None]:
     table = sandbox.environment()["LEEWAY_TABLE"]
-    writing = DynamoManifestWriting(partial(client, "dynamodb", sandbox.aws_url), table)
+    writing = StoredManifests(DynamoTable(partial(client, "dynamodb", sandbox.aws_url), table))
     for one in manifests:
         writing.write(CLUSTER, one, 0)
     yield

@@ -7,7 +7,8 @@ from typing import Any
 
 import boto3
 import pytest
-from leeway_sandbox.deployment import DeploymentError, deploy
+from leeway_sandbox.deployment import deploy
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.template import read_template
 from moto.server import ThreadedMotoServer
 
@@ -247,7 +248,7 @@ def test_a_mapping_that_lambda_refuses_is_refused(
     path.write_text(TEMPLATE + CONSUMER.replace(before, after, 1))
     nowhere = "http://127.0.0.1:9"
 
-    with pytest.raises(DeploymentError, match=message):
+    with pytest.raises(SandboxError, match=message):
         deploy(read_template(path, {}), nowhere, nowhere, {})
 
 
@@ -269,5 +270,5 @@ def test_a_target_that_can_never_be_invoked_is_refused(
     path.write_text(path.read_text() + added)
     nowhere = "http://127.0.0.1:9"
 
-    with pytest.raises(DeploymentError, match=message):
+    with pytest.raises(SandboxError, match=message):
         deploy(read_template(path, {}), nowhere, nowhere, {})

@@ -1,13 +1,16 @@
-"""A process of the sandbox exits on SIGTERM and with its parent."""
+"""A process of the sandbox exits on SIGTERM, with its parent, and if it cannot start."""
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from leeway_sandbox.access import new_token
+from leeway_sandbox.children import ROOT
 
 SERVES = """
 import asyncio, os
@@ -39,6 +42,39 @@ def test_it_exits_when_its_parent_process_is_killed() -> None:
         assert parent.stdout.read() == b"", "the pipe ends when nobody holds it any more"
 
 
+@pytest.mark.parametrize("part", ["aws", "kubernetes", "lambda_service"])
+def test_a_process_that_cannot_start_exits_with_one_line(tmp_path: Path, part: str) -> None:
+    token = tmp_path / "token"
+    new_token(token)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        in_use = started(part, "--port", str(port), "--control-token", str(token))
+    missing = started(part, "--control-token", str(tmp_path / "none"))
+    token.chmod(0o644)
+    exposed = started(part, "--control-token", str(token))
+
+    assert in_use[0] == 1
+    assert in_use[1].startswith(f"Port {port} of 127.0.0.1 is already in use. Stop the process")
+    assert missing[1].startswith("The control token cannot be read from")
+    assert exposed[1].startswith("Other users can read the control token in")
+
+
+def test_access_rules_that_cannot_be_read_end_the_cluster_with_one_line(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    new_token(token)
+    rules = tmp_path / "rules.yaml"
+    arguments = ("--control-token", str(token), "--rbac", str(rules))
+
+    missing = started("kubernetes", *arguments)
+    rules.write_text("kind: Pod")
+    other_kind = started("kubernetes", *arguments)
+
+    assert missing[1].startswith(f"The access rules in {rules} cannot be")
+    assert other_kind[1].startswith(f"{rules}: the kind 'Pod' is not")
+
+
 def _until_it_listens(pid: int) -> None:
     """Wait until it catches SIGTERM."""
     until = time.monotonic() + 60
@@ -51,3 +87,17 @@ def _caught(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
     return int(mask, 16)
+
+
+def started(part: str, *arguments: str) -> tuple[int, str]:
+    """Run a process that cannot start; return its exit status and the last line of its stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"leeway_sandbox.{part}", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr.splitlines()[-1]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from leeway_cli import main
-from leeway_sandbox.children import Child, SandboxError
+from leeway_sandbox.children import Child
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.ready_counts import ReadyCounts
 from leeway_sandbox.sandbox import Sandbox

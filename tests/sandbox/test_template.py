@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway_sandbox.intrinsics import TemplateError
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.template import DeployedTemplate, read_template
 
 ROOT = Path(__file__).parents[2]
@@ -211,7 +211,7 @@ def test_an_event_source_that_is_no_queue_is_refused(project: Path) -> None:
     event = event.replace("!GetAtt Queue.Arn", "!GetAtt Table.Arn")
     path.write_text(path.read_text().replace("  Worker:\n", event + "  Worker:\n", 1))
 
-    with pytest.raises(TemplateError, match="ReceiverWake: the sandbox supports enabled event"):
+    with pytest.raises(SandboxError, match="ReceiverWake: the sandbox supports enabled event"):
         _read(project)
 
 
@@ -240,12 +240,12 @@ def test_an_expression_that_cannot_be_resolved_is_named(
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
 
-    with pytest.raises(TemplateError, match=message.replace(".", r"\.")):
+    with pytest.raises(SandboxError, match=message.replace(".", r"\.")):
         _read(project)
 
 
 def test_an_unknown_parameter_is_refused(project: Path) -> None:
-    with pytest.raises(TemplateError, match="The template has no parameter Color"):
+    with pytest.raises(SandboxError, match="The template has no parameter Color"):
         _read(project, Color="red")
 
 

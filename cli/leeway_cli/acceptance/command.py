@@ -1,6 +1,7 @@
 """`leeway acceptance`: proves on a cluster that Leeway launches, drains and ends nodes."""
 
 import json
+import re
 import sys
 from contextlib import closing
 from functools import partial
@@ -29,10 +30,20 @@ def acceptance(
         str,
         typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The name of the cluster."),
     ],
-    families: Annotated[
+    only: Annotated[
         list[str] | None,
-        typer.Option("--family", metavar="FAMILY", help="Launch only this AMI family. Repeatable."),
+        typer.Option(
+            metavar="SUBJECT",
+            help="Prove only this: al2023, bottlerocket, headroom or spot. Repeatable.",
+        ),
     ] = None,
+    fis_role: Annotated[
+        str,
+        typer.Option(
+            metavar="ARN",
+            help="Let Fault Injection Service interrupt a Spot node by this role.",
+        ),
+    ] = "",
     node_class: Annotated[
         str,
         typer.Option(
@@ -53,25 +64,24 @@ def acceptance(
     context: options.Context = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Prove on a cluster that Leeway launches, drains and ends nodes of each AMI family.
+    """Prove on a cluster that Leeway launches, replaces, drains and ends nodes.
 
     Asks before it launches, and removes what it created, also after Ctrl-C. The report has times
     and prices, and no ids of the account.
 
     \b
     leeway acceptance CLUSTER --html acceptance.html
+    leeway acceptance CLUSTER --fis-role arn:aws:iam::123456789012:role/fis
     leeway acceptance CLUSTER --clean
     """
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.wiring.clients import client
 
-    from leeway_cli.acceptance.run import FAMILIES, clean, run_acceptance, stages
+    from leeway_cli.acceptance.run import clean, run_acceptance, stages
     from leeway_cli.acceptance.world import World
     from leeway_cli.errors import kubernetes_errors
 
-    for one in families or ():
-        if one not in FAMILIES:
-            raise BadInputError(f"--family: expected one of {', '.join(FAMILIES)}, got {one!r}.")
+    subjects = _subjects(only, fis_role)
     if page is not None:
         check_page_path("--html", page)
     deployment = find_stack(stack)
@@ -80,13 +90,13 @@ def acceptance(
         _ask(cluster, yes=yes)
     with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
         _check_server(cluster, connection.server)
-        world = World(cluster, deployment, connection, client("ec2"), spec)
+        world = World(cluster, deployment, connection, client("ec2"), client("fis"), spec, fis_role)
         if clean_only:
             clean(world)
             return
         report = run_acceptance(
             world,
-            stages([*dict.fromkeys(families or FAMILIES)]),
+            stages(subjects),
             _prices(deployment),
             write_stderr,
         )
@@ -103,6 +113,21 @@ def acceptance(
         print_json(report.as_data())
     else:
         _print(report)
+
+
+def _subjects(only: list[str] | None, fis_role: str) -> list[str]:
+    from leeway_cli.acceptance.run import SPOT, SUBJECTS
+
+    for one in only or ():
+        if one not in SUBJECTS:
+            raise BadInputError(f"--only: expected one of {', '.join(SUBJECTS)}, got {one!r}.")
+    if fis_role and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", fis_role):
+        raise BadInputError(f"--fis-role: expected the ARN of a role, got {fis_role!r}.")
+    if not fis_role and SPOT in (only or ()):
+        raise BadInputError(
+            "--only spot: expected --fis-role with a role that Fault Injection Service may assume."
+        )
+    return [*dict.fromkeys(only or [one for one in SUBJECTS if fis_role or one != SPOT])]
 
 
 def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
@@ -150,15 +175,14 @@ def _check_server(cluster: str, server: str) -> None:
 
 def _prices(deployment: Stack) -> dict[str, float]:
     """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
-    from leeway.aws.surveys import DynamoSurveys
-    from leeway.selection.offers.compressed import unpacked
-    from leeway.wiring.clients import client, session
+    from leeway.catalog.stored import SURVEY
+    from leeway.selection.offers.survey import unpacked
+    from leeway.wiring.clients import session, table
 
     from leeway_cli.errors import aws_errors
 
     with aws_errors(deployment.where):
-        surveys = DynamoSurveys(partial(client, "dynamodb"), deployment.table)
-        packed = surveys.packed(str(session().region_name))
+        packed = table(name=deployment.table).get(SURVEY, region=str(session().region_name))
     return dict(unpacked(packed).on_demand) if packed is not None else {}
 
 

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import yaml
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_stored
 from leeway.wiring.clients import client
+from leeway_sandbox.children import ROOT
 
 from leeway_cli.adopt.changes import Plan, Wanted, desired_settings, difference
 from leeway_cli.adopt.reachability import functions_network, reachability
@@ -20,7 +21,7 @@ from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, 
 from leeway_cli.adopt.settings.objects import ClusterObject, cluster_objects
 from leeway_cli.errors import BadInputError, aws_errors
 
-RBAC = Path(__file__).parents[3] / "rbac"
+RBAC = ROOT / "rbac"
 """The folder of this checkout."""
 
 
@@ -132,14 +133,14 @@ def windows_roles(roles: Iterable[str], stored: Iterable[StoredManifest]) -> fro
 def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str, bool]]:
     """Yield the title and the role of each node class, and whether its nodes run Windows."""
     for one in stored:
-        if one.resource.partition(".")[0] not in {"ec2nodeclass", "awsnodetemplate"}:
+        if one.resource != "ec2nodeclass.karpenter.k8s.aws":
             continue
         try:
             spec = json.loads(one.body).get("spec")
         except (ValueError, AttributeError):
             continue  # `leeway get` reports a damaged manifest
         read = read_stored(one.body, one.title).written
-        meant = read[0].meant if read else None
+        meant = read[0].manifest if read else None
         family = meant.spec.family if isinstance(meant, EC2NodeClass) else None
         role = str(spec.get("role", "")) if isinstance(spec, Mapping) else ""
         yield one.title, role, family is not None and family.windows

@@ -68,17 +68,20 @@ def start_schedules(sandbox: "Sandbox") -> None:
 def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
     """Store the manifests of pools as `leeway apply` does, and the catalog that `refresh_catalog`
     would read from the sandbox's EC2."""
-    from leeway.aws.manifests import DynamoManifestWriting
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
+    from leeway.catalog.stored import SURVEY
+    from leeway.manifests.configuration import StoredManifests
     from leeway.manifests.reading import read_manifests
-    from leeway.selection.offers.compressed import compressed
+    from leeway.selection.offers.survey import compressed
 
     from leeway_cli.manifests.changes import plan_change
     from leeway_cli.selection.sources import SANDBOX_REGION, sandbox_survey
 
     dynamodb, table = client("dynamodb", sandbox.aws_url), sandbox.environment()["LEEWAY_TABLE"]
-    DynamoSurveys(lambda: dynamodb, table).write(SANDBOX_REGION, compressed(sandbox_survey()))
-    writing = DynamoManifestWriting(lambda: dynamodb, table)
+    DynamoTable(lambda: dynamodb, table).put(
+        SURVEY, compressed(sandbox_survey()), region=SANDBOX_REGION
+    )
+    writing = StoredManifests(DynamoTable(lambda: dynamodb, table))
     now = datetime.now(UTC)
     for manifest in manifests_of(pools):
         for written in read_manifests(json.dumps(manifest), "demo").written:
@@ -160,7 +163,7 @@ def with_bound(report: ScaleUpReport, scenario: Scenario) -> ScaleUpReport:
     if not report.on_new_nodes:
         return report
     manifests = [
-        written.meant
+        written.manifest
         for manifest in manifests_of(scenario.pools)
         for written in read_manifests(json.dumps(manifest), "demo").written
     ]

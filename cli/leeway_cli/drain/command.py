@@ -16,8 +16,8 @@ from leeway_cli.options import PAGE, DryRun, parse_duration
 from leeway_cli.output import Format, FormatOption, write_stderr
 
 if TYPE_CHECKING:
-    from leeway.drain.deadline import Terms
     from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+    from leeway.retirement.pods import Terms
 
     from leeway_cli.drain.run import DrainRun
 
@@ -162,7 +162,7 @@ def terms_of(
 ) -> "Terms":
     """Build the terms of the drain; `grace` and `overdue` are in seconds."""
     from leeway.clock import SystemClock
-    from leeway.drain.deadline import Terms
+    from leeway.retirement.pods import Terms
 
     within = parse_duration("--deadline", deadline) if deadline else None
     return Terms(

@@ -7,23 +7,35 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from leeway.clock import Clock
-from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.deadline import Terms, grace_that_fits
-from leeway.drain.decide_pod import PodAction, PodDecision, Refusal, decide_pod
-from leeway.drain.executor import NODE_CHECK_VALID_FOR, DrainExecutor, NodeIdentity
-from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
-from leeway.drain.reasons import NODE_NAME_REUSED, POD_EVICTED
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.printable import printable
+from leeway.retirement.executor import NODE_CHECK_VALID_FOR, DrainExecutor, NodeIdentity
+from leeway.retirement.pods import (
+    Meaning,
+    PodAction,
+    PodDecision,
+    Refusal,
+    Terms,
+    decide_pod,
+    grace_that_fits,
+    read_answer,
+)
+from leeway.retirement.progress import (
+    Drain,
+    PodProgress,
+    RemovalMethod,
+    Stage,
+)
+from leeway.retirement.reasons import NODE_NAME_REUSED, POD_EVICTED
 
 from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
 
 if TYPE_CHECKING:
-    from leeway.drain.decide_pod import PodDecision, Refusal
+    from leeway.retirement.pods import PodDecision, Refusal
 
 _REFUSED = {
     "--ignore-daemonsets": "cannot delete DaemonSet-managed Pods (use {} to ignore)",
@@ -172,7 +184,7 @@ class DrainRun:
 
     def preview(self, plans: Sequence[NodePlan], on_server: bool) -> list[dict[str, Any]]:
         """Return the documents of these plans, and print them as tables if that is the output."""
-        from leeway.retire_node.plan import plan_pod
+        from leeway.interruption.explain import plan_pod
 
         answers: dict[str, str] = {}
         for plan in plans:

@@ -53,7 +53,7 @@ def find_manifests(
 ) -> "list[Manifest]":
     """Read the manifests of the files, or else those of the cluster in the table."""
     if files:
-        return [one.meant for one in read_files(files).written]
+        return [one.manifest for one in read_files(files).written]
     if not cluster:
         raise BadInputError(
             "--cluster: expected the name of a cluster with stored manifests, or use --filename."
@@ -66,7 +66,7 @@ def find_manifests(
     readings = [read_stored(one.body, one.title) for one in stored]
     for problem in (problem for reading in readings for problem in reading.problems):
         write_stderr(f"warning: {problem}")
-    return [one.meant for reading in readings for one in reading.written]
+    return [one.manifest for reading in readings for one in reading.written]
 
 
 def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list[CapacityRequest]]":
@@ -137,8 +137,8 @@ def explain_cluster(
     leeway explain cluster --cluster prod
     leeway explain cluster -f pools.yaml --nodes cluster.json --sandbox -o json
     """
-    from leeway.capacity_return.decide import decide_returns
-    from leeway.capacity_return.explain_cluster import explain_cluster as explain
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_cluster as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
     from leeway_cli.explain.cluster_view import cluster_as_data, show_cluster
@@ -182,8 +182,8 @@ def explain_node(
     leeway explain node ip-10-0-0-1.ec2.internal --cluster prod
     leeway explain node i-0123456789abcdef0 -f pools.yaml -o json
     """
-    from leeway.capacity_return.decide import decide_returns
-    from leeway.capacity_return.explain_node import explain_node as explain
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_node as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
     from leeway_cli.explain.cluster_view import node_as_data, show_node
@@ -309,8 +309,7 @@ def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
     from leeway.launch.nodes_on_the_way import nodes_on_the_way
     from leeway.launch.price_ceiling import Prices
-    from leeway.manifests.cluster import Cluster
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.pools import pools_of
     from leeway.policy.rules import ClusterPolicy
     from leeway.provisioning.explain_pod import Situation

@@ -11,22 +11,19 @@ from typing import TYPE_CHECKING
 
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
-from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
-from leeway.capacity_return.current_launches import CurrentLaunches
-from leeway.capacity_return.foreign_nodes import ForeignNode, GroupSize
-from leeway.capacity_return.launch_drift import CurrentLaunch
-from leeway.capacity_return.return_capacity import due_deletions
-from leeway.capacity_return.snapshot import Snapshot
 from leeway.clock import SystemClock
+from leeway.disruption.current_launches import CurrentLaunches
+from leeway.disruption.drift import CurrentLaunch
+from leeway.disruption.explain import ForeignNode, GroupSize
+from leeway.disruption.snapshot import Snapshot, own_instances, snapshot_of
 from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.base import Manifest
-from leeway.manifests.cluster import Cluster
+from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.configuration import deleted_pools
-from leeway.manifests.policy import cluster_policy
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
@@ -36,7 +33,7 @@ from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.provisioning.node_details import NodeDetails
 from leeway.retirement.record import Retirement
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 
@@ -47,7 +44,7 @@ from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
 from leeway_cli.stack import cluster_name, find_stack, has_account
 
 if TYPE_CHECKING:
-    from leeway.capacity_return.foreign_nodes import GroupSize
+    from leeway.disruption.explain import GroupSize
     from leeway.provisioning.cluster_state import ClusterState
     from leeway.selection.pods import ExistingNode
 
@@ -159,7 +156,7 @@ def group_sizes(facts: Iterable[InstanceFacts]) -> "dict[str, GroupSize]":
     Raises:
         CannotBeDoneError: AWS does not answer or refuses.
     """
-    from leeway.capacity_return.foreign_nodes import GroupSize
+    from leeway.disruption.explain import GroupSize
     from leeway.wiring.clients import groups
 
     kind = OwnerKind.AUTO_SCALING_GROUP
@@ -297,7 +294,7 @@ def _capacity(
             stored.most,
             worth,
             launches,
-            deleted=due_deletions(stored.deleted, now),
+            deleted=stored.deleted,
         )
 
     made = snapshot(read, own_instances(facts))

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.capacity_return.explain_cluster import MONTH_HOURS, Cost
-from leeway.capacity_return.foreign_nodes import title_of
+from leeway.disruption.explain import MONTH_HOURS, Cost, title_of
 from leeway.instances.owners import OwnerKind
 from leeway.printable import printable
 from leeway.provisioning.node_details import FOREVER
@@ -16,12 +15,17 @@ from leeway_cli.output import stdout_console
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.capacity_return.course import Step
-    from leeway.capacity_return.explain_cluster import ClusterExplanation, Protected
-    from leeway.capacity_return.explain_node import Instead, NodeExplanation, Shortfall
-    from leeway.capacity_return.foreign_nodes import SpareInGroup
-    from leeway.capacity_return.protection import Blocker
-    from leeway.capacity_return.snapshot import MovablePod
+    from leeway.disruption.explain import (
+        ClusterExplanation,
+        Instead,
+        NodeExplanation,
+        Protected,
+        Shortfall,
+        SpareInGroup,
+    )
+    from leeway.disruption.follow import Step
+    from leeway.disruption.protection import Blocker
+    from leeway.disruption.snapshot import MovablePod
     from leeway.selection.packing.plan import PlannedNode
     from rich.table import Table
 

@@ -25,12 +25,12 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts
     from leeway.instances.groups import GroupFacts
+    from leeway.interruption.explain import InstanceFindings
     from leeway.manifests.configuration import Configuration
     from leeway.notices import Notice
     from leeway.policy.rules import ClusterPolicy
     from leeway.ports.kubernetes import Cluster
     from leeway.reasons import Reason
-    from leeway.retire_node.plan import InstanceFindings
 
 DEFAULT_SOURCE = "defaults"
 
@@ -94,16 +94,15 @@ def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
 def _read(files: Sequence[Path]) -> "dict[str, tuple[ClusterPolicy, str]]":
     if not files:
         return {}
-    from leeway.manifests.cluster import Cluster
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import Cluster, cluster_policy
 
     from leeway_cli.manifests.files import read_files
 
     found = {}
     for path in files:
         for one in read_files([path]).written:
-            if isinstance(one.meant, Cluster):
-                found[one.meant.metadata.name] = (cluster_policy(one.meant), str(path))
+            if isinstance(one.manifest, Cluster):
+                found[one.manifest.metadata.name] = (cluster_policy(one.manifest), str(path))
     if not found:
         paths = ", ".join(str(path) for path in files)
         raise BadInputError(f"{paths}: expected a manifest of kind Cluster.")
@@ -163,9 +162,9 @@ def explain_notice(
     leeway explain events/spot-interruption.json
     leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
+    from leeway.interruption.explain import Explanation, plan_instance
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
     from leeway.policy.rules import rule
-    from leeway.retire_node.plan import Explanation, plan_instance
 
     from leeway_cli.explain.plan_view import as_data, show
 
@@ -214,7 +213,7 @@ def _read_notice(path: Path) -> "Notice":
 
 def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFindings":
     """Read one instance from the sources that are configured: EC2 and the cluster."""
-    from leeway.retire_node.plan import InstanceFindings
+    from leeway.interruption.explain import InstanceFindings
 
     asked = has_account()
     facts, group = _read_ec2(instance) if asked else (None, None)

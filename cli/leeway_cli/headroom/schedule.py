@@ -14,7 +14,7 @@ from leeway_cli.output import Format, FormatOption, print_json, stderr_console, 
 
 if TYPE_CHECKING:
     from leeway.headroom.schedule import ChangePoint, Schedule
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 WEEK = timedelta(days=7)
 LONGEST = timedelta(days=366)

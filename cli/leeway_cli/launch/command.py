@@ -68,7 +68,7 @@ def launch(
     """
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 
-    manifests = [one.meant for one in read_files(files or ()).written]
+    manifests = [one.manifest for one in read_files(files or ()).written]
     name = _cluster(cluster, manifests)
     limit = parse_duration("--timeout", timeout)
     deployment = find_stack(stack)

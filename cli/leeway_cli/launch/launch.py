@@ -6,10 +6,9 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leeway.admission.admit_node import AdmitNode
+from leeway.admission.admit_node import AdmitNode, NodeCheck
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.readiness import AdmissionResult
-from leeway.admission.step_results import NodeCheck
+from leeway.admission.record import AdmissionResult
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
@@ -19,7 +18,6 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS
 from leeway.parallel import in_parallel
-from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason
 from leeway.wiring.clients import client, clock
@@ -143,18 +141,14 @@ class _LocalSteps:
 
 
 class _Messages:
-    """The Telemetry Protocol of admissions, on stderr."""
+    """The AdmissionTelemetry Protocol, on stderr."""
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         """Print nothing: the command prints the result."""
 
-    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
-        """Print why a pool is paused."""
+    def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
+        """Print why a pool is paused, or a report was not delivered."""
         write_stderr(f"warning: {reason.code}: {reason.message}")
-
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
-        """Print why a report was not delivered."""
-        write_stderr(f"warning: {problem.code}: {problem.message}")
 
 
 class LaunchProgress(ProgressBars):

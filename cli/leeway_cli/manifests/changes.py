@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.ports.table import RecordChanged
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
@@ -17,8 +17,7 @@ from leeway_cli.output import Format, print_json, stdout_console, write_stdout
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.interpreting import Written
-    from leeway.manifests.reading import Reading
+    from leeway.manifests.reading import Reading, Written
     from leeway.pool_pauses.record import PoolRecord
 
 CLUSTER = "cluster.leeway.sh"
@@ -51,7 +50,7 @@ def plan_change(
     """Compare a manifest with the stored manifests of its cluster."""
     resource, namespace, name = written.kind.resource, written.namespace, written.name
     before = find(stored, resource, namespace, name)
-    planned = plan_body(before, resource, name, written.body, now, namespace)
+    planned = plan_body(before, resource, name, written.body, now, namespace, written.original)
     expected = written.manifest.metadata.resource_version
     if expected is None or planned.change is Change.UNCHANGED:
         return planned
@@ -70,9 +69,15 @@ def plan_body(
     body: str,
     now: datetime,
     namespace: str = "",
+    original: str = "",
 ) -> PlannedChange:
-    """Compare the JSON of a manifest with the stored one."""
-    if before is not None and _same(before.body, body):
+    """Compare the JSON of a manifest with the stored one. `original` is the JSON that `body` was
+    converted from, empty if it was not."""
+    if (
+        before is not None
+        and _same(before.body, body)
+        and _same(before.as_written, original or body)
+    ):
         return PlannedChange(Change.UNCHANGED, before.title, before, before)
     after = StoredManifest(
         resource=resource,
@@ -83,6 +88,7 @@ def plan_body(
         version=before.version + 1 if before else int(now.timestamp() * 1000),
         written_by=__version__,
         written_at=now,
+        original=original,
     )
     change = Change.CONFIGURED if before else Change.CREATED
     return PlannedChange(change, after.title, before, after)
@@ -147,7 +153,7 @@ def apply_changes(
         CannotBeDoneError: a write failed; the changes before it are made.
     """
     done: list[PlannedChange] = []
-    writing = stack.writing()
+    writing = stack.manifests()
     for one in planned:
         if one.conflict or one.change is Change.UNCHANGED:
             done.append(one)
@@ -267,7 +273,7 @@ def as_yaml(document: Document) -> str:
 
 def as_document(stored: StoredManifest) -> Document:
     """Render a stored manifest with its version, in the form that `leeway apply` accepts."""
-    document = dict(parsed(stored.body))
+    document = dict(parsed(stored.as_written))
     metadata = document.get("metadata")
     if isinstance(metadata, dict):
         document["metadata"] = {**metadata, "resourceVersion": str(stored.version)}

@@ -31,8 +31,8 @@ from leeway_cli.output import (
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.interpreting import Written
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
+    from leeway.manifests.reading import Written
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the changes without making them.")
@@ -64,7 +64,7 @@ def apply(
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
     planned = plan_changes(found, cluster, written)
-    for one in pools_without_limits(each.meant for each in written):
+    for one in pools_without_limits(each.manifest for each in written):
         write_stderr(
             f"warning: pool {one} has no spec.limits: only spec.launches.usdPerHour of the Cluster "
             "manifest limits what its nodes cost"
@@ -76,16 +76,16 @@ def apply(
 def _check_user_data(written: "Iterable[Written]") -> None:
     """Warn of what nodes would not get of their user data; refuse user data that no node can have:
     launches of its pools would fail."""
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError
     from leeway.bootstrap.user_data import check_user_data
     from leeway.manifests.node_class import EC2NodeClass
 
     for one in written:
-        if not isinstance(one.meant, EC2NodeClass):
+        if not isinstance(one.manifest, EC2NodeClass):
             continue
         place = f"{one.source}:{one.line}: {one.title}"
         try:
-            warnings = check_user_data(one.meant)
+            warnings = check_user_data(one.manifest)
         except UserDataError as error:
             raise BadInputError(f"{place}: {as_clause(error)}.") from error
         for warning in warnings:
@@ -194,7 +194,7 @@ def _yaml(manifest: "StoredManifest | None") -> list[str]:
         return []
     from leeway_cli.manifests.changes import as_yaml, parsed
 
-    return as_yaml(parsed(manifest.body)).splitlines(keepends=True)
+    return as_yaml(parsed(manifest.as_written)).splitlines(keepends=True)
 
 
 def delete(
@@ -217,8 +217,8 @@ def delete(
         )
     selectors = selectors_of(kind, names or (), namespace, files)
 
-    from leeway.capacity_return.return_capacity import DELETED_POOLS_STAY_FOR
-    from leeway.manifests.ports import POOL_KINDS
+    from leeway.disruption.rules import DELETED_POOLS_STAY_FOR
+    from leeway.manifests.configuration import POOL
 
     from leeway_cli.manifests.changes import (
         Change,
@@ -241,7 +241,7 @@ def delete(
     planned = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
     made = planned if dry_run else apply_changes(found, cluster, planned)
     missing = () if ignore_not_found else not_found(selectors, stored)
-    pools = [one.name for one in chosen if one.resource in POOL_KINDS]
+    pools = [one.name for one in chosen if one.resource == POOL]
     if pools and not dry_run:
         minutes = DELETED_POOLS_STAY_FOR.total_seconds() / 60
         write_stderr(

@@ -13,8 +13,8 @@ from leeway_cli.errors import BadInputError, as_clause, unreadable
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
-    from leeway.manifests.problems import Problem
+    from leeway.manifests.base import Problem
+    from leeway.manifests.configuration import StoredManifest
     from leeway.manifests.reading import Reading
 
 STDIN = Path("-")
@@ -113,7 +113,7 @@ def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
 
 
 def _repeated(reading: "Reading") -> Iterator["Problem"]:
-    from leeway.manifests.problems import Problem
+    from leeway.manifests.base import Problem
 
     first: dict[tuple[str, str], str] = {}
     for one in reading.written:
@@ -201,7 +201,7 @@ def _resources(words: str) -> frozenset[str]:
 
 
 def _resources_of_kind(word: str) -> frozenset[str]:
-    from leeway.manifests.kinds import UnknownKind, kinds_called
+    from leeway.manifests.reading import UnknownKind, kinds_called
 
     try:
         return frozenset(kind.resource for kind in kinds_called(word))

@@ -11,7 +11,7 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause, unreadable
 
 if TYPE_CHECKING:
-    from leeway.manifests.kinds import Kind
+    from leeway.manifests.reading import Kind
 
 
 class SchemaFormat(StrEnum):
@@ -38,7 +38,7 @@ def schema(
     Editors with the YAML language server complete and check a file that begins with
     `# yaml-language-server: $schema=DIR/leeway.sh/cluster_v1.json`.
     """
-    from leeway.manifests.kinds import KINDS, UnknownKind, kinds_called
+    from leeway.manifests.reading import KINDS, UnknownKind, kinds_called
 
     try:
         kinds = kinds_called(kind) if kind else KINDS

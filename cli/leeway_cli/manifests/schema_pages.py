@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway.durations import render_duration
 from leeway.manifests.base import NotActedOn
-from leeway.manifests.kinds import Kind, model_of
+from leeway.manifests.reading import Kind, model_of
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ChurnCap
 from pydantic import BaseModel

@@ -114,7 +114,7 @@ def rehearse(
 
     _check(rounds, html)
     pace = _pace(pod_start, pod_stop, node_start)
-    manifests = [one.meant for one in read_files(files).written] if files else []
+    manifests = [one.manifest for one in read_files(files).written] if files else []
     cluster, source = _read(objects or (), kubeconfig, context, manifests, pace)
     for sentence in cluster.unread:
         write_stderr(f"warning: {sentence}")
@@ -278,7 +278,7 @@ def _known_region(region: str | None, cluster: "Cluster") -> str | None:
 
 def _policy(manifests: "Sequence[Manifest]") -> "ClusterPolicy":
     from leeway.manifests.cluster import Cluster as Manifest
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import cluster_policy
     from leeway.policy.rules import ClusterPolicy
 
     written = [cluster_policy(one) for one in manifests if isinstance(one, Manifest)]

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leeway.drain.deadline import DETACH_TIME
-from leeway.drain.progress import RemovalMethod
 from leeway.kubernetes.names import is_subdomain
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.printable import printable
 from leeway.reasons import Reason
+from leeway.retirement.pods import DETACH_TIME
+from leeway.retirement.progress import RemovalMethod
 from leeway.selection.pods import PodSpec
 
 from leeway_cli.rehearse.cluster import Budget, Cluster, Pace, Workload

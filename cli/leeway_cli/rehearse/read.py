@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, cast
 
-from leeway.drain.decide_pod import DAEMONSET
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.kubernetes.connection import Connection, is_unknown_path
 from leeway.kubernetes.decoders import ObjectList, without_nulls
@@ -26,11 +25,18 @@ from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
+from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
 from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint
-from leeway.selection.reading.objects import Document, key_of, name_of, namespace_of
-from leeway.selection.reading.pod_state import bound_node, is_finished
+from leeway.selection.reading.objects import (
+    Document,
+    bound_node,
+    is_finished,
+    key_of,
+    name_of,
+    namespace_of,
+)
 from lightkube import ApiError
 from lightkube.core.dictmixin import DictMixin
 from lightkube.models.meta_v1 import LabelSelector

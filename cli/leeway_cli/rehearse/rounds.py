@@ -9,9 +9,9 @@ from datetime import timedelta
 from difflib import get_close_matches
 from statistics import median_high
 
-from leeway.drain.decide_pod import DAEMONSET
-from leeway.drain.progress import RemovalMethod
 from leeway.printable import printable
+from leeway.retirement.pods import DAEMONSET
+from leeway.retirement.progress import RemovalMethod
 
 from leeway_cli.rehearse.cluster import Budget, Cluster, NodeFacts, Workload
 from leeway_cli.rehearse.storm import SETTLED_AFTER, Fate, Storm

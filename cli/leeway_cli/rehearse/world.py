@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
 
-from leeway.drain.decide_pod import DAEMONSET, FINISHED_PHASES
-from leeway.drain.plan import PodRequest
-from leeway.drain.progress import RemovalMethod
 from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
+from leeway.retirement.progress import PodRequest, RemovalMethod
 
 from leeway_cli.rehearse.cluster import Cluster, Pace, RunningPod, Workload
 from leeway_cli.rehearse.room import Placements

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leeway.capacity_return.rules import Cause
+from leeway.disruption.rules import Cause
 from rich.console import Console
 from rich.table import Table
 

@@ -11,7 +11,6 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 
 if TYPE_CHECKING:
-    from leeway_sandbox.reasons import ReasonError
     from leeway_sandbox.sandbox import Sandbox
 
 StateDirOption = Annotated[
@@ -29,19 +28,15 @@ def default_state_dir() -> Path:
 @contextmanager
 def sandbox_errors() -> Iterator[None]:
     """Turn errors of the sandbox into errors of the command."""
-    from leeway_sandbox.children import RefusedError, SandboxError
+    from leeway_sandbox.errors import RefusedError, SandboxError
 
     try:
         yield
     except RefusedError as error:
-        raise BadInputError(_sentence(error, str(error))) from error
+        raise BadInputError(" ".join(str(error).split())) from error
     except SandboxError as error:
         first, _, details = str(error).partition("\n")
-        raise CannotBeDoneError(_sentence(error, first), details) from error
-
-
-def _sentence(error: "ReasonError", message: str) -> str:
-    return " ".join([*message.split(), error.reason.remedy]).rstrip()
+        raise CannotBeDoneError(first, details) from error
 
 
 @contextmanager

@@ -133,7 +133,10 @@ def up(
         addresses = _addresses(for_containers, host, advertise)
         real = None
         if kubeconfig is not None:
-            real = _real(kubeconfig, context, yes_this_cluster, join_command, leave_command)
+            from leeway_sandbox.real_cluster.target import find_cluster
+
+            file = kubeconfig.absolute()
+            real = find_cluster(file, context, yes_this_cluster, join_command, leave_command)
     options = {"aws": ["--schedule-speed", str(schedule_speed)]}
     if real is None:
         options["kubernetes"] = ["--node-join", str(join), "--pod-end", str(pod_end)]
@@ -177,20 +180,6 @@ def _check_without_kubeconfig(
     for option, value in given.items():
         if value:
             raise BadInputError(f"{option}: expected --kubeconfig with it.")
-
-
-def _real(
-    kubeconfig: Path, context: str | None, allowed: str | None, join: str, leave: str
-) -> "RealCluster":
-    """Find the cluster of a kubeconfig, or refuse it."""
-    from leeway_sandbox.children import RefusedError
-    from leeway_sandbox.real_cluster.target import find_cluster
-    from leeway_sandbox.reasons import ReasonError
-
-    try:
-        return find_cluster(kubeconfig.absolute(), context, allowed, join, leave)
-    except ReasonError as error:
-        raise RefusedError.relayed(error.code, str(error)) from error
 
 
 @contextmanager

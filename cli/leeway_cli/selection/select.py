@@ -72,7 +72,7 @@ def _plan(
     given = KubernetesFiles(pods)
     cluster = KubernetesFiles(nodes)
     replica_counts = _replicas(replicas, given if pods else cluster)
-    pools = pools_of(one.meant for one in read_files(files).written)
+    pools = pools_of(one.manifest for one in read_files(files).written)
     if not pools:
         raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     first, second = (given, cluster) if pods else (cluster, given)

@@ -14,9 +14,8 @@ from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
     from leeway.manifests.documents import Value
-    from leeway.selection.offers.catalog import Catalog
+    from leeway.selection.offers.catalog import Catalog, Unavailable
     from leeway.selection.offers.survey import Survey
-    from leeway.selection.offers.unavailable import Unavailable
     from leeway.selection.reading.objects import BadObject, Document
 
 SandboxOption = Annotated[
@@ -56,7 +55,7 @@ def find_offers(region: str | None, stack: str, *, sandbox: bool) -> Offers:
 
 def sandbox_catalog(region: str | None = None) -> "Catalog":
     """Return the catalog of the sandbox: real instance types and zones, its own prices."""
-    from leeway.selection.offers.compressed import compressed, opened
+    from leeway.selection.offers.survey import compressed, opened
 
     return opened(compressed(sandbox_survey(region)))
 
@@ -108,10 +107,11 @@ def account_offers(region: str | None, stack: str) -> Offers:
 def _stored_offers(region: str, stack: str) -> Offers | None:
     from functools import partial
 
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
     from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+    from leeway.catalog.stored import SURVEY
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import UnknownForm, opened, read_times
+    from leeway.selection.offers.survey import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
 
     from leeway_cli.stack import find_stack
@@ -119,7 +119,7 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     try:
         table = find_stack(stack).table
         dynamodb = partial(client, "dynamodb")
-        packed = DynamoSurveys(dynamodb, table).packed(region)
+        packed = DynamoTable(dynamodb, table).get(SURVEY, region=region)
         if packed is None:
             return None
         now = SystemClock().now()
@@ -136,8 +136,7 @@ def _read_catalog(region: str) -> "Catalog":
     from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
     from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import compressed, opened
-    from leeway.selection.offers.survey import Survey
+    from leeway.selection.offers.survey import Survey, compressed, opened
     from leeway.wiring.clients import background_client
 
     write_stderr(f"The table has no catalog of {region}; reading it from EC2.")
@@ -165,8 +164,7 @@ class KubernetesFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         from leeway.selection.reading.cluster_objects import checked
-        from leeway.selection.reading.object_kinds import unknown_kinds
-        from leeway.selection.reading.objects import BadObject
+        from leeway.selection.reading.objects import BadObject, unknown_kinds
 
         self._places: list[tuple[str, Value]] = []
         self.documents: Sequence[Document] = tuple(self._read(paths))
@@ -217,7 +215,7 @@ class KubernetesFiles:
     def place(self, path: Sequence[str | int], message: str) -> str:
         """Render a message about a field with its file, line, object and path. The path begins with
         the position of the object."""
-        from leeway.manifests.problems import rendered
+        from leeway.manifests.base import rendered
 
         position, *inside = path
         if not isinstance(position, int):

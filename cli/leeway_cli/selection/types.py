@@ -62,7 +62,7 @@ def types(
     if reading is None:
         matches = _all_types(catalog)
     else:
-        matches = _of_pools(catalog, pools_of(one.meant for one in reading.written))
+        matches = _of_pools(catalog, pools_of(one.manifest for one in reading.written))
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
         _print_json(matches)
@@ -71,7 +71,7 @@ def types(
 
 
 def _all_types(catalog: "Catalog") -> list[Match]:
-    from leeway.selection.offers.node_class import NodeClass
+    from leeway.selection.offers.allocatable import NodeClass
 
     table = catalog.for_node_class(NodeClass())
     return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]

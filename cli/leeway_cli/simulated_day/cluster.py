@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.rules import Budget, Cause, ReturnRules
+from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import USUAL, Worth
 from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.supply import Candidate
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.pools import NodePool

@@ -5,13 +5,12 @@ back, by decide_returns, and checks the rules that no simulated day may break.
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.decide import decide_returns
-from leeway.capacity_return.decision import NodeReturn
-from leeway.capacity_return.rules import Cause
-from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.rules import Cause
+from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, Snapshot
 from leeway.policy.worth import Worth
 from leeway.selection.labels import SPOT
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Candidate, Supply
@@ -241,7 +240,8 @@ def snapshot(cluster: Cluster) -> Snapshot:
 def _left_of_churn(cluster: Cluster, nodes: int) -> int:
     churn = cluster.options.churn
     since = cluster.minute - churn.within // MINUTE
-    recent = sum(one.minute > since for one in cluster.record.given_back)
+    given = cluster.record.given_back
+    recent = sum(one.minute > since and one.cause is not Cause.EMPTY for one in given)
     return max(max(nodes * churn.percent // 100, churn.at_least) - recent, 0)
 
 

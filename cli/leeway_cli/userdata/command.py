@@ -16,8 +16,7 @@ from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catal
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.bootstrap.cluster import ClusterDetails
-    from leeway.bootstrap.node import NodeTemplate
+    from leeway.bootstrap.node import ClusterDetails, NodeTemplate
     from leeway.bootstrap.user_data import UserData
     from leeway.manifests.base import Manifest
     from leeway.selection.offers.machines import Machine
@@ -63,11 +62,11 @@ def userdata(
     the cluster. Warnings go to stderr. The instance type is looked up in the account's catalog, or
     in the sandbox's.
     """
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError
     from leeway.bootstrap.user_data import render
 
     details, from_cluster = _cluster(cluster_file)
-    given = [one.meant for one in read_files(files or ()).written]
+    given = [one.manifest for one in read_files(files or ()).written]
     template = _template([*from_cluster, *given], pool)
     machine = _machine(template, instance_type, region, stack, sandbox) if instance_type else None
     try:
@@ -103,8 +102,7 @@ def as_data(template: "NodeTemplate", data: "UserData", instance_type: str) -> d
 
 def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
     """The cluster that a file describes, and its manifest if it is one."""
-    from leeway.bootstrap.cluster import described, details_of
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError, described, details_of
     from leeway.manifests.cluster import Cluster
     from leeway.manifests.reading import read_manifests
 
@@ -119,7 +117,7 @@ def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
         except UserDataError as error:
             raise BadInputError(f"{source}: {as_clause(error)}.") from error
     written = checked(read_manifests(text, source), [source]).written
-    clusters = [(one.line, one.meant) for one in written if isinstance(one.meant, Cluster)]
+    clusters = [(one.line, one.manifest) for one in written if isinstance(one.manifest, Cluster)]
     if len(clusters) != 1:
         raise BadInputError(f"{source}: expected one Cluster manifest, found {len(clusters)}.")
     line, cluster = clusters[0]
@@ -156,7 +154,7 @@ def _template(manifests: "Sequence[Manifest]", name: str) -> "NodeTemplate":
 def _machine(
     template: "NodeTemplate", name: str, region: str | None, stack: str, sandbox: bool
 ) -> "Machine":
-    from leeway.manifests.problems import near_miss
+    from leeway.manifests.base import near_miss
     from leeway.selection.offers.mismatches import explain
 
     catalog = find_catalog(region, stack, sandbox=sandbox)

@@ -3,10 +3,17 @@
 The AMI's family decides how user data is read. The kubelet then has to reach the cluster: endpoint,
 CA and name must be those of one cluster, and the instance needs a profile for its token. A refusal
 is journalled as `boot-refused` with a reason; the instance runs on and never joins.
+
+Sources of capacity and allocatable: `nodeadm/internal/kubelet/config.go` and
+`templates/al2/runtime/bootstrap.sh` of awslabs/amazon-eks-ami (pods by network interfaces; reserved
+CPU by cores, reserved memory by pods), `sources/api/schnauzer` of
+bottlerocket-os/bottlerocket-core-kit (the same, by the pods that are set). Allocatable is capacity
+without what is reserved and the hard eviction threshold.
 """
 
 import base64
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from moto.ec2.models.amis import Ami
 from moto.ec2.models.instance_types import INSTANCE_TYPES
@@ -16,9 +23,10 @@ from moto.eks.models import eks_backends
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.fleet_launch import efas_of
 from leeway_sandbox.aws.images import accelerator_of, family_of, image_of, version_of
-from leeway_sandbox.aws.node_resources import resources
-from leeway_sandbox.user_data.configuration import BootError, Family, NodeConfiguration
-from leeway_sandbox.user_data.families import read_user_data
+from leeway_sandbox.aws.user_data import BootError, Family, NodeConfiguration, read_user_data
+from leeway_sandbox.kubernetes.quantities import milli
+
+type Accelerator = Literal["nvidia", "neuron"]
 
 _SYSTEMS: dict[Family, tuple[str, str]] = {
     "AL2": ("linux", "Amazon Linux 2"),
@@ -29,6 +37,15 @@ _SYSTEMS: dict[Family, tuple[str, str]] = {
 _SNAPSHOTS: dict[Family, int] = {"AL2": 20, "AL2023": 20, "Bottlerocket": 20, "Windows": 50}
 _DATA_VOLUME = "/dev/xvdb"
 WINDOWS_BUILD = "10.0.20348"
+VISIBLE = 0.925  # of the memory that EC2 advertises; the hypervisor has the rest
+MIB = 2**20
+STORAGE = "ephemeral-storage"
+DEFAULT_PODS = 110  # if an instance type's network is not known
+_CORE_SHARES = (60, 10, 5, 5)  # millicores that are reserved of each of the first cores
+_LATER_SHARE = 2.5  # and of every other one
+_EVICTION_THRESHOLD = "100Mi"
+_RESERVED_STORAGE = "1Gi"
+_STORAGE_SHARE = 0.1  # of the volume: the kubelet's default eviction threshold
 
 
 def boot(cloud: Cloud, instance: Instance) -> tuple[str, dict[str, Any]] | None:
@@ -47,7 +64,6 @@ def boot(cloud: Cloud, instance: Instance) -> tuple[str, dict[str, Any]] | None:
         instance=instance.id,
         cluster=cluster,
         family=configuration.family,
-        ignored=list(configuration.ignored),
     )
     return cluster, _node(instance, image, configuration)
 
@@ -85,7 +101,7 @@ def _cluster(cloud: Cloud, instance: Instance, configuration: NodeConfiguration)
     if not found:
         raise BootError(f"the kubelet cannot reach {endpoint}: no cluster has this endpoint")
     authority = clusters[found[0]].certificate_authority["data"]
-    if configuration.certificate_authority != base64.b64decode(authority):
+    if configuration.authority != base64.b64decode(authority):
         raise BootError(
             f"the kubelet does not trust {endpoint}: x509: certificate signed by unknown authority "
             "(the user data has the CA of another cluster)"
@@ -104,10 +120,10 @@ def _plain(url: str | None) -> str:
 
 def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> dict[str, Any]:
     system, os_image = _SYSTEMS[configuration.family]
-    kubelet, zone = configuration.kubelet, instance.placement.zone
+    zone = instance.placement.zone
     name = instance.id if configuration.is_named_by_instance else instance.private_dns_name
     architecture = "arm64" if image.architecture == "arm64" else "amd64"
-    capacity, allocatable = resources(
+    capacity, allocatable = _resources(
         INSTANCE_TYPES[instance.instance_type],
         configuration,
         accelerator_of(image),
@@ -119,11 +135,11 @@ def _node(instance: Instance, image: Ami, configuration: NodeConfiguration) -> d
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": _labels(instance, name, system, architecture) | dict(kubelet.labels),
+            "labels": _labels(instance, name, system, architecture) | dict(configuration.labels),
         },
         "spec": {
             "providerID": f"aws:///{zone}/{instance.id}",
-            "taints": [_taint(one.key, one.value, one.effect) for one in kubelet.taints],
+            "taints": [{k: v for k, v in one.items() if v} for one in configuration.taints],
         },
         "status": {
             "capacity": capacity,
@@ -178,5 +194,108 @@ def _labels(instance: Instance, name: str, system: str, architecture: str) -> di
     return labels
 
 
-def _taint(key: str, value: str, effect: str) -> dict[str, str]:
-    return {"key": key, **({"value": value} if value else {}), "effect": effect}
+def _resources(
+    kind: Mapping[str, Any],
+    configuration: NodeConfiguration,
+    accelerator: Accelerator | None,
+    storage: int,
+    efas: int = 0,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Capacity and allocatable of an instance type, as DescribeInstanceTypes describes it.
+
+    `storage` is the size in GiB of the volume with the kubelet's data, `efas` the number of EFA
+    interfaces. Accelerators are there if the AMI has their drivers, as their device plugin reports
+    them.
+    """
+    system = configuration.config.get("systemReserved") or {}
+    cores = int(kind["VCpuInfo"]["DefaultVCpus"])
+    memory = int(kind["MemoryInfo"]["SizeInMiB"] * VISIBLE)
+    pods = _pods(kind, configuration, cores)
+    reserved = _reserved(kind, configuration, cores, pods)
+    cpu = cores * 1000 - _of("cpu", reserved) - _of("cpu", system)
+    kept = _of("memory", reserved) + _of("memory", system)
+    left = memory * MIB * 1000 - kept - _threshold(configuration, memory)
+    devices = _devices(kind, accelerator)
+    if efas and configuration.family != "Windows":
+        devices["vpc.amazonaws.com/efa"] = str(efas)
+    storage_mib = storage * 1024
+    kept_storage = _of(STORAGE, reserved) + _of(STORAGE, system)
+    free_storage = storage_mib - kept_storage // (1000 * MIB) - int(storage_mib * _STORAGE_SHARE)
+    capacity = {"cpu": str(cores), "memory": f"{memory}Mi", "pods": str(pods)}
+    capacity |= {STORAGE: f"{storage}Gi", **devices}
+    allocatable = {
+        "cpu": f"{max(cpu, 0)}m",
+        "memory": f"{max(left, 0) // (1000 * MIB)}Mi",
+        "pods": str(pods),
+        STORAGE: f"{max(free_storage, 0)}Mi",
+        **devices,
+    }
+    return capacity, allocatable
+
+
+def _pods(kind: Mapping[str, Any], configuration: NodeConfiguration, cores: int) -> int:
+    pods = configuration.config.get("maxPods") or _pods_of_network(kind, configuration)
+    per_core = configuration.config.get("podsPerCore")
+    return min(pods, per_core * cores) if per_core else pods
+
+
+def _pods_of_network(kind: Mapping[str, Any], configuration: NodeConfiguration) -> int:
+    """The AMI's figure for an instance type: a pod for every address, two on the host's network."""
+    network = kind.get("NetworkInfo", {})
+    interfaces, addresses = (
+        network.get("MaximumNetworkInterfaces"),
+        network.get("Ipv4AddressesPerInterface"),
+    )
+    if not interfaces or not addresses:
+        return DEFAULT_PODS
+    if configuration.family == "Windows":  # has one interface for its pods
+        return int(addresses) - 1
+    return int(interfaces) * (int(addresses) - 1) + 2
+
+
+def _reserved(
+    kind: Mapping[str, Any], configuration: NodeConfiguration, cores: int, pods: int
+) -> Mapping[str, str]:
+    """The kube-reserved resources: what the user data sets, and the AMI's defaults for the rest.
+
+    A flag replaces all that a configuration file sets.
+    """
+    given = configuration.config.get("kubeReserved") or {}
+    if configuration.family == "Windows" or "kubeReserved" in configuration.flags:
+        return given
+    shares = [*_CORE_SHARES, *([_LATER_SHARE] * max(cores - len(_CORE_SHARES), 0))]
+    if configuration.family != "Bottlerocket":
+        pods = _pods_of_network(kind, configuration)
+    defaults = {
+        "cpu": f"{int(sum(shares[:cores]))}m",
+        "memory": f"{255 + 11 * pods}Mi",
+        STORAGE: _RESERVED_STORAGE,
+    }
+    return {**defaults, **given}
+
+
+def _of(resource: str, quantities: Mapping[str, str]) -> int:
+    """A quantity in thousandths of a core or of a byte."""
+    return milli(quantities.get(resource, "0"))
+
+
+def _threshold(configuration: NodeConfiguration, memory: int) -> int:
+    """The hard eviction threshold of memory, in thousandths of a byte."""
+    default = "0" if "evictionHard" in configuration.flags else _EVICTION_THRESHOLD
+    given = configuration.config.get("evictionHard") or {}
+    text = given.get("memory.available", default)
+    if text.endswith("%"):
+        return int(memory * MIB * 1000 * float(text.removesuffix("%")) / 100)
+    return milli(text)
+
+
+def _devices(kind: Mapping[str, Any], accelerator: Accelerator | None) -> dict[str, str]:
+    if accelerator == "nvidia":
+        gpus = kind.get("GpuInfo", {}).get("Gpus", [])
+        count = sum(gpu["Count"] for gpu in gpus if gpu.get("Manufacturer") == "NVIDIA")
+        return {"nvidia.com/gpu": str(count)} if count else {}
+    if accelerator == "neuron":
+        devices = kind.get("NeuronInfo", {}).get("NeuronDevices", [])
+        count = sum(device["Count"] for device in devices)
+        return {"aws.amazon.com/neuron": str(count)} if count else {}
+    return {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from leeway_sandbox.aws import fault_injection
 from leeway_sandbox.aws.authorization import Authorization
 from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import Cloud
@@ -24,7 +25,7 @@ from leeway_sandbox.aws.scheduled_events import Maintenance, announce
 from leeway_sandbox.aws.status_checks import Impairment, impair
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import ControlApi, Query
-from leeway_sandbox.reasons import EVENT_INVALID, ReasonError
+from leeway_sandbox.errors import SandboxError
 
 
 class ClusterLink(BaseModel):
@@ -123,6 +124,7 @@ class Control(ControlApi):
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
         self._stacks, self._access, self._authorization = stacks, access, authorization
         self._interruptions = Interruptions(cloud, bus)
+        fault_injection.install(cloud, self._interruptions)
         self._started = time.time()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call
@@ -218,7 +220,7 @@ class Control(ControlApi):
     def _send(self, body: Any, query: Query) -> Any:
         events = body if isinstance(body, list) else [body]
         if not all(isinstance(event, dict) and "source" in event for event in events):
-            raise ReasonError(EVENT_INVALID)
+            raise SandboxError("An event is a JSON object with at least a source.")
         copies, delay = int(query.get("copies", 1)), float(query.get("delay", 0))
         with self._cloud.lock:
             sent = [

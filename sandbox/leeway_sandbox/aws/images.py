@@ -25,7 +25,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.responses.amis import AmisResponse
 from moto.ec2.utils import generic_filter
 
-from leeway_sandbox.user_data.configuration import Family
+from leeway_sandbox.aws.user_data import Family
 
 type Architecture = Literal["arm64", "x86_64"]
 

@@ -15,8 +15,7 @@ from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.instance_index import IndexedInstances
 from leeway_sandbox.aws.notices import state_change
-from leeway_sandbox.control import NotFoundError
-from leeway_sandbox.reasons import INSTANCE_NOT_FOUND
+from leeway_sandbox.errors import NotFoundError
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
 STATES = {
@@ -142,5 +141,5 @@ def find(cloud: Cloud, instance_id: str) -> tuple[TimedInstances, Instance]:
     assert isinstance(ec2, TimedInstances)
     instance = ec2.get_instance_by_id(instance_id)
     if instance is None:
-        raise NotFoundError(INSTANCE_NOT_FOUND, instance=instance_id)
+        raise NotFoundError(f"EC2 has no instance {instance_id}.")
     return ec2, instance

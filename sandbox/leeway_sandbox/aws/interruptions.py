@@ -18,8 +18,7 @@ from leeway_sandbox.aws.notices import (
     rebalance_recommendation,
     reservation_warning,
 )
-from leeway_sandbox.control import NotFoundError
-from leeway_sandbox.reasons import INSTANCE_NOT_RUNNING
+from leeway_sandbox.errors import NotFoundError
 
 
 class Interruption(BaseModel):
@@ -59,7 +58,7 @@ class Interruptions:
     def _find(self, name: str) -> tuple[instances.TimedInstances, Instance]:
         ec2, instance = instances.find(self._cloud, name)
         if instance.state in instances.ENDING:
-            raise NotFoundError(INSTANCE_NOT_RUNNING, instance=name)
+            raise NotFoundError(f"EC2 has no running instance {name}.")
         return ec2, instance
 
     def _interrupt(

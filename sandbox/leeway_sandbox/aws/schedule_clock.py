@@ -11,8 +11,7 @@ from typing import Any
 from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.schedule_expressions import At, Expression, Rate
 from leeway_sandbox.aws.timers import Timer
-from leeway_sandbox.control import NotFoundError
-from leeway_sandbox.reasons import SCHEDULE_NOT_FOUND
+from leeway_sandbox.errors import NotFoundError
 
 # Invokes the target once for the given time; returns the functions that it invokes.
 Fire = Callable[[datetime], list[str]]
@@ -75,7 +74,10 @@ class ScheduleClock:
         """
         found = [c for c in self._targets.values() if name in {c.name, c.arn}]
         if not found:
-            raise NotFoundError(SCHEDULE_NOT_FOUND, schedule=name)
+            raise NotFoundError(
+                f"No enabled schedule has the name or ARN {name}. List the schedules with `leeway "
+                "sandbox schedules`."
+            )
         now = datetime.now(UTC)
         return [function for entry in found for function in self._fire(entry, now)]
 

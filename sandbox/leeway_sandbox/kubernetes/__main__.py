@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from leeway_sandbox import access
-from leeway_sandbox.kubernetes.certificates import server_context
 from leeway_sandbox.kubernetes.cluster import Settings
-from leeway_sandbox.kubernetes.servers import Servers
+from leeway_sandbox.kubernetes.servers import Servers, server_context
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
 
 

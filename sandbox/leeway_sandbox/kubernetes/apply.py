@@ -2,18 +2,19 @@
 
 Rules: Kubernetes' server-side apply. A field that another manager owns with another value is a
 conflict unless forced. A field that a manager no longer applies is removed if it has no other
-owner.
+owner. `metadata.managedFields` has a set of paths for each manager. An element of a path is
+`f:name` (a field), `k:{…}` (an item of a list that merges by keys) or `v:…` (a member of a set).
+The path of a list item itself ends in ".".
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from leeway_sandbox.kubernetes import defaults, errors, ownership
-from leeway_sandbox.kubernetes.objects import Object, annotation, copy, decode, encode
-from leeway_sandbox.kubernetes.ownership import Path
+from leeway_sandbox.kubernetes import defaults, errors
+from leeway_sandbox.kubernetes.objects import Object, annotation, copy, decode, encode, timestamp
 from leeway_sandbox.kubernetes.patches import is_set, merge_keys
-from leeway_sandbox.kubernetes.registry import Kind
+from leeway_sandbox.kubernetes.registry import EVENT, LEASE, NODE, Kind
 
 _KUBECTL = "kubectl"  # kubectl's default field manager
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -35,10 +36,10 @@ def merged(
     elif "status" in kind.subresources:
         applied = {name: value for name, value in applied.items() if name != "status"}
     managed = live["metadata"].get("managedFields")
-    owners = ownership.read(managed)
+    owners = read_owners(managed)
     own = (manager, "Apply", subresource)
-    wanted = ownership.leaves(applied)
-    values = ownership.leaves(live)
+    wanted = leaves(applied)
+    values = leaves(live)
     differing = {path for path in wanted if path not in values or values[path] != wanted[path]}
     lost = {
         identity: paths & differing
@@ -56,14 +57,14 @@ def merged(
     previous = owners.get(own, set())
     owners[own] = set(wanted)
     shared = set().union(*owners.values())
-    dropped = {path for path in previous - shared if path[0] != ownership.STATUS or subresource}
+    dropped = {path for path in previous - shared if path[0] != STATUS or subresource}
     for path in sorted(dropped, key=_deepest_first):
         _remove(live, path)
     result: Object = _merge("", live, applied)
     if manager == _KUBECTL and annotation(live, _LAST_APPLIED) is not None:
         _note_applied(kind, result, applied)
     defaults.fill(kind, result)
-    result["metadata"]["managedFields"] = ownership.write(owners, kind, managed)
+    result["metadata"]["managedFields"] = write_owners(owners, kind, managed)
     return result
 
 
@@ -75,7 +76,7 @@ def _applied_before(live: Object) -> set[Path]:
     text = annotation(live, _LAST_APPLIED)
     try:
         last = decode(text) if text else {}
-        return set(ownership.leaves(last)) if isinstance(last, dict) else set()
+        return set(leaves(last)) if isinstance(last, dict) else set()
     except (ValueError, AttributeError):
         return set()
 
@@ -96,12 +97,12 @@ def _deepest_first(path: Path) -> tuple[int, bool, Path]:
 def _conflicts(
     lost: dict[tuple[str, str, str], set[Path]], managed: list[Object]
 ) -> errors.ApiError:
-    entries = {ownership.identity(entry): entry for entry in managed}
+    entries = {owner_of(entry): entry for entry in managed}
     causes = []
     reasons = []
-    for identity in sorted(lost):
-        described = _describe(entries[identity])
-        fields = [_field(path) for path in sorted(lost[identity])]
+    for owner in sorted(lost):
+        described = _describe(entries[owner])
+        fields = [_field(path) for path in sorted(lost[owner])]
         message = f"conflict with {described}"
         causes += [
             {"reason": "FieldManagerConflict", "message": message, "field": field}
@@ -155,9 +156,9 @@ def _merge(field: str, live: Any, applied: Any) -> Any:
 
 
 def _merge_items(keys: tuple[str, ...], live: list[Object], applied: list[Object]) -> list[Object]:
-    result = {ownership.item_element(item, keys): item for item in live}
+    result = {item_element(item, keys): item for item in live}
     for item in applied:
-        element = ownership.item_element(item, keys)
+        element = item_element(item, keys)
         result[element] = _merge("", result[element], item) if element in result else item
     return list(result.values())
 
@@ -187,3 +188,169 @@ def _item(items: list[Any], element: str) -> Any:
         ):
             return item
     return None
+
+
+type Path = tuple[str, ...]
+
+STATUS = "f:status"
+# Kinds with one writer need no field ownership.
+_UNTRACKED = frozenset((EVENT, LEASE))
+_ATOMIC_MAPS = frozenset(("nodeSelector", "selector", "labelSelector", "resourceFieldRef"))
+_SERVER_METADATA = frozenset(
+    (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "selfLink",
+        "generateName",
+    )
+)
+
+
+def leaves(obj: Object) -> dict[Path, Any]:
+    """Return the fields of an object that a manager can own, with their values."""
+    found: dict[Path, Any] = {}
+    for name, value in obj.items():
+        if name in ("kind", "apiVersion"):
+            continue
+        if name == "metadata":
+            value = {key: one for key, one in value.items() if key not in _SERVER_METADATA}
+            if not value:
+                continue
+        _collect(name, value, (f"f:{name}",), found)
+    return found
+
+
+def _collect(field: str, value: Any, path: Path, found: dict[Path, Any]) -> None:
+    if isinstance(value, dict) and value and not _is_atomic(field, value):
+        for name, one in value.items():
+            _collect(name, one, (*path, f"f:{name}"), found)
+    elif isinstance(value, list) and value and is_set(field):
+        for one in value:
+            found[*path, "v:" + encode(one).decode()] = one
+    elif isinstance(value, list) and value and (keys := merge_keys(field, value)):
+        for item in value:
+            element = item_element(item, keys)
+            found[*path, element, "."] = None
+            for name, one in item.items():
+                _collect(name, one, (*path, element, f"f:{name}"), found)
+    else:
+        found[path] = value
+
+
+def _is_atomic(field: str, value: Object) -> bool:
+    return field in _ATOMIC_MAPS and ("matchLabels" in value or field == "nodeSelector")
+
+
+def item_element(item: Object, keys: tuple[str, ...]) -> str:
+    """Return the path element of a list item, with the fields that identify it."""
+    present = {key: item[key] for key in sorted(keys) if key in item}
+    return "k:" + encode(present).decode()
+
+
+def read_owners(managed: list[Object] | None) -> dict[tuple[str, str, str], set[Path]]:
+    """Return the field sets of `managedFields` by (manager, operation, subresource)."""
+    result = {}
+    for entry in managed or ():
+        paths: set[Path] = set()
+        _read_fields(entry.get("fieldsV1") or {}, (), paths)
+        result[owner_of(entry)] = paths
+    return result
+
+
+def sent_owners(metadata: Object) -> list[Object] | None:
+    """Return the `managedFields` of a request, or None if it has no valid ones."""
+    managed = metadata.get("managedFields")
+    entries = managed if isinstance(managed, list) else []
+    known = all(
+        one.get("manager") and one.get("operation") and one.get("fieldsType") == "FieldsV1"
+        for one in entries
+    )
+    return entries if entries and known else None
+
+
+def owner_of(entry: Object) -> tuple[str, str, str]:
+    """Return the identity of an entry: manager, operation, subresource."""
+    return entry["manager"], entry["operation"], entry.get("subresource", "")
+
+
+def _read_fields(fields: Object, path: Path, paths: set[Path]) -> None:
+    for name, below in fields.items():
+        if below:
+            _read_fields(below, (*path, name), paths)
+        else:
+            paths.add((*path, name))
+
+
+def write_owners(
+    owners: dict[tuple[str, str, str], set[Path]],
+    kind: Kind,
+    before: list[Object] | None,
+) -> list[Object]:
+    """Return `managedFields`; an entry with unchanged fields keeps its time."""
+    known = {owner_of(entry): entry for entry in before or ()}
+    entries = []
+    for owner, paths in owners.items():
+        if not paths:
+            continue
+        fields: Object = {}
+        for path in sorted(paths):
+            below = fields
+            for element in path:
+                below = below.setdefault(element, {})
+        old = known.get(owner)
+        if old is not None and old["fieldsV1"] == fields:
+            entries.append(old)
+            continue
+        manager, operation, subresource = owner
+        entry = {
+            "manager": manager,
+            "operation": operation,
+            "apiVersion": kind.api_version,
+            "time": timestamp(),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        }
+        if subresource:
+            entry["subresource"] = subresource
+        entries.append(entry)
+    return entries
+
+
+def record_new(obj: Object, asked: Object, kind: Kind, manager: str, operation: str) -> None:
+    """Record the creator as owner of the applied fields of a new object, or of all fields."""
+    if kind in _UNTRACKED:
+        return
+    paths = set(leaves(asked if operation == "Apply" else obj))
+    if kind is not NODE:  # a kubelet creates its Node with the status
+        paths = {path for path in paths if path[0] != STATUS}
+    obj["metadata"]["managedFields"] = write_owners({(manager, operation, ""): paths}, kind, None)
+
+
+def record_change(
+    new: Object,
+    old: Object,
+    managed: list[Object] | None,
+    kind: Kind,
+    manager: str,
+    subresource: str,
+) -> None:
+    """Record the manager of an update as the owner of the changed fields."""
+    if kind in _UNTRACKED:
+        return
+    before, after = leaves(old), leaves(new)
+    changed = {path for path in after if path not in before or before[path] != after[path]}
+    removed = before.keys() - after.keys()
+    if not changed and not removed:
+        return
+    owners = read_owners(managed)
+    for paths in owners.values():
+        paths -= changed | removed
+    owners.setdefault((manager, "Update", subresource), set()).update(changed)
+    new["metadata"]["managedFields"] = write_owners(owners, kind, managed)

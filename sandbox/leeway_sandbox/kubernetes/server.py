@@ -26,9 +26,9 @@ from leeway_sandbox.kubernetes.authorization import Authorizer
 from leeway_sandbox.kubernetes.calls import Call, read_object, target_of, verb_of
 from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
+from leeway_sandbox.kubernetes.control import Fault, Faults
 from leeway_sandbox.kubernetes.controllers.disruption import Disruption
 from leeway_sandbox.kubernetes.eviction import Evictions
-from leeway_sandbox.kubernetes.faults import Fault, Faults
 from leeway_sandbox.kubernetes.impersonation import acting_user
 from leeway_sandbox.kubernetes.objects import Object, encode, is_terminating, name_of, uid_of
 from leeway_sandbox.kubernetes.watch import Watch

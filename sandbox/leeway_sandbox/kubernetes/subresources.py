@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leeway_sandbox.kubernetes import errors, ownership, registry, schema, writing
+from leeway_sandbox.kubernetes import apply, errors, registry, schema, writing
 from leeway_sandbox.kubernetes.calls import Call
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.objects import Object, copy, timestamp, with_condition
@@ -37,7 +37,7 @@ def scale(cluster: Cluster, call: Call) -> Object:
     changed["spec"]["replicas"] = replicas
     changed["metadata"]["generation"] += 1
     managed = current["metadata"].get("managedFields")
-    ownership.record_change(changed, current, managed, call.kind, call.manager, "scale")
+    apply.record_change(changed, current, managed, call.kind, call.manager, "scale")
     return _scale_of(cluster.store.replace(call.kind, changed, dry_run=call.dry_run))
 
 

@@ -8,7 +8,6 @@ from leeway_sandbox.kubernetes import (
     apply,
     defaults,
     errors,
-    ownership,
     pod_security,
     registry,
     schema,
@@ -203,7 +202,7 @@ def _store_new(cluster: Cluster, call: Call, body: Object, operation: str) -> Ob
     defaults.admit(kind, body, store)
     validation.check(kind, body, None)
     _admit(cluster, kind, body)
-    ownership.record_new(body, applied, kind, call.manager, operation)
+    apply.record_new(body, applied, kind, call.manager, operation)
     cluster.policies.check(call, "CREATE", body, None)
     return store.create(kind, body, dry_run=call.dry_run)
 
@@ -216,7 +215,7 @@ def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Obje
         why += f"UID in object meta: {uid_of(current)}"
         raise errors.conflict(call.kind, call.target.name, why)
     _check_version(call, metadata, current)
-    managed = ownership.sent(metadata) or current["metadata"].get("managedFields")
+    managed = apply.sent_owners(metadata) or current["metadata"].get("managedFields")
     for name in _KEPT_METADATA:
         metadata.pop(name, None)
         if name in current["metadata"]:
@@ -225,9 +224,7 @@ def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Obje
         metadata["managedFields"] = managed
     written = _sections(call, proposed, current)
     defaults.fill(call.kind, written)
-    ownership.record_change(
-        written, current, managed, call.kind, call.manager, call.target.subresource
-    )
+    apply.record_change(written, current, managed, call.kind, call.manager, call.target.subresource)
     return _finish(cluster, call, written, current)
 
 

@@ -30,7 +30,6 @@ from leeway_sandbox.lambda_service.server import Handler, LambdaApi, answer_erro
 from leeway_sandbox.lambda_service.service import Service
 from leeway_sandbox.listening import listen, port_of, refused
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
-from leeway_sandbox.reasons import CALLER_NOT_LOCAL, ReasonError
 
 _MAX_BODY_BYTES = 8 * 2**20
 # The runtime client sends the stack trace of an error in a header of up to 1 MiB.
@@ -76,7 +75,8 @@ def _check_caller(gate: access.Gate) -> Middleware:
             return refused(*refusal)
         # Workers run on this machine.
         if request.path.startswith(RUNTIME_PREFIX) and request.remote != access.LOOPBACK:
-            return refused(HTTPStatus.FORBIDDEN, ReasonError(CALLER_NOT_LOCAL))
+            problem = "Only workers on this machine call the Lambda Runtime API."
+            return refused(HTTPStatus.FORBIDDEN, problem)
         return await handler(request)
 
     return check

@@ -1,13 +1,56 @@
 """The worker pools of all functions, and the environment of the workers."""
 
 import asyncio
+import contextlib
+import json
+import socket
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from leeway_sandbox.access_entries import SECRET
 from leeway_sandbox.journal import Journal
 from leeway_sandbox.lambda_service.definitions import FunctionDefinition
 from leeway_sandbox.lambda_service.faults import Faults
 from leeway_sandbox.lambda_service.workers import Worker, WorkerPool
+
+_ZYGOTE = Path(__file__).with_name("zygote.py")
+_COMMON = {"LANG": "en_US.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "TZ": ":UTC"}
+
+
+class Base:
+    """The process that forks the zygotes of functions with the same layers."""
+
+    def __init__(self, layers: Sequence[str]) -> None:
+        self.layers = layers
+        self._connection, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    async def start(self, clients: Sequence[str]) -> None:
+        """Start the process, which first imports libraries and the models of AWS services."""
+        with self._other:
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", str(_ZYGOTE), str(self._other.fileno())),
+                *(json.dumps(self.layers), json.dumps(clients)),
+                stdin=asyncio.subprocess.DEVNULL,
+                # The standard output of this service is only for its ready line.
+                stdout=sys.stderr.fileno(),
+                env=_COMMON,
+                pass_fds=[self._other.fileno()],
+                # Ctrl-C in the terminal goes to the sandbox, which stops its workers itself.
+                start_new_session=True,
+            )
+
+    def fork(self, settings: dict[str, Any]) -> socket.socket:
+        """Return the connection of a new zygote. It ends if the zygote exits."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.suppress(ConnectionError):
+            socket.send_fds(self._connection, [json.dumps(settings).encode()], [theirs.fileno()])
+        return ours
+
+    def close(self) -> None:
+        """End the process; the zygotes end with it."""
+        self._connection.close()
 
 
 class Pools:
@@ -22,6 +65,7 @@ class Pools:
         self._faults = faults
         self._pools: dict[str, WorkerPool] = {}
         self._host = ""
+        self._bases: list[Base] = []
 
     def serve_at(self, port: int) -> None:
         """Set the port of this service, for the environment of the workers."""
@@ -52,12 +96,14 @@ class Pools:
         for name, pool in self._pools.items():
             if name not in kept:
                 pool.close()
+        base = await self._base(functions)
         self._pools = {
-            function.name: kept.get(function.name) or self._pool(function) for function in functions
+            function.name: kept.get(function.name) or self._pool(function, base)
+            for function in functions
         }
         for name, pool in self._pools.items():
             if name not in kept:
-                await pool.start()
+                pool.start()
         await asyncio.gather(*(pool.ready for pool in self._pools.values()))
 
     def kill(self, caller: str) -> list[str]:
@@ -74,10 +120,25 @@ class Pools:
         """Stop all workers."""
         for pool in self._pools.values():
             pool.close()
+        for base in self._bases:
+            base.close()
 
-    def _pool(self, function: FunctionDefinition) -> WorkerPool:
+    async def _base(self, functions: list[FunctionDefinition]) -> Base:
+        """Return the process with the layers that all functions have; start it if need be."""
+        first, *others = [function.code[1:] for function in functions] or [()]
+        layers = [one for one in first if all(one in code for code in others)]
+        for base in self._bases:
+            if base.layers == layers:
+                return base
+        base = Base(layers)
+        await base.start(sorted({client for one in functions for client in one.clients}))
+        self._bases.append(base)
+        return base
+
+    def _pool(self, function: FunctionDefinition, base: Base) -> WorkerPool:
         return WorkerPool(
             function,
+            fork_zygote=base.fork,
             host=self._host,
             environment=self._environment(function),
             concurrency=self.concurrency,
@@ -101,10 +162,8 @@ class Pools:
             "AWS_SESSION_TOKEN": "sandbox",
             "AWS_ENDPOINT_URL_LAMBDA": f"http://{self._host}",
             "LAMBDA_TASK_ROOT": function.code[0],
-            "LANG": "en_US.UTF-8",
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "TZ": ":UTC",
             "_HANDLER": function.handler,
+            **_COMMON,
         }
         if self._aws_endpoint:
             environment["AWS_ENDPOINT_URL"] = self._aws_endpoint

@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from leeway_sandbox.lambda_service.invocation import Ending, Invocation, Outcome
 from leeway_sandbox.lambda_service.worker_log import WorkerLog
 
 _log = logging.getLogger(__name__)
-_ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 65536
 # Lambda's limit; a longer initialization continues within the timeout of the function.
 _INIT_SECONDS = 10
 # Workers of a function that start at the same time. More would only share the processors, and
 # running workers often handle the pending invocations before new ones have started.
 _STARTING = os.cpu_count() or 2
+# A worker of a replaced function must not get the invocations of a new one.
+_numbers = itertools.count(1)
 
 
 class Worker:
@@ -73,6 +75,7 @@ class WorkerPool:
         self,
         function: FunctionDefinition,
         *,
+        fork_zygote: Callable[[dict[str, Any]], socket.socket],
         host: str,
         environment: dict[str, str],
         concurrency: int,
@@ -81,6 +84,7 @@ class WorkerPool:
     ) -> None:
         self.function = function
         self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._fork_zygote = fork_zygote
         self._host = host
         self._environment = environment
         self._concurrency = concurrency
@@ -89,42 +93,24 @@ class WorkerPool:
         self._workers: dict[str, Worker] = {}
         self._idle: list[Worker] = []
         self._waiting: deque[Invocation] = deque()
-        self._numbers = 0
         self._closed = False
-        self._starting = asyncio.Lock()
         self._connection: socket.socket | None = None
-        self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Start the zygote. ``ready`` is set when it has imported the handler."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         function = self.function
-        settings = {
-            "handler": function.handler,
-            "code": list(function.code),
-            "durable": function.durable,
-            "clients": list(function.clients),
-            "host": self._host,
-        }
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-P", str(_ZYGOTE), str(theirs.fileno()), json.dumps(settings)),
-            stdin=asyncio.subprocess.DEVNULL,
-            # The standard output of this service is only for its ready line.
-            stdout=sys.stderr.fileno(),
-            env=self._environment,
-            cwd=function.code[0],
-            pass_fds=[theirs.fileno()],
-            # Ctrl-C in the terminal goes to the sandbox, which stops its workers itself.
-            start_new_session=True,
+        self._connection = self._fork_zygote(
+            {
+                "handler": function.handler,
+                "code": list(function.code),
+                "durable": function.durable,
+                "clients": list(function.clients),
+                "host": self._host,
+                "environment": self._environment,
+            }
         )
-        theirs.close()
-        if self._closed:
-            ours.close()
-            self._process.kill()
-            return
-        self._connection = ours
-        asyncio.get_running_loop().add_reader(ours, self._read_zygote, ours)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._connection, self._read_zygote, self._connection)
         self.set_clock()
 
     def set_clock(self) -> None:
@@ -144,9 +130,8 @@ class WorkerPool:
             asyncio.get_running_loop().remove_reader(self._connection)
             self._connection.close()
             self._connection = None
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
         for worker in list(self._workers.values()):
+            worker.kill("killed")
             self._exited(worker, -signal.SIGKILL)
         while self._waiting:
             self._waiting.popleft().end(_exit_outcome(None, -signal.SIGKILL))
@@ -172,11 +157,10 @@ class WorkerPool:
 
     async def run(self, invocation: Invocation) -> Outcome:
         """Run an invocation on a free worker, or when one is free."""
-        async with self._starting:
-            if self._connection is None and not self._closed:
-                await self.start()
         if self._closed:
             return _exit_outcome(None, -signal.SIGKILL)
+        if self._connection is None:
+            self.start()
         self._waiting.append(invocation)
         self._assign()
         return await invocation.outcome
@@ -254,14 +238,14 @@ class WorkerPool:
     def _fork(self) -> None:
         if self._connection is None:
             return
-        self._numbers += 1
-        identity = f"{self.function.name}-{self._numbers}"
+        number = next(_numbers)
+        identity = f"{self.function.name}-{number}"
         read, write = os.pipe()
         log = WorkerLog(read, self.function.name, self._journal)
         worker = self._workers[identity] = Worker(identity, log)
         limit = _INIT_SECONDS + self.function.timeout
         worker.timer = asyncio.get_running_loop().call_later(limit, worker.kill, "timeout")
-        stream = f"{time.strftime('%Y/%m/%d')}/[{self.function.name}]{self._numbers}"
+        stream = f"{time.strftime('%Y/%m/%d')}/[{self.function.name}]{number}"
         message = {
             "worker": identity,
             "prefix": f"_runtime/{identity}",

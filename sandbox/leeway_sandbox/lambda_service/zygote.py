@@ -1,15 +1,18 @@
-"""The zygote: imports the code of a function once, and forks a worker per execution environment.
+"""The base imports the libraries of all functions, and forks a zygote for each function. A zygote
+imports the code of its function, and forks a worker per execution environment.
 
-It runs as a script outside of the package, so that a worker sees only the code and layers of the
-function. It has a single thread, because a fork copies only the thread that forks.
+They run as a script outside of the package, so that a worker sees only the code and layers of the
+function. They have a single thread, because a fork copies only the thread that forks.
 
-It uses a SOCK_SEQPACKET socket with one JSON object per packet:
+The base gets the settings of each function on a SOCK_SEQPACKET socket, with a socket of the zygote.
+This has one JSON object per packet:
 - in: ``{"worker": id, "environment": {...}}`` with the write end of the worker's log pipe, or
   ``{"clock": seconds}``: how far the clocks of all workers are ahead from now on
 - out: ``{"ready": {"threads", "milliseconds", "error"}}``, ``{"started": id, "pid"}``,
   ``{"exited": id, "signal"|"status"}``
 """
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -36,6 +39,9 @@ _RUNTIME_MODULES = (
     "awslambdaric.lambda_runtime_log_utils",
     "awslambdaric.lambda_runtime_marshaller",
 )
+# Libraries that most functions with AWS clients import. A base process never imports code of the
+# functions or their layers' own package: each zygote does, as its function needs.
+_LIBRARIES = ("aws_lambda_powertools", "pydantic", "lightkube")
 
 
 def _die_with_parent() -> None:
@@ -43,35 +49,40 @@ def _die_with_parent() -> None:
 
 
 def _preload(handler: str, durable: bool, clients: list[str]) -> str | None:
-    """Import the modules of every worker; return an error message, or None.
-
-    awslambdaric.lambda_runtime_client is not imported: its native part reads the address of the
-    Runtime API once, when it is loaded, and each worker has another address.
-    """
+    """Import the modules of every worker of a function; return an error message, or None."""
     try:
-        for module in _RUNTIME_MODULES:
-            importlib.import_module(module)
         importlib.import_module(handler.rpartition(".")[0].replace("/", "."))
         if durable:
             service = importlib.import_module("aws_durable_execution_sdk_python.lambda_service")
             service.LambdaClient.initialize_client()
-        if clients:
-            _load_service_models(clients)
+        for client in clients:
+            importlib.import_module("boto3").client(client)
     except BaseException as error:  # noqa: BLE001 - a worker meets the same error and reports it
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def _load_service_models(clients: list[str]) -> None:
-    """Parse the models of these AWS services once for all workers.
+def _load_libraries(clients: list[str]) -> None:
+    """Import libraries and parse the models of AWS services once for all functions.
 
     The first client of a service takes 10 to 150 ms of processor time, mostly for its model.
+    awslambdaric.lambda_runtime_client is not imported: its native part reads the address of the
+    Runtime API once, when it is loaded, and each worker has another address.
     """
+    for module in _RUNTIME_MODULES:
+        importlib.import_module(module)
+    if not clients:
+        return
+    for library in _LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
     boto3 = importlib.import_module("boto3")
     session: Any = importlib.import_module("botocore.session")
     session.create_loader = functools.cache(session.create_loader)
+    # The default session would keep these credentials for the functions.
+    own = boto3.Session("none", "none", region_name="us-east-1")
     for client in clients:
-        boto3.client(client)
+        own.client(client)
 
 
 def serve(handler: str, host: str, prefix: str) -> NoReturn:
@@ -136,7 +147,7 @@ class Zygote:
         started = time.perf_counter()
         settings = self._settings
         error = _preload(settings["handler"], settings["durable"], settings["clients"])
-        threads = len(list(Path("/proc/self/task").iterdir()))
+        threads = _threads()
         self._forks_loaded = threads == 1
         gc.collect()
         gc.freeze()
@@ -185,16 +196,47 @@ class Zygote:
             self._send({"exited": worker, "code": code})
 
 
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def serve_base(connection: socket.socket, layers: list[str], clients: list[str]) -> None:
+    """Fork a zygote for each function whose settings come, until the other end closes."""
+    path = list(sys.path)
+    sys.path[:0] = layers
+    _load_libraries(clients)
+    if _threads() > 1:
+        raise RuntimeError("a library of the functions starts threads on import")
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes zygotes that have exited
+    while True:
+        packet, descriptors, _, _ = socket.recv_fds(connection, _PACKET, 1)
+        if not packet:
+            return
+        if os.fork() == 0:
+            connection.close()
+            settings = json.loads(packet)
+            _die_with_parent()
+            sys.path[:] = [*settings["code"], *path]
+            os.environ.clear()
+            os.environ.update(settings["environment"])
+            time.tzset()
+            os.chdir(settings["code"][0])
+            Zygote(socket.socket(fileno=descriptors[0]), settings).run()
+            return
+        os.close(descriptors[0])
+
+
 def main() -> None:
-    """Run ``zygote.py FD SETTINGS`` or, for a cold worker, ``--worker … CODE``."""
+    """Run ``zygote.py FD LAYERS CLIENTS`` or, for a cold worker, ``--worker … CODE``."""
     if sys.argv[1] == "--worker":
         handler, host, prefix, code = sys.argv[2:6]
         sys.path[:0] = json.loads(code)
         serve(handler, host, prefix)
     _die_with_parent()
-    settings = json.loads(sys.argv[2])
-    sys.path[:0] = settings["code"]
-    Zygote(socket.socket(fileno=int(sys.argv[1])), settings).run()
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    serve_base(connection, json.loads(sys.argv[2]), json.loads(sys.argv[3]))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx2 as httpx
 
 from leeway_sandbox import access
-from leeway_sandbox.kubernetes.certificates import server_context
+from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.kubernetes.servers import server_context
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop
 from leeway_sandbox.real_cluster.servers import Servers
 from leeway_sandbox.real_cluster.target import RealCluster, read_config
 from leeway_sandbox.real_cluster.upstream import RefusedRequestError, Upstream
-from leeway_sandbox.reasons import CLUSTER_UNREACHABLE, ReasonError
 
 
 def _arguments() -> argparse.Namespace:
@@ -61,7 +61,11 @@ async def _serve(arguments: argparse.Namespace) -> None:
             await wait_for_stop()
         except (httpx.HTTPError, RefusedRequestError) as error:
             server = config.cluster.server
-            raise ReasonError(CLUSTER_UNREACHABLE, server=server, problem=error) from error
+            raise SandboxError(
+                f"The API server {server} does not do what the sandbox needs: {error}. The user "
+                "of the kubeconfig needs the rights of cluster-admin: to impersonate, and to "
+                "create ClusterRoles."
+            ) from error
         finally:
             await servers.stop()
 

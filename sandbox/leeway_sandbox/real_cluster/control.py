@@ -7,11 +7,11 @@ from typing import Any
 
 from leeway_sandbox.access import Gate
 from leeway_sandbox.control import Query
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.journal import Journal
 from leeway_sandbox.kubernetes.authentication import Authenticator
-from leeway_sandbox.kubernetes.cluster_control import ClusterControl
+from leeway_sandbox.kubernetes.control import ClusterControl
 from leeway_sandbox.real_cluster.machines import Machines
-from leeway_sandbox.reasons import FAULTS_NOT_OF_REAL_CLUSTER, ReasonError
 
 
 class Control(ClusterControl):
@@ -41,7 +41,10 @@ class Control(ClusterControl):
 
     def _replace_faults(self, body: Any, _query: Query) -> dict[str, Any]:
         if body != {"faults": []}:
-            raise ReasonError(FAULTS_NOT_OF_REAL_CLUSTER)
+            raise SandboxError(
+                "The sandbox injects no faults into a real cluster. Use faults of the parts aws "
+                "and lambda, or a sandbox with its own Kubernetes."
+            )
         return {"faults": []}
 
     async def _leave(self, _body: Any, _query: Query) -> dict[str, bool]:

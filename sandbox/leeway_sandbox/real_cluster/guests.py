@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx2 as httpx
 import yaml
 
+from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.real_cluster.observer import CORDONED, NODES
 from leeway_sandbox.real_cluster.target import LABEL
 from leeway_sandbox.real_cluster.upstream import MERGE_PATCH, Object, RefusedRequestError, Upstream
-from leeway_sandbox.reasons import ACCESS_RULES_UNREADABLE, CLUSTER_HAS_LEEWAY, ReasonError
 
 MARKS = "leeway.sh/"
 _PLURALS = {
@@ -46,7 +46,7 @@ class Guests:
         """Create the access rules, and remember the Nodes.
 
         Raises:
-            ReasonError: the cluster has access rules of another Leeway.
+            SandboxError: the cluster has access rules of another Leeway.
         """
         for name in self._names:
             self._before[name] = await self._upstream.call("GET", f"{NODES}/{name}")
@@ -56,7 +56,10 @@ class Guests:
             if found is not None:
                 if LABEL not in (found["metadata"].get("labels") or {}):
                     what = f"{rule['kind']} {rule['metadata']['name']}"
-                    raise ReasonError(CLUSTER_HAS_LEEWAY, what=what)
+                    raise SandboxError(
+                        f"The cluster has a {what} that this sandbox did not create. Take Leeway's "
+                        "access rules out of the cluster first, or use another test cluster."
+                    )
                 if rule["kind"] != "Namespace":  # one that goes cannot be created until it has gone
                     await self._upstream.call("DELETE", f"{path}/{rule['metadata']['name']}")
             if found is None or rule["kind"] != "Namespace":
@@ -86,7 +89,7 @@ def _documents(rbac: Path) -> Iterator[Object]:
             documents = list(yaml.safe_load_all(file.read_text()))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             problem = " ".join(str(error).split())
-            raise ReasonError(ACCESS_RULES_UNREADABLE, file=file, problem=problem) from error
+            raise SandboxError(f"The access rules in {file} cannot be read: {problem}") from error
         yield from (one for one in documents if one is not None)
 
 

@@ -14,12 +14,12 @@ from collections.abc import Coroutine
 
 import httpx2 as httpx
 
+from leeway_sandbox.errors import RefusedError
 from leeway_sandbox.journal import Journal
 from leeway_sandbox.real_cluster.bare_nodes import BareNodes
 from leeway_sandbox.real_cluster.links import Links
 from leeway_sandbox.real_cluster.observer import NODES, Observer
 from leeway_sandbox.real_cluster.upstream import Object, RefusedRequestError, Upstream
-from leeway_sandbox.reasons import INSTANCE_REPORT_INVALID, ReasonError
 
 JOINS_WITHIN_SECONDS = 300.0
 """How long a new machine may take from the end of the join command to its Node."""
@@ -60,7 +60,7 @@ class Machines:
         """Handle the report that an instance runs, is stopped or is terminated.
 
         Raises:
-            ReasonError: the state is unknown, or a running instance has no node.
+            SandboxError: the state is unknown, or a running instance has no node.
         """
         before = self._states.get(instance)
         match state:
@@ -75,7 +75,10 @@ class Machines:
                 self._states[instance] = state
                 self._begin(self._end(instance, state))
             case _:
-                raise ReasonError(INSTANCE_REPORT_INVALID, state=state, node=node)
+                raise RefusedError(
+                    f"The state {state!r} with the node {node!r} is not valid. Report running "
+                    "with a node, stopped, or terminated."
+                )
 
     async def finish(self) -> None:
         """Cancel what is still going on."""

@@ -73,7 +73,7 @@ class Servers:
         """Put the access rules into the cluster, watch it, and listen.
 
         Raises:
-            ReasonError: the cluster has access rules of another Leeway.
+            SandboxError: the cluster has access rules of another Leeway.
         """
         await self._bare.remove_all()  # those of a sandbox that was killed
         await self._guests.arrive()

@@ -21,14 +21,7 @@ from lightkube.core.exceptions import ConfigError, LoadResourceError
 from lightkube.models.core_v1 import Node as NodeModel
 from lightkube.resources.core_v1 import Namespace, Node
 
-from leeway_sandbox.reasons import (
-    CLUSTER_NAMESPACE_TERMINATES,
-    CLUSTER_NOT_LOCAL,
-    CLUSTER_UNREACHABLE,
-    CLUSTER_WITHOUT_NODES,
-    KUBECONFIG_UNREADABLE,
-    ReasonError,
-)
+from leeway_sandbox.errors import RefusedError
 
 LABEL = "sandbox.leeway.sh/created"
 """The label of every object that a sandbox creates in the cluster."""
@@ -63,14 +56,16 @@ class RealCluster:
         namespace that terminates, and it cannot be created again.
 
         Raises:
-            ReasonError: one still terminates after these seconds, or the server does not answer.
+            RefusedError: one still terminates after these seconds, or the server does not answer.
         """
         until, reported = time.monotonic() + seconds, False
         with Client(read_config(self.kubeconfig, self.context), trust_env=False) as kube:
             while leaving := _terminating(kube):
                 if time.monotonic() > until:
-                    raise ReasonError(
-                        CLUSTER_NAMESPACE_TERMINATES, namespace=leaving[0], seconds=seconds
+                    raise RefusedError(
+                        f"The namespace {leaving[0]} of an earlier sandbox still terminates after "
+                        f"{seconds:.0f} s. Find out with `kubectl describe namespace {leaving[0]}` "
+                        "what keeps it, and repeat the command."
                     )
                 if not reported:
                     report(f"waiting for the end of namespace {leaving[0]} of an earlier sandbox")
@@ -82,12 +77,12 @@ def read_config(kubeconfig: Path, context: str | None) -> SingleConfig:
     """Read a context of a kubeconfig, None for the current one.
 
     Raises:
-        ReasonError: the file cannot be read, or has no such context.
+        RefusedError: the file cannot be read, or has no such context.
     """
     try:
         config = KubeConfig.from_file(kubeconfig).get(context)
     except yaml.YAMLError as error:
-        raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem="no YAML") from error
+        raise RefusedError(f"The kubeconfig {kubeconfig} cannot be used: no YAML.") from error
     # lightkube looks up what the file should have, whatever it has.
     except (
         ConfigError,
@@ -98,10 +93,10 @@ def read_config(kubeconfig: Path, context: str | None) -> SingleConfig:
         AttributeError,
     ) as error:
         problem = f"{type(error).__name__}: {error}"
-        raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem=problem) from error
+        raise RefusedError(f"The kubeconfig {kubeconfig} cannot be used: {problem}.") from error
     if config is None or config.user is None:
         problem = "the context has no user"
-        raise ReasonError(KUBECONFIG_UNREADABLE, file=kubeconfig, problem=problem)
+        raise RefusedError(f"The kubeconfig {kubeconfig} cannot be used: {problem}.")
     return config
 
 
@@ -111,21 +106,33 @@ def find_cluster(
     """Return the cluster of a kubeconfig; `allowed` is a context that the user allows by name.
 
     Raises:
-        ReasonError: the kubeconfig cannot be used, the server is elsewhere and not allowed, it does
-            not answer, or it has only nodes of the control plane.
+        RefusedError: the kubeconfig cannot be used, the server is elsewhere and not allowed, it
+            does not answer, or it has only nodes of the control plane.
     """
     config = read_config(kubeconfig, context)
     server = config.cluster.server
     if not is_on_this_machine(server) and allowed != config.context_name:
-        raise ReasonError(CLUSTER_NOT_LOCAL, context=config.context_name, server=server)
+        raise RefusedError(
+            f"The API server of context {config.context_name}, {server}, is not on this "
+            "machine, and a sandbox drains and deletes nodes. Use a cluster on this machine, "
+            "or allow this one with --yes-this-cluster and its context."
+        )
     try:
         with Client(config, timeout=_TIMEOUT, trust_env=False) as kube:
             found = [node for node in kube.list(Node) if _is_worker(node)]
     except (ApiError, HTTPError, OSError) as error:
-        raise ReasonError(CLUSTER_UNREACHABLE, server=server, problem=error) from error
+        raise RefusedError(
+            f"The API server {server} does not do what the sandbox needs: {error}. The user "
+            "of the kubeconfig needs the rights of cluster-admin: to impersonate, and to "
+            "create ClusterRoles."
+        ) from error
     names = tuple(sorted(str(node.metadata.name) for node in found if node.metadata))
     if not names:
-        raise ReasonError(CLUSTER_WITHOUT_NODES, context=config.context_name)
+        raise RefusedError(
+            f"The cluster of context {config.context_name} has no nodes besides its control "
+            "plane. Create it with worker nodes: the sandbox interrupts no node of a control "
+            "plane."
+        )
     return RealCluster(kubeconfig, config.context_name, names, join, leave)
 
 
@@ -134,7 +141,11 @@ def _terminating(kube: Client) -> list[str]:
         found = [one.metadata for one in kube.list(Namespace, labels={LABEL: "true"})]
     except (ApiError, HTTPError, OSError) as error:
         server = kube.config.cluster.server
-        raise ReasonError(CLUSTER_UNREACHABLE, server=server, problem=error) from error
+        raise RefusedError(
+            f"The API server {server} does not do what the sandbox needs: {error}. The user "
+            "of the kubeconfig needs the rights of cluster-admin: to impersonate, and to "
+            "create ClusterRoles."
+        ) from error
     return [str(one.name) for one in found if one and one.deletionTimestamp]
 
 

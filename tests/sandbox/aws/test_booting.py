@@ -158,7 +158,7 @@ def test_an_al2023_node_has_the_labels_taints_and_resources_of_its_user_data(
     addresses = {one["type"]: one["address"] for one in node["status"]["addresses"]}
     assert addresses["InternalIP"] == shown["PrivateIpAddress"]
     [boot] = aws.journal("boot", instance=instance)
-    assert (boot["cluster"], boot["family"], boot["ignored"]) == ("demo", "AL2023", [])
+    assert (boot["cluster"], boot["family"]) == ("demo", "AL2023")
 
 
 def test_without_settings_a_node_has_what_its_ami_gives_its_type(
@@ -285,7 +285,6 @@ def test_the_volume_with_the_kubelets_data_is_the_ephemeral_storage(
             _node_config(flags=["--node-labels=node-role.kubernetes.io/worker=x"]),
             "labels specified with --node-labels: node-role.kubernetes.io/worker",
         ),
-        (_node_config(flags=["--no-such-flag"]), "unknown flag: --no-such-flag"),
         (_node_config(config={"maxPods": "20"}), "maxPods: expected a whole number"),
     ],
 )
@@ -333,13 +332,6 @@ def test_a_feature_gate_names_a_node_by_its_instance(aws: Sandbox, recorder: Rec
     instance = _launch(aws, yaml.safe_dump(document).encode())
     metadata = _node(aws, recorder, instance)["metadata"]
     assert metadata["name"] == metadata["labels"]["kubernetes.io/hostname"] == instance
-
-
-def test_fields_that_nodeadm_ignores_are_journalled(aws: Sandbox, recorder: Recorder) -> None:
-    instance = _launch(aws, _node_config(config={"maxpods": 20}))
-    assert _node(aws, recorder, instance)["status"]["capacity"]["pods"] == "29"
-    [boot] = aws.journal("boot", instance=instance)
-    assert boot["ignored"] == ["kubelet configuration.maxpods"]
 
 
 def test_the_cluster_gets_a_report_when_an_instance_of_a_fleet_ends(

@@ -16,10 +16,9 @@ from leeway_sandbox.journal import Journal
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.authentication import User
 from leeway_sandbox.kubernetes.calls import Call, target_of
-from leeway_sandbox.kubernetes.cluster import Cluster, Settings
+from leeway_sandbox.kubernetes.cluster import Cluster, Events, Settings
 from leeway_sandbox.kubernetes.controllers.bootstrap import Controllers, bootstrap
 from leeway_sandbox.kubernetes.deletion import delete
-from leeway_sandbox.kubernetes.events import Events
 from leeway_sandbox.kubernetes.eviction import Evictions
 from leeway_sandbox.kubernetes.store import Store
 from leeway_sandbox.kubernetes.writing import create

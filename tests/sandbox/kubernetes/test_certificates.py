@@ -10,7 +10,7 @@ import httpx
 import pytest
 import time_machine
 from cryptography import x509
-from leeway_sandbox.kubernetes.certificates import server_context
+from leeway_sandbox.kubernetes.servers import server_context
 
 from tests.sandbox.kubernetes.live import Live, running_cluster
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 
 from leeway_cli.adopt.settings.setting import Kind
 from leeway_cli.manifests.changes import CLUSTER, find, plan_body
@@ -50,12 +50,12 @@ class ClusterManifest(Kind):
         planned = plan_body(stored, CLUSTER, services.cluster, self.body, at)
         if planned.after is not None and planned.after != planned.before:
             replaces = planned.before.version if planned.before else 0
-            services.stack.writing().write(services.cluster, planned.after, replaces)
+            services.stack.manifests().write(services.cluster, planned.after, replaces)
 
     def remove(self, services: "Services") -> None:
         stored = _stored(services)
         if stored is not None:
-            services.stack.writing().delete(services.cluster, stored)
+            services.stack.manifests().delete(services.cluster, stored)
 
 
 def default_manifest(cluster: str) -> ClusterManifest:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
+from leeway.retirement.hooks import EKS_HOOKS
 
 from leeway_cli.adopt.settings.groups import (
     HOOK_TIMEOUT,

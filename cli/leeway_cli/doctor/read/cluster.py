@@ -14,8 +14,8 @@ from leeway.launch.node_settings import NodeSettings, settings_of
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
-from leeway.manifests.capacity_buffer import CapacityBuffer
 from leeway.manifests.cluster import Cluster, ClusterSpec
+from leeway.manifests.headroom import CapacityBuffer
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_without_limits
 from leeway.manifests.reading import read_salvaged, read_stored
@@ -41,7 +41,7 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         read = read_salvaged if one.resource == CLUSTER else read_stored
         reading = read(one.body, one.title)
         problems += map(str, reading.problems)
-        written += [each.meant for each in reading.written]
+        written += [each.manifest for each in reading.written]
     policy = next((one.spec for one in written if isinstance(one, Cluster)), None)
     facts = ConfigurationFacts(
         paused=policy is not None and policy.paused,

@@ -1,12 +1,15 @@
-"""The base of the workload controllers, which watch one kind and its dependents."""
+"""The base of the workload controllers: a queue of changed objects, and pods from templates."""
 
 from __future__ import annotations
 
 import abc
+import logging
+import time
+from collections.abc import Callable, Hashable
 
+from leeway_sandbox.kubernetes import defaults, errors, pod_security, registry
 from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
-from leeway_sandbox.kubernetes.controllers.workqueue import WorkQueue
 from leeway_sandbox.kubernetes.objects import (
     Object,
     condition,
@@ -15,11 +18,61 @@ from leeway_sandbox.kubernetes.objects import (
     is_ready,
     is_terminating,
     key_of,
+    name_of,
     namespace_of,
+    owner_reference,
     uid_of,
 )
 from leeway_sandbox.kubernetes.registry import Kind
 from leeway_sandbox.kubernetes.store import Change, Key
+from leeway_sandbox.kubernetes.writing import suffix
+
+_log = logging.getLogger(__name__)
+_SLICE_SECONDS = 0.01
+_RESTS = 4  # times as long as the last work, which takes long for sets of thousands
+
+
+class WorkQueue[Item: Hashable]:
+    """Items to reconcile, in order of arrival, each once.
+
+    Work starts `after` some seconds, so that several changes are reconciled together, or later if
+    it would use more than a fifth of the processor. It runs in slices of some milliseconds, between
+    which the API answers requests.
+    """
+
+    def __init__(
+        self, cluster: Cluster, reconcile: Callable[[Item], None], *, after: float = 0.0
+    ) -> None:
+        self._cluster = cluster
+        self._reconcile = reconcile
+        self._after = after
+        self._items: dict[Item, None] = {}
+        self._running = False
+        self._worked = 0.0
+
+    def add(self, item: Item) -> None:
+        """Add an item."""
+        self._items[item] = None
+        if not self._running:
+            self._running = True
+            self._cluster.later(max(self._after, _RESTS * self._worked), self._work)
+            self._worked = 0.0
+
+    def _work(self) -> None:
+        began = time.monotonic()
+        while self._items and time.monotonic() < began + _SLICE_SECONDS:
+            item = next(iter(self._items))
+            del self._items[item]
+            try:
+                self._reconcile(item)
+            except Exception:  # noqa: BLE001 (an error of one item must not stop the controller)
+                _log.exception("%s failed for %s", self._reconcile, item)
+        self._worked += time.monotonic() - began
+        if self._items:
+            self._cluster.soon(self._work)
+        else:
+            self._running = False
+
 
 _GATHER_SECONDS = 0.05
 
@@ -76,3 +129,46 @@ def _available_in(pod: Object, min_ready: int, now: float) -> float:
     """Return the seconds until a Ready pod is available."""
     ready = condition(pod, "Ready")
     return epoch(ready["lastTransitionTime"]) + min_ready - now if ready and min_ready else 0.0
+
+
+def spawn(
+    cluster: Cluster,
+    kind: Kind,
+    owner: Object,
+    *,
+    name: str = "",
+    labels: dict[str, str] | None = None,
+    spec: Object | None = None,
+) -> Object | None:
+    """Create a pod from the template of its owner; `labels` and `spec` override the template.
+
+    None if the namespace is terminating, PodSecurity refuses the pod, or the name exists.
+    """
+    namespace = namespace_of(owner)
+    home = cluster.store.get(registry.NAMESPACE, "", namespace)
+    if home is None or is_terminating(home):
+        return None
+    template = owner["spec"]["template"]
+    given = template.get("metadata") or {}
+    metadata: Object = {
+        "namespace": namespace,
+        "labels": {**(given.get("labels") or {}), **(labels or {})},
+        "ownerReferences": [owner_reference(kind.kind, kind.api_version, owner)],
+    }
+    if given.get("annotations"):
+        metadata["annotations"] = given["annotations"]
+    if name:
+        metadata["name"] = name
+    else:
+        metadata["generateName"] = f"{name_of(owner)}-"
+        metadata["name"] = metadata["generateName"] + suffix(cluster)
+    pod_spec = {**template["spec"], **(spec or {}), "enableServiceLinks": True}
+    if pod_security.refusal(cluster.store, namespace, pod_spec) is not None:
+        return None
+    pod_spec["tolerations"] = list(pod_spec.get("tolerations") or ())
+    pod = {"metadata": metadata, "spec": pod_spec}
+    defaults.admit(registry.POD, pod, cluster.store)
+    try:
+        return cluster.store.create(registry.POD, pod)
+    except errors.ApiError:
+        return None

@@ -6,16 +6,13 @@ import dataclasses
 
 from leeway_sandbox.kubernetes import defaults, registry
 from leeway_sandbox.kubernetes.cluster import Cluster
-from leeway_sandbox.kubernetes.controllers.daemonsets import DaemonSets
 from leeway_sandbox.kubernetes.controllers.deployments import Deployments
 from leeway_sandbox.kubernetes.controllers.disruption import Disruption
-from leeway_sandbox.kubernetes.controllers.garbage import Garbage
+from leeway_sandbox.kubernetes.controllers.garbage import Garbage, Taints
 from leeway_sandbox.kubernetes.controllers.instances import Instances
 from leeway_sandbox.kubernetes.controllers.kubelets import Kubelets
-from leeway_sandbox.kubernetes.controllers.replicasets import ReplicaSets
+from leeway_sandbox.kubernetes.controllers.replicasets import DaemonSets, ReplicaSets, StatefulSets
 from leeway_sandbox.kubernetes.controllers.scheduler import Scheduler
-from leeway_sandbox.kubernetes.controllers.statefulsets import StatefulSets
-from leeway_sandbox.kubernetes.controllers.taints import Taints
 from leeway_sandbox.kubernetes.controllers.volumes import Volumes
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

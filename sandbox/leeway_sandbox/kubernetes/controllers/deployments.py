@@ -1,27 +1,35 @@
-"""The Deployment controller: one ReplicaSet per template, rolled over within the bounds."""
+"""The Deployment controller: one ReplicaSet per template, rolled over within the bounds.
+
+Rules: kube-controller-manager's deployment controller (`rolling.go`, `progress.go`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 
 import msgspec
 
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
-from leeway_sandbox.kubernetes.controllers import rollouts
 from leeway_sandbox.kubernetes.controllers.base import Controller
 from leeway_sandbox.kubernetes.deletion import delete
 from leeway_sandbox.kubernetes.objects import (
     Object,
     annotation,
+    condition,
+    epoch,
     key_of,
     labels_of,
     name_of,
     namespace_of,
     owner_reference,
+    share,
+    timestamp,
     uid_of,
+    with_condition,
 )
 from leeway_sandbox.kubernetes.store import Change
 
@@ -63,10 +71,10 @@ class Deployments(Controller):
             current = self._with_min_ready(owner, current)
             self._roll(owner, current, old)
         self._number(owner, current, old)
-        empty = [one for one in old if not rollouts.still_run([one])]
+        empty = [one for one in old if not still_run([one])]
         for one in empty[: max(0, len(empty) - owner["spec"]["revisionHistoryLimit"])]:
             delete(self._cluster, registry.REPLICA_SET, one)
-        status = rollouts.status_of(owner, current, old, CLOCK.now())
+        status = status_of(owner, current, old, CLOCK.now())
         self._watch_progress(owner, status)
         return status
 
@@ -74,7 +82,7 @@ class Deployments(Controller):
         """Return a Deployment with the condition of a started rollout."""
         before = deployment["status"]
         others = [one for one in before.get("conditions") or () if one["type"] != "Progressing"]
-        begun = [*others, rollouts.created(name_of(current))]
+        begun = [*others, created(name_of(current))]
         return {**deployment, "status": {**before, "conditions": begun}}
 
     def _with_min_ready(self, deployment: Object, current: Object) -> Object:
@@ -112,9 +120,9 @@ class Deployments(Controller):
 
     def _roll(self, deployment: Object, current: Object, others: list[Object]) -> None:
         """Do one step of a rollout: scale the current ReplicaSet up, or the old ones down."""
-        old = [one for one in others if rollouts.still_run([one])]
+        old = [one for one in others if still_run([one])]
         if deployment["spec"].get("paused"):
-            active = [one for one in (current, *old) if rollouts.desired_replicas(one)]
+            active = [one for one in (current, *old) if desired_replicas(one)]
             if len(active) < 2:
                 self._scale((active or [current])[0], deployment["spec"]["replicas"])
             return
@@ -124,14 +132,14 @@ class Deployments(Controller):
             if not old:
                 self._scale(current, deployment["spec"]["replicas"])
             return
-        if self._scale(current, rollouts.size_of_new(deployment, current, old)):
+        if self._scale(current, size_of_new(deployment, current, old)):
             return
-        for one, size in zip(old, rollouts.sizes_of_old(deployment, current, old), strict=True):
+        for one, size in zip(old, sizes_of_old(deployment, current, old), strict=True):
             self._scale(one, size)
 
     def _scale(self, replica_set: Object, replicas: int) -> bool:
         """Set the size of a ReplicaSet; return whether it changes."""
-        if rollouts.desired_replicas(replica_set) == replicas:
+        if desired_replicas(replica_set) == replicas:
             return False
         metadata = {"generation": replica_set["metadata"]["generation"] + 1}
         spec = {"replicas": replicas}
@@ -144,7 +152,7 @@ class Deployments(Controller):
         timer = self._deadlines.pop(uid, None)
         if timer is not None:
             timer.cancel()
-        end = rollouts.deadline(deployment, status)
+        end = deadline(deployment, status)
         if end is not None:
             wait = max(0.0, end - CLOCK.now()) + _AFTER_DEADLINE_SECONDS
             self._deadlines[uid] = self._cluster.later(wait, self._requeue, deployment)
@@ -174,3 +182,177 @@ def _template_hash(deployment: Object) -> str:
     template = msgspec.json.encode(deployment["spec"]["template"], order="sorted")
     digest = hashlib.sha256(template).digest()
     return "".join(_SAFE[byte % len(_SAFE)] for byte in digest[:_HASH_LENGTH])
+
+
+_NO_DEADLINE = 2**31 - 1  # seconds; the API server reads it as "none"
+_COUNTS = ("replicas", "readyReplicas", "availableReplicas")
+
+
+def bounds(deployment: Object) -> tuple[int, int]:
+    """Return the allowed surge and the allowed number of unavailable pods.
+
+    Both are 0 with the strategy Recreate. With a rolling update one of them is at least 1.
+    """
+    spec = deployment["spec"]
+    rolling = spec["strategy"].get("rollingUpdate")
+    wanted = int(spec["replicas"])
+    if spec["strategy"]["type"] != "RollingUpdate" or not rolling or not wanted:
+        return 0, 0
+    surge = share(rolling["maxSurge"], wanted, math.ceil)
+    unavailable = share(rolling["maxUnavailable"], wanted, math.floor)
+    return surge, min(wanted, unavailable if unavailable or surge else 1)
+
+
+def size_of_new(deployment: Object, new: Object, old: list[Object]) -> int:
+    """Return the allowed size of the new ReplicaSet of a rolling update."""
+    wanted, size = int(deployment["spec"]["replicas"]), desired_replicas(new)
+    if size >= wanted:
+        return wanted
+    surge, _ = bounds(deployment)
+    room = wanted + surge - size - sum(map(desired_replicas, old))
+    return size + max(0, min(room, wanted - size))
+
+
+def sizes_of_old(deployment: Object, new: Object, old: list[Object]) -> list[int]:
+    """Return the allowed sizes of the old ReplicaSets of a rolling update.
+
+    The status of a ReplicaSet can be older than its spec, so the desired sizes and the unavailable
+    pods of the new ReplicaSet limit the step as well as the available pods.
+    """
+    _, unavailable = bounds(deployment)
+    least = int(deployment["spec"]["replicas"]) - unavailable
+    sizes = list(map(desired_replicas, old))
+    most = (
+        desired_replicas(new) + sum(sizes) - least - max(0, desired_replicas(new) - available(new))
+    )
+    # Unavailable pods serve no requests, so they are removed first.
+    for at, one in enumerate(old):
+        cut = max(0, min(most, sizes[at] - available(one)))
+        sizes[at] -= cut
+        most -= cut
+    spare = min(most, sum(map(available, (new, *old))) - least)
+    for at, size in enumerate(sizes):
+        cut = max(0, min(spare, size))
+        sizes[at] -= cut
+        spare -= cut
+    return sizes
+
+
+def still_run(old: list[Object]) -> bool:
+    """Whether pods of old ReplicaSets exist, including terminating pods."""
+    return any(
+        desired_replicas(one)
+        or one["status"]["replicas"]
+        or one["status"].get("terminatingReplicas")
+        for one in old
+    )
+
+
+def status_of(deployment: Object, new: Object, old: list[Object], now: float) -> Object:
+    """Return a Deployment's status at a time (seconds since the epoch)."""
+    sets = [one["status"] for one in (new, *old)]
+    spec, before = deployment["spec"], deployment["status"]
+    counted: Object = {"updatedReplicas": new["status"]["replicas"]}
+    for name in _COUNTS:
+        counted[name] = sum(one.get(name, 0) for one in sets)
+    _, unavailable = bounds(deployment)
+    is_healthy = counted["availableReplicas"] >= spec["replicas"] - unavailable
+    conditions = with_condition(
+        before.get("conditions"),
+        _condition(
+            "Available",
+            str(is_healthy),
+            "MinimumReplicasAvailable" if is_healthy else "MinimumReplicasUnavailable",
+            f"Deployment {'has' if is_healthy else 'does not have'} minimum availability.",
+        ),
+    )
+    status = {
+        "observedGeneration": deployment["metadata"]["generation"],
+        **{name: count for name, count in counted.items() if count},
+        "terminatingReplicas": sum(one.get("terminatingReplicas", 0) for one in sets),
+    }
+    missing = max(0, spec["replicas"] - counted["availableReplicas"])
+    if missing:
+        status["unavailableReplicas"] = missing
+    return {**status, "conditions": _with_progress(conditions, deployment, new, counted, now)}
+
+
+def deadline(deployment: Object, status: Object) -> float | None:
+    """Return the progress deadline of a rollout (epoch seconds), or None."""
+    progress = condition({"status": status}, "Progressing")
+    seconds = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
+    if progress is None or seconds == _NO_DEADLINE or deployment["spec"].get("paused"):
+        return None
+    if progress["reason"] in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
+        return None
+    return epoch(progress["lastUpdateTime"]) + float(seconds)
+
+
+def _with_progress(
+    conditions: list[Object], deployment: Object, new: Object, counted: Object, now: float
+) -> list[Object]:
+    """Return the conditions with the progress of the rollout."""
+    spec, before = deployment["spec"], deployment["status"]
+    if spec.get("progressDeadlineSeconds", _NO_DEADLINE) == _NO_DEADLINE:
+        return [one for one in conditions if one["type"] != "Progressing"]
+    known = condition({"status": {"conditions": conditions}}, "Progressing")
+    reason = known["reason"] if known else None
+    if spec.get("paused"):
+        if reason == "DeploymentPaused":
+            return conditions
+        paused = _progress("Unknown", "DeploymentPaused", "Deployment is paused", known)
+        return with_condition(conditions, paused)
+    own = f'ReplicaSet "{name_of(new)}"'
+    wanted, updated = spec["replicas"], counted["updatedReplicas"]
+    if reason == "NewReplicaSetAvailable" and counted["replicas"] == updated:
+        return conditions
+    if updated == counted["replicas"] == counted["availableReplicas"] == wanted:
+        text = f"{own} has successfully progressed."
+        found = _progress("True", "NewReplicaSetAvailable", text, known)
+    elif known is None or reason == "DeploymentPaused" or _has_moved(before, counted):
+        found = _progress("True", "ReplicaSetUpdated", f"{own} is progressing.", known)
+    elif (end := deadline(deployment, {"conditions": conditions})) is not None and end < now:
+        text = f"{own} has timed out progressing."
+        found = _progress("False", "ProgressDeadlineExceeded", text, known)
+    else:
+        return conditions
+    return [*(one for one in conditions if one["type"] != "Progressing"), found]
+
+
+def _has_moved(before: Object, counted: Object) -> bool:
+    """Whether pods were replaced or became ready or available since the last status."""
+    old = {name: int(before.get(name, 0)) for name in ("updatedReplicas", *_COUNTS)}
+    outdated: int = counted["replicas"] - counted["updatedReplicas"]
+    more = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return outdated < old["replicas"] - old["updatedReplicas"] or any(
+        counted[name] > old[name] for name in more
+    )
+
+
+def created(name: str) -> Object:
+    """Return the condition of a started rollout to a new ReplicaSet."""
+    text = f'Created new replica set "{name}"'
+    return _progress("True", "NewReplicaSetCreated", text, None)
+
+
+def _progress(status: str, reason: str, message: str, known: Object | None) -> Object:
+    found = _condition("Progressing", status, reason, message)
+    if known is not None and known["status"] == status:
+        found["lastTransitionTime"] = known["lastTransitionTime"]
+    return found
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> Object:
+    now = timestamp()
+    times = {"lastUpdateTime": now, "lastTransitionTime": now}
+    return {"type": kind, "status": status, **times, "reason": reason, "message": message}
+
+
+def desired_replicas(replica_set: Object) -> int:
+    """Return the desired number of pods of a ReplicaSet."""
+    return int(replica_set["spec"]["replicas"])
+
+
+def available(replica_set: Object) -> int:
+    """Return the number of available pods of a ReplicaSet."""
+    return int(replica_set["status"].get("availableReplicas", 0))

@@ -13,7 +13,7 @@ import math
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.clock import CLOCK
 from leeway_sandbox.kubernetes.cluster import Cluster
-from leeway_sandbox.kubernetes.controllers.workqueue import WorkQueue
+from leeway_sandbox.kubernetes.controllers.base import WorkQueue
 from leeway_sandbox.kubernetes.objects import (
     Object,
     controller_of,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
+from leeway_sandbox.errors import RefusedError
 from leeway_sandbox.kubernetes import defaults, registry
 from leeway_sandbox.kubernetes.cluster import Cluster
 from leeway_sandbox.kubernetes.objects import (
@@ -20,7 +21,6 @@ from leeway_sandbox.kubernetes.objects import (
     with_condition,
 )
 from leeway_sandbox.kubernetes.store import Change
-from leeway_sandbox.reasons import INSTANCE_REPORT_INVALID, ReasonError
 
 type State = Literal["pending", "running", "stopped", "terminated"]
 
@@ -81,7 +81,7 @@ class Instances:
         `node` is the manifest of its Node, which joins after `join` seconds (None: the usual time).
 
         Raises:
-            ReasonError: the state is unknown, or a running instance has no node.
+            SandboxError: the state is unknown, or a running instance has no node.
         """
         match state:
             case "stopped":
@@ -91,7 +91,10 @@ class Instances:
             case "running" if node:
                 self._run(instance, copy(node), join)
             case _:
-                raise ReasonError(INSTANCE_REPORT_INVALID, state=state, node=node)
+                raise RefusedError(
+                    f"The state {state!r} with the node {node!r} is not valid. Report running "
+                    "with a node, stopped, or terminated."
+                )
 
     def _run(self, instance: str, manifest: Object, join: float | None) -> None:
         if self._states.get(instance) == "running":

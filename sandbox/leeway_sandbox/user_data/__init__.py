@@ -1,1 +1,0 @@
-"""Reads user data as each AMI family does at boot, and refuses what that family refuses."""
