@@ -15,7 +15,13 @@ from rich.console import Console
 
 from tests.cli.journals import PLAN, WEB, Journal, good_storm
 
-RUN = Run(7, 20, 150, 1, datetime(2026, 11, 20, 9, tzinfo=UTC), 51.2)
+RUN = Run(
+    7,
+    datetime(2026, 11, 20, 9, tzinfo=UTC),
+    51.2,
+    {"nodes": 20, "interruptions": 1},
+    pods=150,
+)
 
 
 def good_report() -> StormReport:

@@ -9,7 +9,7 @@ import pytest
 from leeway.disruption.rules import Cause
 from leeway_cli import main
 from leeway_cli.demo.pools import simulate_days
-from leeway_cli.report.output import ScaleDownRun
+from leeway_cli.report.output import Run
 from leeway_cli.report.scale_down import (
     ScaleDownReport,
     cause_of,
@@ -25,7 +25,7 @@ from rich.console import Console
 
 from tests.cli.test_report_output import Balance
 
-RUN = ScaleDownRun(7, datetime(2026, 11, 22, 12, 0, tzinfo=UTC), 70.0)
+RUN = Run(7, datetime(2026, 11, 22, 12, 0, tzinfo=UTC), 70.0, {"scenario": "scale-down"})
 SMALL, LARGE = ("c7a.large", "spot"), ("m7a.2xlarge", "on-demand")
 
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 from leeway_cli.demo.pools import QUIET, is_over, prices_of, with_bound
-from leeway_cli.report.output import ScaleUpRun
+from leeway_cli.report.output import Run
 from leeway_cli.report.scale_up import (
     BOTTOM,
     TOP,
@@ -40,7 +40,7 @@ PLAN = ScaleUpPlan(
     scaled_at=ZERO,
     prices={SPOT: 0.04},
 )
-ITS_RUN = ScaleUpRun(7, 3, RUN.began, 51.2)
+ITS_RUN = Run(7, RUN.began, 51.2, {"scenario": "scale-up", "replicas": 3})
 
 
 def created(journal: Journal, at: float, pod: str) -> Journal:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from leeway_cli.demo.storm import Progress
     from leeway_cli.report.model import StormPlan, StormReport
-    from leeway_cli.report.output import Run, ScaleUpRun
+    from leeway_cli.report.output import Run
     from leeway_cli.report.scale_up import ScaleUpReport
 
 LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
@@ -184,12 +184,12 @@ def _scale_up(replicas: int, seed: int) -> _Result:
 
 def _scale_down(seed: int) -> _Result:
     from leeway_cli.demo.pools import simulate_days
-    from leeway_cli.report.output import ScaleDownRun
+    from leeway_cli.report.output import Run
     from leeway_cli.report.scale_down import print_scale_down, render_scale_down, scale_down_as_data
 
     began, started = datetime.now(UTC), time.monotonic()
     found = simulate_days(seed, stderr_console())
-    run = ScaleDownRun(seed, began, time.monotonic() - started)
+    run = Run(seed, began, time.monotonic() - started, {"scenario": "scale-down"})
     return _Result(
         scale_down_as_data(found, run),
         render_scale_down(found, run),
@@ -198,11 +198,11 @@ def _scale_down(seed: int) -> _Result:
     )
 
 
-def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, ScaleUpRun]":
+def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, Run]":
     from leeway_sandbox.scenario import scale_up_scenario
 
     from leeway_cli.demo.pools import follow_scale_up, scale, start_pools, with_bound
-    from leeway_cli.report.output import ScaleUpRun
+    from leeway_cli.report.output import Run
 
     began, started = datetime.now(UTC), time.monotonic()
     scenario = scale_up_scenario(seed, REPLICAS_BEFORE)
@@ -212,7 +212,8 @@ def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, ScaleUpRun]
         progress.scale_up(plan)
         report = follow_scale_up(sandbox, plan, progress.show_scale_up)
     report = with_bound(report, scenario)
-    return report, ScaleUpRun(seed, replicas, began, time.monotonic() - started)
+    options = {"scenario": "scale-up", "replicas": str(replicas)}
+    return report, Run(seed, began, time.monotonic() - started, options)
 
 
 def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
@@ -233,7 +234,8 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
         storm = follow_storm(sandbox, plan, progress.show_storm)
     duration = time.monotonic() - started
     pods = scenario.pods + sum(pool.pods for pool in scenario.pools)
-    return storm, Run(seed, nodes, pods, interruptions, began, duration)
+    options = {"nodes": nodes, "interruptions": interruptions}
+    return storm, Run(seed, began, duration, options, pods)
 
 
 @contextmanager

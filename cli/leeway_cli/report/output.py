@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -38,51 +39,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """The parameters of a run, its start and its duration in seconds."""
+    """A run of `leeway demo`, which its report shows so that it can be repeated: its `options`, its
+    start and its duration in seconds. `pods` are those of a storm's cluster."""
 
     seed: int
-    nodes: int
-    pods: int
-    interruptions: int
     began: datetime
     duration: float
+    options: Mapping[str, int | str] = field(default_factory=dict)
+    pods: int = 0
 
     @property
     def command(self) -> str:
         """The command that repeats the run."""
-        return (
-            f"leeway demo --seed {self.seed} --nodes {self.nodes}"
-            f" --interruptions {self.interruptions}"
+        given = {"scenario": self.options.get("scenario"), "seed": self.seed, **self.options}
+        return " ".join(
+            ["leeway demo", *(f"--{name} {value}" for name, value in given.items() if value)]
         )
 
-
-@dataclass(frozen=True)
-class ScaleUpRun:
-    """The parameters of a run that scales a Deployment, its start and its duration in seconds."""
-
-    seed: int
-    replicas: int
-    began: datetime
-    duration: float
-
-    @property
-    def command(self) -> str:
-        """The command that repeats the run."""
-        return f"leeway demo --scenario scale-up --seed {self.seed} --replicas {self.replicas}"
+    def as_data(self, **fields: object) -> dict[str, Any]:
+        """Render the run as JSON, with the fields of its scenario."""
+        return {
+            "command": self.command,
+            "seed": self.seed,
+            **fields,
+            "began": self.began.isoformat(),
+            "durationSeconds": round(self.duration, 1),
+        }
 
 
-@dataclass(frozen=True)
-class ScaleDownRun:
-    """The parameters of a simulated day, its start and its duration in seconds."""
+def columns(*names: str) -> Table:
+    """Return a table without borders. The name of a column of numbers ends with `>`."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name in names:
+        justify: Literal["right", "left"] = "right" if name.endswith(">") else "left"
+        table.add_column(name.removesuffix(">"), justify=justify, no_wrap=bool(name))
+    return table
 
-    seed: int
-    began: datetime
-    duration: float
 
-    @property
-    def command(self) -> str:
-        """The command that repeats the run."""
-        return f"leeway demo --scenario scale-down --seed {self.seed}"
+def print_parts(
+    console: Console, headline: str, about: str, parts: Sequence[Table | str], faults: Sequence[str]
+) -> None:
+    """Print a report: the headline, what it is about, its parts and the faults."""
+    console.print(f"\n[bold {'red' if faults else 'green'}]{headline}[/]")
+    console.print(f"[dim]{about}[/]\n")
+    for part in parts:
+        console.print(part, highlight=False)
+    for fault in faults:
+        console.print(f"[red]✗[/] {fault}", highlight=False)
 
 
 def as_data(report: StormReport, run: Run) -> dict[str, Any]:
@@ -92,13 +95,11 @@ def as_data(report: StormReport, run: Run) -> dict[str, Any]:
         "good": report.good,
         "faults": list(report.all_faults),
         "run": {
-            "command": run.command,
-            "seed": run.seed,
-            "nodes": run.nodes,
-            "pods": run.pods,
-            "interruptions": run.interruptions,
-            "began": run.began.isoformat(),
-            "durationSeconds": round(run.duration, 1),
+            **run.as_data(
+                nodes=run.options["nodes"],
+                pods=run.pods,
+                interruptions=run.options["interruptions"],
+            ),
             "warningSeconds": report.plan.warning,
             "secondsLeftOnArrival": report.plan.warning - report.plan.late,
         },
@@ -259,38 +260,31 @@ def moment_as_text(moment: float | None) -> str | None:
 def print_report(report: StormReport, run: Run, console: Console) -> None:
     """Print the headline, the table of nodes and the faults."""
     count = summarize(report)
-    colour = "green" if report.good else "red"
     left = report.plan.warning - report.plan.late
-    console.print(f"\n[bold {colour}]{headline(report)}[/]")
-    console.print(
-        f"[dim]{run.nodes} nodes, {run.pods} pods, {count.pods} of them to move. Each"
-        f" warning arrived {report.plan.late:.0f} s late on purpose:\n{left:.0f} s were left until"
-        " EC2 reclaims the instances. All times below start at the notice.[/]\n"
-    )
-    console.print(_table(report))
-    for line in launch_lines(report):
-        console.print(line, highlight=False)
-    for unmanaged in report.unmanaged:
-        if not unmanaged.faults:
-            console.print(f"[dim]{unmanaged.instance} of another cluster: not changed.[/]")
-    console.print(
-        f"[dim]{count.refusals} evictions refused by budgets, {count.duplicates} duplicate"
-        f" notices, {run.duration:.0f} s in total.[/]"
-    )
     results = Counter(event.result for node in report.nodes for event in node.trace.leeway_events)
     reported = ", ".join(f"{result} {number} times" for result, number in results.items())
-    console.print(f"[dim]Leeway reported: {reported or 'nothing'}.[/]")
-    for fault in report.all_faults:
-        console.print(f"[red]✗[/] {fault}", highlight=False)
+    foreign = [one.instance for one in report.unmanaged if not one.faults]
+    refused = f"{count.refusals} evictions refused by budgets, {count.duplicates} duplicate notices"
+    print_parts(
+        console,
+        headline(report),
+        f"{run.options['nodes']} nodes, {run.pods} pods, {count.pods} of them to move. Each"
+        f" warning arrived {report.plan.late:.0f} s late on purpose:\n{left:.0f} s were left until"
+        " EC2 reclaims the instances. All times below start at the notice.",
+        [
+            _nodes(report),
+            *launch_lines(report),
+            *(f"[dim]{one} of another cluster: not changed.[/]" for one in foreign),
+            f"[dim]{refused}, {run.duration:.0f} s in total.[/]",
+            f"[dim]Leeway reported: {reported or 'nothing'}.[/]",
+        ],
+        report.all_faults,
+    )
 
 
-def _table(report: StormReport) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    table.add_column("")
-    table.add_column("Node", no_wrap=True)
-    table.add_column("Owner", no_wrap=True)
-    for name in ("Notices", "Cordoned", "Moved", "Drained", "Spare", "Replaced"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _nodes(report: StormReport) -> Table:
+    figures = ("Notices>", "Cordoned>", "Moved>", "Drained>", "Spare>", "Replaced>")
+    table = columns("", "Node", "Owner", *figures)
     for node in report.nodes:
         table.add_row(*_row(node))
     return table

@@ -13,7 +13,7 @@ from leeway.disruption.rules import Cause
 from rich.console import Console
 from rich.table import Table
 
-from leeway_cli.report.output import ScaleDownRun, page_environment
+from leeway_cli.report.output import Run, columns, page_environment, print_parts
 from leeway_cli.report.scale_up import Area, Level
 from leeway_cli.report.timeline import Tick
 from leeway_cli.simulated_day.record import GivenBack, Moment, Record
@@ -102,18 +102,13 @@ def cause_of(one: GivenBack) -> str:
     return "replaced" if one.replaced else "not-needed"
 
 
-def scale_down_as_data(report: ScaleDownReport, run: ScaleDownRun) -> dict[str, Any]:
+def scale_down_as_data(report: ScaleDownReport, run: Run) -> dict[str, Any]:
     """Render the report. Times are minutes of the day, prices USD per hour, costs USD."""
     return {
         "good": report.good,
         "faults": list(report.faults),
         "simulated": True,
-        "run": {
-            "command": run.command,
-            "seed": run.seed,
-            "began": run.began.isoformat(),
-            "durationSeconds": round(run.duration, 1),
-        },
+        "run": run.as_data(),
         "days": {
             "leeway": _day(report.leeway),
             "onlyEmpty": _day(report.only_empty),
@@ -171,24 +166,16 @@ def headline(report: ScaleDownReport) -> str:
     return f"{result}, with faults." if report.faults else f"{result}: {report.saved:.0%} less."
 
 
-def print_scale_down(report: ScaleDownReport, run: ScaleDownRun, console: Console) -> None:
+def print_scale_down(report: ScaleDownReport, run: Run, console: Console) -> None:
     """Print the headline, the days side by side, the causes and the faults."""
-    colour = "green" if report.good else "red"
-    console.print(f"\n[bold {colour}]{headline(report)}[/]")
-    console.print(f"[dim]{SIMULATED}[/]\n")
-    console.print(_days(report))
-    console.print()
-    console.print(_causes(report))
-    console.print(f"[dim]{run.duration:.0f} s in total.[/]")
-    for fault in report.faults:
-        console.print(f"[red]✗[/] {fault}", highlight=False)
+    took = f"[dim]{run.duration:.0f} s in total.[/]"
+    tables: list[Table | str] = [_days(report), "", _causes(report), took]
+    print_parts(console, headline(report), SIMULATED, tables, report.faults)
 
 
 def _days(report: ScaleDownReport) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    table.add_column("Day", no_wrap=True)
-    for name in ("USD", "Over bound", "Node-hours", "Given back", "Pods moved", "Launched"):
-        table.add_column(name, justify="right", no_wrap=True)
+    figures = ("USD>", "Over bound>", "Node-hours>", "Given back>", "Pods moved>", "Launched>")
+    table = columns("Day", *figures)
     for name, record in report.days:
         over = f"{record.dollars / record.bound - 1:.0%}" if record.bound else "–"
         counts = (len(record.given_back), record.moved, len(record.launched))
@@ -199,10 +186,7 @@ def _days(report: ScaleDownReport) -> Table:
 
 
 def _causes(report: ScaleDownReport) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    table.add_column("Given back, because", no_wrap=True)
-    for name in ("Nodes", "Pods moved"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = columns("Given back, because", "Nodes>", "Pods moved>")
     for one in report.causes:
         table.add_row(CAUSES[one.cause], str(one.nodes), str(one.pods))
     return table
@@ -256,7 +240,7 @@ class Chart:
     keys: tuple[Key, ...] = ()
 
 
-def render_scale_down(report: ScaleDownReport, run: ScaleDownRun) -> str:
+def render_scale_down(report: ScaleDownReport, run: Run) -> str:
     """Render the report of a run as a self-contained HTML document."""
     return (
         page_environment()

@@ -15,9 +15,11 @@ from rich.table import Table
 from leeway_cli.report.evaluation import evaluate_launches, shortage_text
 from leeway_cli.report.model import Launch, Shortage
 from leeway_cli.report.output import (
-    ScaleUpRun,
+    Run,
+    columns,
     launch_as_data,
     page_environment,
+    print_parts,
     rounded,
     shortage_as_data,
 )
@@ -242,7 +244,7 @@ def _offering(launch: Launch) -> Offering:
     return Offering(launch.instance_type, launch.zone, launch.capacity_type)
 
 
-def scale_up_as_data(report: ScaleUpReport, run: ScaleUpRun) -> dict[str, Any]:
+def scale_up_as_data(report: ScaleUpReport, run: Run) -> dict[str, Any]:
     """Render the report. Times are RFC 3339, durations seconds, prices USD per hour; a missing
     observation is null."""
     plan = report.plan
@@ -250,15 +252,7 @@ def scale_up_as_data(report: ScaleUpReport, run: ScaleUpRun) -> dict[str, Any]:
     return {
         "good": report.good,
         "faults": list(report.faults),
-        "run": {
-            "command": run.command,
-            "seed": run.seed,
-            "nodes": plan.nodes,
-            "replicasBefore": plan.before,
-            "replicas": plan.after,
-            "began": run.began.isoformat(),
-            "durationSeconds": round(run.duration, 1),
-        },
+        "run": run.as_data(nodes=plan.nodes, replicasBefore=plan.before, replicas=plan.after),
         "summary": {
             "podsPendingAtMost": report.most_pending,
             "podsRunning": report.last.running,
@@ -335,36 +329,30 @@ def points_shown(curve: Sequence[Point]) -> list[Point]:
     return [*changed[:-1:step], changed[-1]]
 
 
-def print_scale_up(report: ScaleUpReport, run: ScaleUpRun, console: Console) -> None:
+def print_scale_up(report: ScaleUpReport, run: Run, console: Console) -> None:
     """Print the headline, the pods over time, the nodes, the price and the faults."""
-    plan = report.plan
-    colour = "green" if report.good else "red"
-    console.print(f"\n[bold {colour}]{headline(report)}[/]")
-    console.print(
-        f"[dim]{plan.owner} was scaled on a cluster of {plan.nodes} nodes. Instances join within"
-        " seconds here:\nEC2 takes one to two minutes. All times start at the first new pod.[/]\n"
+    plan, launched = report.plan, report.seconds_to_launch
+    first = [f"First launch after {launched:.1f} s, {report.fleets} fleets."] if launched else []
+    print_parts(
+        console,
+        headline(report),
+        f"{plan.owner} was scaled on a cluster of {plan.nodes} nodes. Instances join within"
+        " seconds here:\nEC2 takes one to two minutes. All times start at the first new pod.",
+        [
+            _pods(report),
+            "",
+            _nodes(report),
+            *first,
+            *map(shortage_text, report.shortages),
+            price_text(report),
+            f"[dim]{run.duration:.0f} s in total.[/]",
+        ],
+        report.faults,
     )
-    console.print(_pods(report))
-    console.print()
-    console.print(_nodes(report))
-    launched = report.seconds_to_launch
-    if launched is not None:
-        console.print(
-            f"First launch after {launched:.1f} s, {report.fleets} fleets.", highlight=False
-        )
-    for shortage in report.shortages:
-        console.print(shortage_text(shortage), highlight=False)
-    console.print(price_text(report), highlight=False)
-    console.print(f"[dim]{run.duration:.0f} s in total.[/]")
-    for fault in report.faults:
-        console.print(f"[red]✗[/] {fault}", highlight=False)
 
 
 def _pods(report: ScaleUpReport) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    for name in ("After", "Pending", "Starting", "Running"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    table = columns("After>", "Pending>", "Starting>", "Running>", "")
     zero = report.first_pod_at or report.plan.scaled_at
     for point in points_shown(report.curve):
         counts = (point.pending, point.starting, point.running)
@@ -379,11 +367,7 @@ def _bar(counts: tuple[int, int, int], total: int) -> str:
 
 
 def _nodes(report: ScaleUpReport) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    table.add_column("Nodes", justify="right", no_wrap=True)
-    for name in ("Type", "Zone", "Capacity"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("USD per hour", justify="right", no_wrap=True)
+    table = columns("Nodes>", "Type", "Zone", "Capacity", "USD per hour>")
     for group in report.nodes:
         offering = group.offering
         price = "unknown" if group.price is None else f"{group.count * group.price:.4f}"
@@ -424,7 +408,7 @@ class Chart:
     ready: tuple[float, ...]
 
 
-def render_scale_up(report: ScaleUpReport, run: ScaleUpRun) -> str:
+def render_scale_up(report: ScaleUpReport, run: Run) -> str:
     """Render the report of a run as a self-contained HTML document."""
     return (
         page_environment()
