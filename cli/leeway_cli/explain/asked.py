@@ -19,12 +19,12 @@ from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catal
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.capacity_requests.request import CapacityRequest
+    from leeway.capacity_requests import CapacityRequest
     from leeway.kubernetes.connection import Connection
     from leeway.launch.intent import LaunchIntent
     from leeway.manifests.base import Manifest
-    from leeway.provisioning.cluster_read import ClusterRead
     from leeway.provisioning.cluster_state import ClusterState
+    from leeway.provisioning.demand import ClusterRead
     from leeway.provisioning.explain_pod import Situation
     from leeway.selection.offers.catalog import Catalog
 
@@ -100,11 +100,14 @@ def cluster_read(
 ) -> "ClusterRead":
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
     groups that have not joined. `stored` are the launches and the requests for capacity."""
-    from leeway.launch.nodes_on_the_way import promised_nodes
+    from leeway.launch.intent import promised_nodes
     from leeway.manifests.pools import pools_of
-    from leeway.provisioning.cluster_read import ClusterRead
-    from leeway.provisioning.demand import demand_of
-    from leeway.provisioning.starting_nodes import starting_nodes, starting_of_karpenter
+    from leeway.provisioning.demand import (
+        ClusterRead,
+        demand_of,
+        starting_nodes,
+        starting_of_karpenter,
+    )
 
     (intents, requests), now = stored, state.read_at
     promised = promised_nodes(intents, pools_of(manifests), catalog)
@@ -307,13 +310,13 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
 
 def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
-    from leeway.launch.nodes_on_the_way import nodes_on_the_way
-    from leeway.launch.price_ceiling import Prices
+    from leeway.launch.intent import nodes_on_the_way
+    from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.pools import pools_of
     from leeway.policy.rules import ClusterPolicy
+    from leeway.provisioning.brakes import price_ceiling
     from leeway.provisioning.explain_pod import Situation
-    from leeway.provisioning.launch_cap import price_ceiling
 
     state, pools = read.state, pools_of(read.manifests)
     policies = [cluster_policy(one) for one in read.manifests if isinstance(one, Cluster)]

@@ -9,7 +9,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
@@ -27,14 +26,14 @@ from leeway.manifests.configuration import deleted_pools
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.cluster_state import ClusterState, NodeDetails
+from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
-from leeway.provisioning.node_details import NodeDetails
+from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import Retirement
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from leeway.selection.solver.problem import Proceed
-from leeway.wiring.clients import client
+from leeway.wiring.clients import client, table
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
@@ -77,7 +76,7 @@ def read_records(
         return StoredRecords()
     with aws_errors(deployment.where):
         found = DynamoRecords(database, deployment.table).open_records(name).records
-        ledger = DynamoDisruptionLedgers(database, deployment.table).ledger(name)
+        ledger = read_ledger(table(name=deployment.table), name)
         deleted = deleted_pools(deployment.manifests(), name)
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leeway.disruption.explain import MONTH_HOURS, Cost, title_of
 from leeway.instances.owners import OwnerKind
 from leeway.printable import printable
-from leeway.provisioning.node_details import FOREVER
+from leeway.provisioning.cluster_state import FOREVER
 
 from leeway_cli.output import stdout_console
 from leeway_cli.selection.select import launch_as_data
@@ -291,7 +291,7 @@ def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
         "decision": decision(found),
         "reason": asdict(found.reason),
         "step": step_as_data(step) if step else None,
-        "drift": [asdict(each) for each in one.drift],
+        "drift": list(one.drift),
         "blockers": [_blocker_as_data(each) for each in found.blockers],
         "pods": [_pod_as_data(each) for each in one.pods],
         "otherPods": other_pods(found),
@@ -368,7 +368,7 @@ def _lines(found: "NodeExplanation") -> Iterator[str]:
     yield _node_line("instance", f"{one.instance or 'unknown'} {offering}".rstrip())
     yield _node_line("price", money(one.price))
     for drifted in one.drift:
-        yield _node_line("drifted", f"{drifted.code}: {drifted.message}")
+        yield _node_line("drifted", drifted)
     for blocker in found.blockers:
         until = f" Until {utc(blocker.until)}." if blocker.until else ""
         yield _node_line("blocked", f"{blocker.reason.code}: {blocker.reason.message}{until}")

@@ -27,8 +27,8 @@ from leeway_cli.output import stderr_console, stdout_console, write_stderr
 from leeway_cli.terminal import ProgressBars
 
 if TYPE_CHECKING:
+    from leeway.launch.intent import LaunchOutcome
     from leeway.launch.launch_nodes import LaunchPreview
-    from leeway.launch.outcome import LaunchOutcome
     from leeway.launch.prepare import PreparedLaunch
 
 AT_ONCE = 32

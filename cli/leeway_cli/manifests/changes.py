@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway import __version__
 from leeway.manifests.configuration import StoredManifest
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import Format, print_json, stdout_console, write_stdout
@@ -18,7 +18,7 @@ from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
     from leeway.manifests.reading import Reading, Written
-    from leeway.pool_pauses.record import PoolRecord
+    from leeway.pool_pauses import PoolRecord
 
 CLUSTER = "cluster.leeway.sh"
 
@@ -226,7 +226,7 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
     from leeway.aws.pool_records import DynamoPoolRecords
     from leeway.clock import SystemClock
     from leeway.execution.retrying import retry_conflicts
-    from leeway.pool_pauses.record import resumed
+    from leeway.pool_pauses import resumed
     from leeway.wiring.clients import client
 
     records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table)

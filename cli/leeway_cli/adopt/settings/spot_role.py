@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
-from leeway.launch.reasons import SPOT_ROLE_MISSING
+from leeway.launch.fleet_errors import SPOT_ROLE_MISSING
 from leeway.wiring.clients import client
 
 from leeway_cli.adopt.settings.setting import Kind

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
+from leeway.aws.ec2 import PAGE
 from leeway.aws.errors import code_of
-from leeway.aws.sweep import PAGE
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of

@@ -1,0 +1,367 @@
+"""The run of provision_nodes for one cluster: read → launch → give back.
+
+It reads the cluster, launches nodes for pods that have no place, answers the capacity requests of
+retirements, and then gives back the nodes that are not needed. It never waits until nodes join. SQS
+delivers the messages of a cluster to one run at a time, so that two runs never launch for the same
+pods. A run that dies leaves its launch intents, and the next run completes them (see
+`leeway.launch`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
+from leeway.clock import Clock
+from leeway.disruption.return_capacity import ReturnCapacity
+from leeway.execution.retrying import API_ERRORS
+from leeway.instances.facts import InstanceFacts
+from leeway.launch.intent import (
+    JOIN_WITHIN,
+    LaunchIntents,
+    LaunchOutcome,
+    promised_nodes,
+)
+from leeway.launch.launch_nodes import LAUNCHES_CAPPED, LaunchNodes, LaunchOrder
+from leeway.launch.node_settings import settings_of
+from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
+from leeway.manifests.base import Manifest
+from leeway.manifests.node_pool import NodePool
+from leeway.policy.rules import ClusterPolicy
+from leeway.provisioning.brakes import (
+    LAUNCHES_IN_VAIN,
+    price_ceiling,
+    remaining_launches,
+    vain_launches,
+    with_stopped,
+    without_place,
+)
+from leeway.provisioning.cluster_state import ClusterState, ClusterStates
+from leeway.provisioning.demand import (
+    ClusterRead,
+    StartingNode,
+    demand_of,
+    starting_in_groups,
+    starting_nodes,
+    starting_of_karpenter,
+)
+from leeway.provisioning.receive_messages import FOR_THE_END
+from leeway.provisioning.report import (
+    CapacityReturned,
+    ProvisioningReport,
+    status_of,
+)
+from leeway.provisioning.tell import (
+    NOT_WRITTEN,
+    PodEvents,
+    ProvisioningRecords,
+    answer_of,
+    answer_requests,
+    write_events,
+)
+from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
+from leeway.reasons import Reason, ReasonCode, clause
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import NodePool as Pool
+
+
+class Catalogs(Protocol):
+    """The catalog of the region."""
+
+    def read(self) -> Catalog | None:
+        """Return the catalog; None if there is none."""
+        ...
+
+
+class GroupInstances(Protocol):
+    """Instances of Auto Scaling groups."""
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[InstanceFacts]:
+        """List the instances of a cluster that groups launched at or after `since` and that start
+        or run. `since` may be an hour ago at most."""
+        ...
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return the instances of a group that run."""
+        ...
+
+
+PROVISIONED = ReasonCode(
+    "Provisioned",
+    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
+    "{without} pods get no node.",
+)
+PROVISIONING_REHEARSED = ReasonCode(
+    "ProvisioningRehearsed",
+    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "manifest has spec.dryRun.",
+)
+CLUSTER_WITHOUT_POOLS = ReasonCode(
+    "ClusterWithoutPools",
+    "Cluster {cluster} has no NodePool that Leeway can read, so Leeway launches no node.",
+)
+PROVISIONING_FAILED = ReasonCode(
+    "ProvisioningFailed",
+    "Leeway could not provision cluster {cluster}: {error}.",
+    "clusterproblemsalarm",
+)
+CATALOG_MISSING = ReasonCode(
+    "CatalogMissing",
+    "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
+    "clusterproblemsalarm",
+)
+KINDS = (
+    "cluster.leeway.sh",
+    "ec2nodeclass.karpenter.k8s.aws",
+    "nodepool.karpenter.sh",
+)
+
+BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
+"""The reasons with which Leeway stops spending by itself, and an alarm rings."""
+
+FOR_RETURNS = timedelta(seconds=20)
+"""The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
+seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The ports of provisioning. `events_in` returns the Events of a cluster."""
+
+    manifests: ClusterManifests
+    catalog: Catalogs
+    states: ClusterStates
+    requests: CapacityRequests
+    launch_nodes: LaunchNodes
+    intents: LaunchIntents
+    groups: GroupInstances
+    upcoming: UpcomingPods
+    records: ProvisioningRecords
+    returns: ReturnCapacity
+    events_in: Callable[[str], PodEvents]
+    clock: Clock
+
+
+class NodeProvisioning:
+    """Runs of the buyer."""
+
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
+
+    def run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
+        """Run once for a cluster, at most until this time. Never raises: the report says what
+        failed, and whether the run is to be repeated."""
+        begun = self._deps.clock.now()
+        try:
+            report = self._run(cluster, why, until)
+        except Exception as error:  # noqa: BLE001 (reported and repeated; other clusters go on)
+            failure = PROVISIONING_FAILED(cluster=cluster, error=clause(_described(error)))
+            report = self._failed(cluster, why, failure)
+        return replace(report, seconds=(self._deps.clock.now() - begun).total_seconds())
+
+    def _run(self, cluster: str, why: str, until: datetime) -> ProvisioningReport:
+        now = self._deps.clock.now()
+        written = self._deps.manifests.manifests(cluster, KINDS)
+        policy = self._deps.manifests.policy_of(cluster)
+        manifests = [one.manifest for one in written]
+        requests = [one for one in self._deps.requests.of_cluster(cluster) if one.is_open(now)]
+        unanswered: tuple[Reason, ...] = ()
+        has_pools = any(isinstance(one, NodePool) for one in manifests)
+        if not has_pools:
+            reason = CLUSTER_WITHOUT_POOLS(cluster=cluster)
+            answer = CapacityAnswer(answered_at=now, without_node=(reason,))
+            unanswered = answer_requests(
+                self._deps.requests, ((one, answer) for one in requests), self._deps.clock
+            )
+            if not self._deps.returns.has_nodes(cluster):
+                return ProvisioningReport(cluster, why, reason, failures=unanswered)
+        catalog = self._deps.catalog.read()
+        if catalog is None:
+            return self._failed(cluster, why, CATALOG_MISSING(cluster=cluster))
+        pools = [one.template.pool for one in settings_of(manifests)]
+        upcoming = Upcoming()
+        if not policy.paused:
+            upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
+        read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
+        outcome, failures = LaunchOutcome((), (), (), ()), unanswered
+        if has_pools:
+            outcome = self._launch(read, policy, until)
+            failures = () if policy.dry_run else self._tell(read, outcome, until)
+        returned = self._return_capacity(read, policy, outcome, until)
+        demanded = len(read.demand.pods)
+        result = PROVISIONED(
+            cluster=cluster,
+            pods=demanded,
+            launched=len(outcome.launched),
+            without=len(outcome.without_node),
+        )
+        if not has_pools:
+            result = CLUSTER_WITHOUT_POOLS(cluster=cluster)
+        elif policy.dry_run:
+            result = PROVISIONING_REHEARSED(cluster=cluster, pods=demanded)
+        report = ProvisioningReport(
+            cluster,
+            why,
+            result,
+            pods=demanded,
+            launched=outcome.launched,
+            without_node=outcome.without_node,
+            ahead=upcoming.reasons,
+            launch_problems=(*outcome.reasons, *read.problems),
+            unreadable=tuple(one.reason for one in read.state.unreadable),
+            failures=(*failures, *returned.failures),
+            capped=any(one.code in BRAKES for one in outcome.reasons),
+            returned=returned,
+        )
+        return self._with_status(report, policy.dry_run)
+
+    def _read(
+        self,
+        cluster: str,
+        manifests: Sequence[Manifest],
+        pools: Sequence[Pool],
+        requests: Sequence[CapacityRequest],
+        catalog: Catalog,
+        upcoming: Upcoming,
+    ) -> ClusterRead:
+        """Read the cluster after the intents: an instance that joins in between has its Node."""
+        intents = self._deps.intents.of_cluster(cluster)
+        state = self._deps.states.read(cluster)
+        now = self._deps.clock.now()
+        promised = promised_nodes(intents, pools, catalog)
+        starting = dict(starting_nodes(state.nodes, state.joined, promised, intents, now))
+        of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
+        starting |= of_karpenter
+        if state.waiting or requests or upcoming.pods:
+            in_groups, launched = self._in_groups(cluster, state, now)
+            starting |= in_groups
+            coming = (*coming, *launched)
+        demand = demand_of(state, requests, starting, promised, coming, upcoming.pods)
+        return ClusterRead(
+            cluster,
+            manifests,
+            catalog,
+            state,
+            intents,
+            requests,
+            starting,
+            demand,
+            upcoming.problems,
+        )
+
+    def _return_capacity(
+        self, read: ClusterRead, policy: ClusterPolicy, outcome: LaunchOutcome, until: datetime
+    ) -> CapacityReturned:
+        """Give capacity back on what was just read. If the run has launched, or may have, the next
+        run reads what became of it."""
+        launched = outcome.launched or any(not one.is_answered for one in read.intents)
+        in_time = self._deps.clock.now() + FOR_RETURNS < until
+        return self._deps.returns.after_run(read, policy, in_time and not launched)
+
+    def _in_groups(
+        self, cluster: str, state: ClusterState, now: datetime
+    ) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+        """The nodes that Auto Scaling groups have launched, for example as successors of nodes
+        that retire: their pods must not get a second node."""
+        launched = self._deps.groups.launched_by_groups(cluster, now - JOIN_WITHIN)
+        absent = {one.owner.name for one in launched if one.instance not in state.joined}
+        members = {group: sorted(self._deps.groups.members(group)) for group in sorted(absent)}
+        return starting_in_groups(state.nodes, state.joined, launched, members)
+
+    def _launch(self, read: ClusterRead, policy: ClusterPolicy, until: datetime) -> LaunchOutcome:
+        """Launch nodes, or only plan with spec.dryRun. Without pods and without launches to
+        complete, nothing is read from EC2."""
+        now, demand, state = self._deps.clock.now(), read.demand, read.state
+        intents, catalog = read.intents, read.catalog
+        vain = vain_launches(intents, state.joined, state.nodes, now)
+        stopped = without_place(demand.pods, demand.nodes, catalog, vain)
+        pods = tuple(one for one in demand.pods if one.name not in stopped)
+        complete = all(one.is_answered and not one.to_admit for one in intents)
+        if not pods and complete:
+            return with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
+        order = LaunchOrder(
+            cluster=read.cluster,
+            manifests=read.manifests,
+            catalog=catalog,
+            pods=pods,
+            nodes=demand.nodes,
+            joined=state.joined,
+            closed=frozenset(demand.moving) | _unusable(state) | self._deleted(read),
+            daemons=state.daemons,
+            unavailable=demand.unavailable,
+            price_limits=demand.price_limits,
+            most=remaining_launches(intents, policy.most_launches, now),
+            ceiling=price_ceiling(
+                policy.usd_per_hour,
+                demand,
+                read.requests,
+                state,
+                intents,
+                Prices(catalog),
+            ),
+            until=until - FOR_THE_END,
+        )
+        if policy.dry_run:
+            outcome = self._deps.launch_nodes.preview(order).outcome
+        else:
+            outcome = self._deps.launch_nodes.launch(order)
+        return with_stopped(outcome, stopped, vain)
+
+    def _deleted(self, read: ClusterRead) -> frozenset[str]:
+        """The instances whose Nodes were deleted: they do not join again, so pods wait in vain for
+        them. While the table does not answer, none."""
+        launched = {one.instance for intent in read.intents for one in intent.instances}
+        if launched <= read.state.joined.keys():
+            return frozenset()
+        try:
+            return self._deps.returns.without_node(read.cluster)
+        except API_ERRORS:
+            return frozenset()
+
+    def _tell(
+        self, read: ClusterRead, outcome: LaunchOutcome, until: datetime
+    ) -> tuple[Reason, ...]:
+        """Answer the requests and write Events; return what could not be written. A request whose
+        pods have all moved keeps its answer, which says where they went."""
+        now = self._deps.clock.now()
+        starting = {name: one.instance for name, one in read.starting.items()}
+        joined = {node.name for node in read.state.nodes}
+        answers = (
+            (
+                one,
+                answer_of(read.demand.moving[one.instance], outcome, joined, starting, now),
+            )
+            for one in read.requests
+            if read.demand.moving[one.instance] or one.answer is None
+        )
+        failures = answer_requests(self._deps.requests, answers, self._deps.clock)
+        events, records = self._deps.events_in, self._deps.records
+        told = write_events(read, outcome, events, records, self._deps.clock, until)
+        return (*failures, *told)
+
+    def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
+        report = ProvisioningReport(cluster, why, failure, failures=(failure,), retry=True)
+        return self._with_status(report, dry_run=False)
+
+    def _with_status(self, report: ProvisioningReport, dry_run: bool) -> ProvisioningReport:
+        """Write the status of a run; a status that cannot be written is one more failure."""
+        records = self._deps.records
+        try:
+            before = records.status(report.cluster)
+            records.write_status(status_of(report, before, dry_run, self._deps.clock.now()))
+        except API_ERRORS as error:
+            problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
+            return replace(report, failures=(*report.failures, problem))
+        return report
+
+
+def _unusable(state: ClusterState) -> frozenset[str]:
+    """The instances whose Nodes take no pods."""
+    names = {node.name for node in state.unusable}
+    return frozenset(instance for instance, name in state.joined.items() if name in names)
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
