@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from leeway.selection.offers.survey import compressed
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from rich.console import Console
 from rich.table import Table
 

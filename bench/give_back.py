@@ -15,7 +15,7 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 
 from bench.workloads import existing_nodes
 

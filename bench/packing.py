@@ -15,7 +15,7 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
-from leeway_cli.simulated_day.covering_bound import covering_bound
+from leeway_cli.simulated_day.bound import covering_bound
 
 from bench.plan_checker import violations
 from bench.workloads import (
@@ -178,7 +178,7 @@ def _synthetic() -> Supply:
 
 
 def _real(*requirements: Requirement) -> Supply:
-    from leeway_cli.selection.catalogs import sandbox_catalog
+    from leeway_cli.selection.sources import sandbox_catalog
 
     on_demand = Requirement.of(CAPACITY_TYPE, "In", ["on-demand"])
     pool = NodePool("default", Requirements([on_demand, *requirements]))

@@ -23,7 +23,7 @@ from leeway.catalog.stored import SURVEY
 from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.survey import compressed
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario, pod_spec
 from lightkube import Client, KubeConfig

@@ -20,14 +20,12 @@ from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.policy.rules import ClusterPolicy
 from leeway.selection.reading.objects import Document, key_of
 from leeway_cli.demo.storm import candidate_nodes, follow_storm, workloads_of
-from leeway_cli.rehearse.cluster import Cluster, RunningPod
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.read_cluster import read_documents
-from leeway_cli.rehearse.read_objects import read_objects
+from leeway_cli.rehearse.cluster import Cluster, Pace, RunningPod
+from leeway_cli.rehearse.read import read_documents, read_objects
 from leeway_cli.rehearse.room import Market, Room
 from leeway_cli.rehearse.storm import RequestTimes, Storm, rehearse
 from leeway_cli.report.model import StormPlan, StormReport, Target
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import ENDS_AFTER, STARTS_AFTER, Scenario

@@ -1,10 +1,12 @@
-"""A console for untrusted text: control characters are shown and have no effect."""
+"""A console for untrusted text: control characters are shown and have no effect. Progress bars."""
 
 from collections.abc import Iterable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from leeway.printable import printable_lines
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.segment import Segment
 
 
@@ -23,3 +25,31 @@ class Terminal(Console):
 def terminal(**settings: Any) -> Console:
     """Return a console without highlighting."""
     return Terminal(highlight=False, **settings)
+
+
+class ProgressBars:
+    """A context with bars on a terminal, whose last column has the format `last`. Elsewhere it
+    shows no bars: a subclass prints lines."""
+
+    def __init__(self, console: Console, last: str) -> None:
+        self._console = console
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn(last),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bars.stop()

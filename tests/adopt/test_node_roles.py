@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 from leeway.manifests.configuration import StoredManifest
+from leeway_cli.adopt.changes import Wanted, desired_entries
 from leeway_cli.adopt.plan import windows_roles
-from leeway_cli.cluster_setup.desired import Wanted, desired_entries
 
 from tests.doctor.cases import STACK
 

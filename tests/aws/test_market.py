@@ -20,7 +20,7 @@ from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.survey import Part, Survey, opened, unpacked
 from leeway.wiring.clients import background_client
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 
 from tests.sandbox.aws.started import Sandbox
 

@@ -14,13 +14,12 @@ from leeway.provisioning.cluster_state import ClusterState
 from leeway.selection.offers.survey import compressed
 from leeway.wiring.launch_nodes import node_sources
 from leeway_cli import main
-from leeway_cli.explain.cluster_reads import stored_launches
-from leeway_cli.explain.records import read_records
-from leeway_cli.selection.catalogs import sandbox_catalog, sandbox_survey
+from leeway_cli.explain.asked import stored_launches
+from leeway_cli.explain.capacity import read_records
+from leeway_cli.selection.sources import sandbox_catalog, sandbox_survey
 from leeway_cli.stack import Stack
-from leeway_cli.status.read import read_cluster_status
-from leeway_cli.terminate.decide import Call, Ending
-from leeway_cli.terminate.instances import AwsInstances
+from leeway_cli.status.view import read_cluster_status
+from leeway_cli.terminate.run import AwsInstances, Call, Ending
 
 from tests.aws.stored import TABLE, table_in
 from tests.cli.conftest import drop_clients

@@ -14,7 +14,7 @@ import yaml
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway_cli import main
-from leeway_cli.explain.records import read_records
+from leeway_cli.explain.capacity import read_records
 
 from tests.aws.stored import TABLE
 from tests.cli.conftest import drop_clients
@@ -250,19 +250,19 @@ def test_a_manifest_that_another_writer_changed_is_not_overwritten(run: Run, wri
 def test_a_concurrent_change_by_another_writer_is_a_conflict(
     run: Run, write: Any, monkeypatch: pytest.MonkeyPatch, aws: Sandbox
 ) -> None:
-    from leeway_cli.manifests import apply_changes
+    from leeway_cli.manifests import changes
 
     run("apply", "-f", write(CLUSTER))
     file = write(CLUSTER.replace("ignore", "cordon"))
-    read = apply_changes.stored_manifests
+    read = changes.stored_manifests
 
     def read_before_another_writes(*arguments: Any) -> Any:
         found = read(*arguments)
-        monkeypatch.setattr(apply_changes, "stored_manifests", read)
+        monkeypatch.setattr(changes, "stored_manifests", read)
         assert main.run(["pause", "prod"]) == 0
         return found
 
-    monkeypatch.setattr(apply_changes, "stored_manifests", read_before_another_writes)
+    monkeypatch.setattr(changes, "stored_manifests", read_before_another_writes)
     code, _, err = run("apply", "-f", file)
     assert code == 1
     assert "conflict: another writer changed it at the same time" in err

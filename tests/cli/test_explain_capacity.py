@@ -13,7 +13,7 @@ from leeway.disruption.explain import GroupSize, SpareInGroup
 from leeway_cli import main
 from leeway_cli.explain.capacity import warn_of_catalog
 from leeway_cli.explain.cluster_view import commands, group_lines
-from leeway_cli.selection.catalogs import Offers, sandbox_catalog
+from leeway_cli.selection.sources import Offers, sandbox_catalog
 
 from tests.launch.pools import node_class, pool
 

@@ -9,7 +9,7 @@ import yaml
 from leeway.catalog.stored import SURVEY
 from leeway.selection.offers.survey import compressed
 from leeway_cli import main
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 
 from tests.aws.stored import table_in
 from tests.launch.pools import document, node_class, pool

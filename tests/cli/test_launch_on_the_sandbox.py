@@ -11,7 +11,7 @@ from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.selection.offers.survey import compressed
 from leeway_cli import main
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario

@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from leeway_cli.report.evaluation import launch_lines
 from leeway_cli.report.from_journal import report_from_journal
-from leeway_cli.report.html_page import render_page
-from leeway_cli.report.json_output import as_data
 from leeway_cli.report.model import StormPlan, StormReport, Target
-from leeway_cli.report.summary import launch_lines
+from leeway_cli.report.output import as_data, render_page
 
 from tests.cli.journals import AGENT, INSTANCE, NODE, WEB, Journal
 from tests.cli.test_report_output import RUN

@@ -1,8 +1,8 @@
 """The report of a storm from journals: observations and evaluations."""
 
+from leeway_cli.report.evaluation import missing_for, summarize, to_cordon, to_ready
 from leeway_cli.report.from_journal import report_from_journal
 from leeway_cli.report.model import NodeReport, Outcome, PodReport, StormReport
-from leeway_cli.report.summary import missing_for, summarize, to_cordon, to_ready
 
 from tests.cli.journals import (
     AGENT,

@@ -8,18 +8,20 @@ from io import StringIO
 
 import pytest
 from leeway_cli.report.from_journal import report_from_journal
-from leeway_cli.report.html_page import render_page
-from leeway_cli.report.json_output import as_data
 from leeway_cli.report.model import StormReport
-from leeway_cli.report.run import Run
-from leeway_cli.report.terminal_output import print_report
-from leeway_cli.report.time_axis import GUTTER, WIDTH
-from leeway_cli.report.timeline import lay_out
+from leeway_cli.report.output import Run, as_data, print_report, render_page
+from leeway_cli.report.timeline import GUTTER, WIDTH, lay_out
 from rich.console import Console
 
 from tests.cli.journals import PLAN, WEB, Journal, good_storm
 
-RUN = Run(7, 20, 150, 1, datetime(2026, 11, 20, 9, tzinfo=UTC), 51.2)
+RUN = Run(
+    7,
+    datetime(2026, 11, 20, 9, tzinfo=UTC),
+    51.2,
+    {"nodes": 20, "interruptions": 1},
+    pods=150,
+)
 
 
 def good_report() -> StormReport:

@@ -8,18 +8,24 @@ from pathlib import Path
 import pytest
 from leeway.disruption.rules import Cause
 from leeway_cli import main
-from leeway_cli.demo.scale_down import simulate_days
-from leeway_cli.report.run import ScaleDownRun
-from leeway_cli.report.scale_down import ScaleDownReport, cause_of
-from leeway_cli.report.scale_down_json import scale_down_as_data
-from leeway_cli.report.scale_down_page import kinds_chart, moves_chart, render_scale_down
-from leeway_cli.report.scale_down_text import headline, print_scale_down
+from leeway_cli.demo.pools import simulate_days
+from leeway_cli.report.output import Run
+from leeway_cli.report.scale_down import (
+    ScaleDownReport,
+    cause_of,
+    headline,
+    kinds_chart,
+    moves_chart,
+    print_scale_down,
+    render_scale_down,
+    scale_down_as_data,
+)
 from leeway_cli.simulated_day.record import GivenBack, Launched, Moment, Record
 from rich.console import Console
 
 from tests.cli.test_report_output import Balance
 
-RUN = ScaleDownRun(7, datetime(2026, 11, 22, 12, 0, tzinfo=UTC), 70.0)
+RUN = Run(7, datetime(2026, 11, 22, 12, 0, tzinfo=UTC), 70.0, {"scenario": "scale-down"})
 SMALL, LARGE = ("c7a.large", "spot"), ("m7a.2xlarge", "on-demand")
 
 

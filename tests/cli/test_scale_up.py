@@ -5,13 +5,24 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from leeway_cli.demo.scale_up import QUIET, is_over, prices_of, with_bound
-from leeway_cli.report.run import ScaleUpRun
-from leeway_cli.report.scale_up import Offering, ScaleUpPlan, ScaleUpReport, scale_up_from_journal
-from leeway_cli.report.scale_up_json import scale_up_as_data
-from leeway_cli.report.scale_up_page import BOTTOM, TOP, lay_out_chart, render_scale_up
-from leeway_cli.report.scale_up_text import headline, points_shown, price_text, print_scale_up
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.demo.pools import QUIET, is_over, prices_of, with_bound
+from leeway_cli.report.output import Run
+from leeway_cli.report.scale_up import (
+    BOTTOM,
+    TOP,
+    Offering,
+    ScaleUpPlan,
+    ScaleUpReport,
+    headline,
+    lay_out_chart,
+    points_shown,
+    price_text,
+    print_scale_up,
+    render_scale_up,
+    scale_up_as_data,
+    scale_up_from_journal,
+)
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.scenario import scale_up_scenario
 from rich.console import Console
 
@@ -29,7 +40,7 @@ PLAN = ScaleUpPlan(
     scaled_at=ZERO,
     prices={SPOT: 0.04},
 )
-ITS_RUN = ScaleUpRun(7, 3, RUN.began, 51.2)
+ITS_RUN = Run(7, RUN.began, 51.2, {"scenario": "scale-up", "replicas": 3})
 
 
 def created(journal: Journal, at: float, pod: str) -> Journal:

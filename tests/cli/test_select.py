@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from leeway_cli import main
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 
 SPOT = """
 apiVersion: karpenter.sh/v1alpha5

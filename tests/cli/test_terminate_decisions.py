@@ -6,7 +6,7 @@ from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.ports.kubernetes_objects import Node
 from leeway_cli.stack import same_server
-from leeway_cli.terminate.decide import (
+from leeway_cli.terminate.run import (
     Call,
     Ending,
     InstanceNow,

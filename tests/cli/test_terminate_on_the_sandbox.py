@@ -17,7 +17,7 @@ import yaml
 from leeway.aws.records import DynamoRecords
 from leeway.execution.attempt import Phase
 from leeway_cli import main
-from leeway_cli.terminate.decide import TERMINATED
+from leeway_cli.terminate.run import TERMINATED
 from leeway_sandbox.provisioning import IMAGE, client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway_cli.report.time_axis import TimeAxis
+from leeway_cli.report.timeline import TimeAxis
 
 AXIS = TimeAxis(first=98, last=130, left=200, right=520, zero=100)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway_cli.adopt.plan import read_objects
-from leeway_cli.cluster_setup.settings import ClusterObject
+from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.main import run
 
 from tests.cli.conftest import drop_clients

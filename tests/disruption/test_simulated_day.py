@@ -9,10 +9,9 @@ import pytest
 from leeway.disruption.rules import Budget, Cause
 from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import USUAL, Worth
-from leeway_cli.simulated_day.checks import bought_again, replaced_twice, undone
-from leeway_cli.simulated_day.cluster import Options
+from leeway_cli.simulated_day.cluster import Machine, Options, SimulatedPod
 from leeway_cli.simulated_day.day import minutes, simulate
-from leeway_cli.simulated_day.machines import Machine, SimulatedPod
+from leeway_cli.simulated_day.decisions import bought_again, replaced_twice, undone
 from leeway_cli.simulated_day.record import GivenBack, Launched, Record
 
 from bench import scheduler_simulation

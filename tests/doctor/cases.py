@@ -3,10 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leeway_cli.cluster_setup.desired import LeewayStack, Wanted, cluster_objects, desired_entries
-from leeway_cli.cluster_setup.ports import EksCluster, ScalingGroup
-from leeway_cli.cluster_setup.reachability import Endpoint, FunctionsNetwork
-from leeway_cli.cluster_setup.settings import GroupHook, GroupTag, Mode, Transition
+from leeway_cli.adopt.changes import Wanted, desired_entries
+from leeway_cli.adopt.reachability import Endpoint, FunctionsNetwork
+from leeway_cli.adopt.settings.access import EksCluster, Mode
+from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, ScalingGroup, Transition
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack
+from leeway_cli.adopt.settings.objects import cluster_objects
 from leeway_cli.doctor.facts import (
     AlarmFacts,
     AliasFacts,

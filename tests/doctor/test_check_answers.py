@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leeway_cli.cluster_setup.settings import AccessEntry
+from leeway_cli.adopt.settings.access import AccessEntry
 from leeway_cli.doctor.examine import examine
 from leeway_cli.doctor.facts import Answer, FunctionAnswers, MissingRight
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from leeway.reasons import ReasonCode
-from leeway_cli.cluster_setup.ports import ScalingGroup
-from leeway_cli.cluster_setup.settings import GroupHook, GroupTag, Mode
+from leeway_cli.adopt.settings.access import Mode
+from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, ScalingGroup
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
 from leeway_cli.doctor.examine import CHECKS, examine

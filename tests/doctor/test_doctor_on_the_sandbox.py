@@ -21,7 +21,7 @@ from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.selection.offers.survey import Part, compressed
 from leeway.wiring import clients
 from leeway_cli import main
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.access_entries import SECRET, access_key
 from leeway_sandbox.provisioning import ACCOUNT, IMAGE, REGION, client
 from leeway_sandbox.sandbox import Sandbox

@@ -7,11 +7,9 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway_cli.doctor.examine import examine
+from leeway_cli.doctor.examine import as_data, examine, print_findings
 from leeway_cli.doctor.facts import ClusterFacts, Facts, Unread
-from leeway_cli.doctor.finding import Severity
-from leeway_cli.doctor.mending import aws, shell
-from leeway_cli.doctor.view import as_data, print_findings
+from leeway_cli.doctor.finding import Severity, aws, shell
 from leeway_cli.terminal import terminal
 from rich.console import Console
 

@@ -12,9 +12,9 @@ from leeway_cli.doctor.names import (
     EVENTS,
     FUNCTIONS,
     function_name,
+    matches,
     schedule_names,
 )
-from leeway_cli.doctor.patterns import matches
 from leeway_sandbox.template import DeployedTemplate, read_template
 from samtranslator.yaml_helper import yaml_parse
 

@@ -36,7 +36,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client, KubeConfig

@@ -20,7 +20,7 @@ from leeway.execution.retrying import retry_conflicts
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import find_kind, interpret
 from leeway.selection.offers.survey import compressed
-from leeway_cli.selection.catalogs import sandbox_survey
+from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from lightkube import Client

@@ -12,7 +12,7 @@ from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway_cli.main import run
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 
 from tests.end_to_end.environment import Environment
 

@@ -23,8 +23,8 @@ from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.selection.reading.object_schemas import SCHEMAS
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.read_objects import read_objects
+from leeway_cli.rehearse.cluster import Pace
+from leeway_cli.rehearse.read import read_objects
 from leeway_sandbox.kubernetes import schema
 from leeway_sandbox.kubernetes.registry import KINDS
 from lightkube.core.decoders import WatchEvent

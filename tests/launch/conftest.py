@@ -2,7 +2,7 @@
 
 import pytest
 from leeway.selection.offers.catalog import Catalog
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 
 from tests.launch.launching import World
 

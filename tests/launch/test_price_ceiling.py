@@ -16,7 +16,7 @@ from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode
 from leeway.selection.resources import Resources
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 
 from tests.launch.conftest import catalog
 from tests.launch.launching import World, order

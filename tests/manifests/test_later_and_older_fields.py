@@ -13,7 +13,7 @@ from leeway.manifests.reading import Reading, interpret, kinds_called, read_mani
 from leeway.selection.offers.allocatable import GIB, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
-from leeway_cli.manifests.planned_change import Change, plan_change
+from leeway_cli.manifests.changes import Change, plan_change
 
 from tests.wrong_shapes import WRONG, paths, replaced
 

@@ -9,8 +9,7 @@ from jsonschema import Draft202012Validator
 from leeway.manifests.reading import KINDS, Kind, read_manifests
 from leeway.notices import NoticeKind
 from leeway_cli import main
-from leeway_cli.manifests.json_schema import file_of, schema_of
-from leeway_cli.manifests.reference_page import page_of
+from leeway_cli.manifests.schema_pages import file_of, page_of, schema_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 TITLES = [f"{kind.name} {kind.api_version}" for kind in KINDS]

@@ -7,11 +7,9 @@ from typing import Any
 
 from leeway.policy.rules import ClusterPolicy
 from leeway.selection.offers.catalog import Catalog
-from leeway_cli.rehearse.cluster import Cluster
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.placement import Placements
-from leeway_cli.rehearse.read_objects import read_objects
-from leeway_cli.rehearse.room import Market, Room
+from leeway_cli.rehearse.cluster import Cluster, Pace
+from leeway_cli.rehearse.read import read_objects
+from leeway_cli.rehearse.room import Market, Placements, Room
 from leeway_cli.rehearse.storm import Fate, Storm, rehearse
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from leeway_cli.rehearse.pace import Pace
+from leeway_cli.rehearse.cluster import Pace
 from leeway_cli.rehearse.storm import Storm
 from leeway_cli.report.model import Attempt, Evaluation, Outcome, PodReport, PodTrace, Workload
 

@@ -5,8 +5,8 @@ import shlex
 from typing import Any
 
 import pytest
+from leeway_cli.rehearse.cluster import Pace
 from leeway_cli.rehearse.findings import Finding, find
-from leeway_cli.rehearse.pace import Pace
 
 from tests.rehearse.documents import (
     PACE,

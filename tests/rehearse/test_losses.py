@@ -4,7 +4,7 @@ import random
 
 import pytest
 from leeway_cli.rehearse.cluster import NodeFacts
-from leeway_cli.rehearse.losses import Losses, UnknownLoss, read_losses
+from leeway_cli.rehearse.rounds import Losses, UnknownLoss, read_losses
 
 NODES = [
     NodeFacts(f"node-{n}", f"us-east-1{'ab'[n % 2]}", "m5.large", groups=("blue",) if n else ())

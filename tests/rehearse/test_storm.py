@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.retirement.progress import RemovalMethod, Stage
-from leeway_cli.rehearse.pace import Pace
+from leeway_cli.rehearse.cluster import Pace
 from leeway_cli.rehearse.rounds import below
-from leeway_cli.rehearse.series import moments_below
+from leeway_cli.rehearse.world import moments_below
 
 from tests.rehearse.documents import (
     NOW,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.selection.offers.catalog import Catalog
-from leeway_cli.selection.catalogs import sandbox_catalog
+from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.aws.regions import Region, read_region
 
 

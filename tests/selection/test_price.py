@@ -15,7 +15,7 @@ from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
-from leeway_cli.simulated_day.covering_bound import covering_bound
+from leeway_cli.simulated_day.bound import covering_bound
 
 from bench.workloads import diverse_pods, generic_pods, synthetic_catalog
 from tests.selection.workloads import catalog as small_catalog

@@ -13,7 +13,7 @@ from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes,
 from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
 from leeway_cli.errors import BadInputError
-from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.selection.sources import KubernetesFiles
 
 from tests.wrong_shapes import WRONG, paths, replaced
 from tests.wrong_shapes import Path as Inside

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leeway_cli.drain import options
+from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.html_templates import check_page_path
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
@@ -132,7 +132,7 @@ def _subjects(only: list[str] | None, fis_role: str) -> list[str]:
 
 def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
     from leeway_cli.acceptance.world import NAME
-    from leeway_cli.manifests.apply_changes import stored_manifests
+    from leeway_cli.manifests.changes import stored_manifests
 
     for one in stored_manifests(deployment, cluster):
         is_class = one.resource == "ec2nodeclass.karpenter.k8s.aws"

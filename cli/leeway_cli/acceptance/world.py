@@ -29,8 +29,13 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 
 from leeway_cli.errors import CannotBeDoneError, as_clause, aws_errors
-from leeway_cli.manifests.apply_changes import apply_changes, stored_manifests
-from leeway_cli.manifests.planned_change import Change, PlannedChange, plan_body
+from leeway_cli.manifests.changes import (
+    Change,
+    PlannedChange,
+    apply_changes,
+    plan_body,
+    stored_manifests,
+)
 from leeway_cli.stack import Stack
 
 NAME = "leeway-acceptance"

@@ -18,7 +18,7 @@ from leeway.aws.errors import aws_errors, conditional_write
 from leeway.table import RecordChanged
 from leeway.typed_json import adapter_of
 
-from leeway_cli.cluster_setup.difference import Change
+from leeway_cli.adopt.changes import Change
 from leeway_cli.errors import CannotBeDoneError
 
 CLAIM_SECONDS = 60

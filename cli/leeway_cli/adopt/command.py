@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.drain import options
+from leeway_cli import options
 from leeway_cli.errors import BadInputError
 from leeway_cli.output import Format, FormatOption
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name
 
 if TYPE_CHECKING:
-    from leeway_cli.adopt.connect import Connected
     from leeway_cli.adopt.run import Command
+    from leeway_cli.adopt.services import Connected
 
 _ROLE = re.compile(r"arn:[a-z-]+:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}")
 
@@ -80,9 +80,9 @@ def adopt(
         if not _ROLE.fullmatch(role):
             raise BadInputError(f"--node-role: expected the ARN of an IAM role, got {role!r}.")
 
-    from leeway_cli.adopt.connect import connected
     from leeway_cli.adopt.plan import RBAC, Choices, plan_adoption, read_objects
-    from leeway_cli.adopt.run import Command, run_adoption
+    from leeway_cli.adopt.run import Command, ask_functions, run_adoption
+    from leeway_cli.adopt.services import connected
 
     chosen = Choices(tuple(groups or ()), tuple(node_roles or ()), rbac or RBAC, update_stack)
     command = Command(yes, dry_run, output)
@@ -91,8 +91,6 @@ def adopt(
         if not update_stack:
             _say_stack_command(found, command)
         if not dry_run and (update_stack or cluster in found.stack.clusters):
-            from leeway_cli.adopt.ask_functions import ask_functions
-
             ask_functions(found, read_objects(chosen.rbac), command)
 
 
@@ -114,9 +112,9 @@ def release(
     leeway release CLUSTER --dry-run
     leeway release CLUSTER
     """
-    from leeway_cli.adopt.connect import connected
     from leeway_cli.adopt.release import run_release
     from leeway_cli.adopt.run import Command
+    from leeway_cli.adopt.services import connected
 
     command = Command(yes, dry_run, output)
     with connected(cluster, stack, kubeconfig, context, command.sleep) as found:
@@ -125,7 +123,7 @@ def release(
 
 def _say_stack_command(found: "Connected", command: "Command") -> None:
     """Print the command that adds the cluster to ClusterNames, if it is not there yet."""
-    from leeway_cli.cluster_setup.cloudformation import CAPABILITIES, CLUSTER_NAMES, names_after
+    from leeway_cli.adopt.settings.leeway_stack import CAPABILITIES, CLUSTER_NAMES, names_after
 
     stack, cluster = found.stack, found.cluster.name
     if cluster in stack.clusters:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,21 +13,13 @@ from leeway.manifests.reading import read_stored
 from leeway.wiring.clients import client
 from leeway_sandbox.installed import ROOT
 
-from leeway_cli.adopt.connect import Connected
-from leeway_cli.adopt.view import Plan
-from leeway_cli.cluster_setup.chosen_groups import chosen_groups
-from leeway_cli.cluster_setup.desired import (
-    LeewayStack,
-    Wanted,
-    cluster_objects,
-    desired_settings,
-    version_difference,
-)
-from leeway_cli.cluster_setup.difference import difference
-from leeway_cli.cluster_setup.reachability import reachability
-from leeway_cli.cluster_setup.settings import ClusterObject, ManagedCluster
-from leeway_cli.cluster_setup.subnets import functions_network
-from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
+from leeway_cli.adopt.changes import Plan, Wanted, desired_settings, difference
+from leeway_cli.adopt.reachability import functions_network, reachability
+from leeway_cli.adopt.services import Connected
+from leeway_cli.adopt.settings.groups import chosen_groups
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, version_difference
+from leeway_cli.adopt.settings.objects import ClusterObject, cluster_objects
+from leeway_cli.errors import BadInputError, aws_errors
 
 RBAC = ROOT / "rbac"
 """The folder of this checkout."""
@@ -69,9 +61,8 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
         network = functions_network(stack, partial(client, "ec2"))
     access = reachability(cluster.endpoint, network)
     blockers = [version_difference(stack, objects), access.blocker, *found.blockers]
-    return Plan(
-        cluster.name,
-        found.steps,
+    return replace(
+        found,
         blockers=tuple(one for one in blockers if one is not None),
         warnings=tuple(one for one in (*warnings, access.warning) if one is not None),
     )
@@ -109,10 +100,7 @@ def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
     with aws_errors(f"groups of cluster {connected.cluster.name}"):
         scaling = connected.services.scaling
         found = scaling.read(asked) if asked else scaling.groups_of(connected.cluster.name)
-    chosen = chosen_groups(asked, found, connected.region)
-    if isinstance(chosen, str):
-        raise CannotBeDoneError(chosen)
-    return chosen
+    return chosen_groups(asked, found, connected.region)
 
 
 def roles_of(

@@ -8,17 +8,12 @@ from leeway.aws.records import DynamoRecords
 from leeway.wiring.clients import client
 
 from leeway_cli.adopt.adoptions import Adoption
-from leeway_cli.adopt.connect import Connected
-from leeway_cli.adopt.execute import Executor
+from leeway_cli.adopt.changes import Change, Plan, Step, Wanted, desired_settings, undo
 from leeway_cli.adopt.plan import RBAC, read_objects
-from leeway_cli.adopt.run import Command, adoption_of
-from leeway_cli.adopt.services import Services
-from leeway_cli.adopt.view import Plan, print_plan, print_result
-from leeway_cli.cluster_setup.desired import Wanted, desired_settings
-from leeway_cli.cluster_setup.difference import Change, Step
-from leeway_cli.cluster_setup.settings import ClusterObject, GroupHook, Transition
-from leeway_cli.cluster_setup.undo import undo
-from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
+from leeway_cli.adopt.run import Command, Executor, adoption_of, print_plan, print_result
+from leeway_cli.adopt.services import Connected
+from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.errors import CannotBeDoneError, aws_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,7 @@ def run_release(found: Connected, command: Command) -> None:
         for key in set(adoption.changes) - set(release.later):
             executor.forget(key)
     if release.later:
-        reasons = " ".join(str(one) for one in release.later.values())
+        reasons = " ".join(release.later.values())
         raise CannotBeDoneError(f"Cluster {adoption.cluster} is not released yet: {reasons}")
     print_result(release.plan, done=True, output=command.output)
     command.say(
@@ -69,49 +64,15 @@ def run_release(found: Connected, command: Command) -> None:
 
 def _plan(found: Connected, adoption: Adoption) -> Release:
     recorded = [*adoption.changes.values()]
-    current = found.services.read(one.setting for one in recorded)
-    undoing = undo(recorded, current)
-    later = dict(_later(found.services, undoing.changes))
-    changes = tuple(one for one in undoing.changes if one.key not in later)
+    undone, left = undo(recorded, found.services.read(one.setting for one in recorded))
+    reasons = {one.key: found.services.later(one) for one in undone}
+    later = {key: reason for key, reason in reasons.items() if reason is not None}
+    changes = tuple(one for one in undone if one.key not in later)
     steps = [
         Step(one, f"The {one.title} becomes as it was before `leeway adopt`.") for one in changes
     ]
-    left = (*undoing.left, *later.values(), *_present_before(found, adoption.changes))
+    left = (*left, *later.values(), *_present_before(found, adoption.changes))
     return Release(Plan(adoption.cluster, steps, left=left), changes, later)
-
-
-def _later(services: Services, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
-    """Yield the settings whose removal would end pods or instances now."""
-    for one in changes:
-        if one.after is not None:
-            continue
-        match one.before:
-            case ClusterObject(kind="Namespace") as namespace:
-                with kubernetes_errors():
-                    empty = services.objects.is_empty(namespace)
-                if not empty:
-                    yield (
-                        one.key,
-                        (
-                            f"The {one.title} stays: it has pods, services or secrets. Delete the "
-                            "Headroom manifests and wait a minute, then run the command again."
-                        ),
-                    )
-            case GroupHook(transition=Transition.LAUNCHING, group=group):
-                # DeleteLifecycleHook ends outstanding actions with ABANDON for launching instances.
-                # Source: Auto Scaling API reference.
-                with aws_errors(one.title):
-                    groups = services.scaling.read([group])
-                waiting = [instance for each in groups for instance in each.waiting]
-                if waiting:
-                    instances = ", ".join(waiting)
-                    yield (
-                        one.key,
-                        (
-                            f"The {one.title} stays: {instances} wait for it, and Auto Scaling "
-                            "would terminate them. Run the command again when they are in service."
-                        ),
-                    )
 
 
 def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[str]:

@@ -1,22 +1,29 @@
-"""Runs `leeway adopt`: plans, asks, claims the cluster, and makes the changes."""
+"""Runs `leeway adopt`: plans, asks, claims the cluster, makes the changes one by one, and asks the
+functions at the end."""
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 import typer
+from leeway import __version__
 from leeway.wiring.clients import client, clock
 
 from leeway_cli.adopt.adoptions import Adoption
-from leeway_cli.adopt.connect import Connected
-from leeway_cli.adopt.execute import Executor
-from leeway_cli.adopt.view import Plan, print_plan, print_result
-from leeway_cli.errors import CannotBeDoneError, aws_errors
-from leeway_cli.output import Format, write_stderr, write_stdout
+from leeway_cli.adopt.changes import Change, Plan, Setting, recorded_change
+from leeway_cli.adopt.services import Connected, Services
+from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.errors import CannotBeDoneError, CommandError, aws_errors
+from leeway_cli.output import Format, print_json, write_stderr, write_stdout
 
+READ_BACK_TRIES = 30
+READ_BACK_SECONDS = 1.0
+"""Between two tries."""
+_TRIES, _PAUSE = 3, 10.0
+"""EKS applies a new access entry within some seconds."""
 _LATER_DEPLOYMENTS = (
     "Also set ClusterNames={names} where your deployments take their parameters from, such as "
     "samconfig.toml: the next deployment sets ClusterNames to that value."
@@ -69,6 +76,71 @@ class Command:
             finally:
                 self.adoption = None
                 adoption.leave()
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Makes the changes of one cluster. `say` prints a line about each; `sleep` waits for seconds,
+    and keeps the claim meanwhile."""
+
+    services: Services
+    adoption: Adoption
+    say: Callable[[str], None]
+    sleep: Callable[[float], None]
+
+    def adopt(self, changes: Sequence[Change]) -> None:
+        """Make the changes. Each is recorded before it is made, so that release undoes it even if
+        this process is killed in between.
+
+        Raises:
+            CannotBeDoneError: a change failed; those before it are made.
+        """
+        for number, change in enumerate(changes, 1):
+            recorded = self.adoption.changes
+            own = recorded_change(recorded.get(change.key), change)
+            self.adoption.record([*{**recorded, change.key: own}.values()])
+            self._make(change, number, len(changes))
+
+    def release(self, changes: Sequence[Change]) -> None:
+        """Make the changes that undo an adoption. Each is removed from the record after it is made.
+
+        Raises:
+            CannotBeDoneError: a change failed; those before it are made.
+        """
+        for number, change in enumerate(changes, 1):
+            self._make(change, number, len(changes))
+            self.forget(change.key)
+
+    def forget(self, key: str) -> None:
+        """Remove a setting from the record, and renew the claim."""
+        self.adoption.record([one for one in self.adoption.changes.values() if one.key != key])
+
+    def _make(self, change: Change, number: int, steps: int) -> None:
+        action = "removed" if change.after is None else "written"
+        try:
+            self.services.write(change)
+            found = self._read_back(change)
+        except CannotBeDoneError as error:
+            raise CannotBeDoneError(
+                f"Step {number} of {steps}, {change.title}: {error}", error.details
+            ) from error
+        if found != change.after:
+            raise CannotBeDoneError(
+                f"Cluster {self.services.cluster}: {change.title} is not as step {number} of "
+                f"{steps} wrote it. Somebody else writes it at the same time. Run the command "
+                "again."
+            )
+        self.say(f"[{number}/{steps}] {change.title}: {action}, read back")
+
+    def _read_back(self, change: Change) -> Setting | None:
+        """Read the setting until it is as it was written, for at most READ_BACK_TRIES: reads of AWS
+        are eventually consistent, and a namespace needs seconds to end."""
+        for _ in range(READ_BACK_TRIES):
+            found = self.services.read([change.setting]).get(change.key)
+            if found == change.after:
+                break
+            self.sleep(READ_BACK_SECONDS)
+        return found
 
 
 def adoption_of(found: Connected) -> Adoption:
@@ -127,3 +199,54 @@ def _refuse_if_blocked(plan: Plan, command: Command) -> None:
     first, *others = plan.blockers
     result = plan.as_data() if command.output is Format.JSON else None
     raise CannotBeDoneError(f"{first} Nothing was changed.", "\n".join(others), result)
+
+
+def print_plan(plan: Plan, output: Format) -> None:
+    """Print each step with its call, and whatever does not fit into a step."""
+    if output is Format.JSON:
+        return
+    for number, step in enumerate(plan.steps, 1):
+        write_stdout(f"{number:3}. {step.change.title}: {step.reason}")
+        write_stdout(f"     {step.change.call(plan.cluster)}")
+        if step.consent is not None:
+            write_stdout(f"     asks first: {step.consent}")
+    for title, reasons in (("left", plan.left), ("warning", plan.warnings)):
+        for one in reasons:
+            write_stdout(f"{title}: {one}")
+    if not plan.steps:
+        write_stdout("Nothing has to be changed.")
+
+
+def print_result(plan: Plan, *, done: bool, output: Format) -> None:
+    """Print the JSON document of a command, or its last line."""
+    if output is Format.JSON:
+        print_json({**plan.as_data(), "done": done})
+    elif not done:
+        write_stdout("Dry run: nothing was changed.")
+
+
+def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: Command) -> None:
+    """Print each finding. The cluster is under care with or without findings."""
+    from leeway_cli.doctor.checks.probes import about_aws, about_cluster
+    from leeway_cli.doctor.read.probes import answers_of
+    from leeway_cli.doctor.rights import rights_of
+
+    if found.stack.version != __version__:
+        return
+    rights = rights_of(one.body for one in objects)
+    for left in reversed(range(_TRIES)):
+        try:
+            with aws_errors("the functions"):
+                answers = answers_of(found.stack.name, [found.cluster.name])
+        except CommandError as error:
+            command.say(f"The functions were not asked for their rights: {error}")
+            return
+        of_aws = [*about_aws(found.stack, answers)]
+        of_cluster = [one for each in answers for one in about_cluster(found.stack, each, rights)]
+        if not of_cluster or not left:
+            break
+        command.sleep(_PAUSE)
+    for one in (*of_aws, *of_cluster):
+        command.say(f"{one.severity.value}  {one.code}: {one.message}")
+        if one.command:
+            command.say(f"$ {one.command}")

@@ -1,39 +1,33 @@
-"""Reads and writes the settings of one cluster, each by the service that has it."""
+"""The services that have the settings of one cluster, and the connection to them."""
 
-import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import assert_never
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from botocore.exceptions import ClientError
-from leeway.aws.errors import code_of
-from leeway.manifests.configuration import StoredManifest
-from leeway.wiring.clients import client
+from leeway.kubernetes.kubeconfig import kubeconfig_connection
+from leeway.wiring.clients import client, session
 
-from leeway_cli.cluster_setup.auto_scaling import AutoScaling
-from leeway_cli.cluster_setup.cloudformation import CloudFormation
-from leeway_cli.cluster_setup.difference import Change
-from leeway_cli.cluster_setup.eks import Eks
-from leeway_cli.cluster_setup.kubernetes_objects import KubernetesObjects
-from leeway_cli.cluster_setup.settings import (
-    AccessEntry,
-    Authentication,
-    ClusterManifest,
-    ClusterObject,
-    GroupHook,
-    GroupTag,
-    ManagedCluster,
-    Mode,
-    Setting,
-    SpotRole,
-    by_key,
-)
-from leeway_cli.cluster_setup.spot_role import create_spot_role, spot_role_exists
+from leeway_cli.adopt.changes import Change, Setting, by_key
+from leeway_cli.adopt.settings.access import Eks, EksCluster, read_access
+from leeway_cli.adopt.settings.groups import AutoScaling, read_groups
+from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack, read_cluster_name
+from leeway_cli.adopt.settings.manifest import read_manifest
+from leeway_cli.adopt.settings.objects import KubernetesObjects, read_objects
+from leeway_cli.adopt.settings.spot_role import read_spot_role
 from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
-from leeway_cli.manifests.planned_change import CLUSTER, find, plan_body
-from leeway_cli.stack import Stack
+from leeway_cli.stack import Stack, other_server, same_server
+
+_READERS = (
+    read_access,
+    read_objects,
+    read_groups,
+    read_cluster_name,
+    read_manifest,
+    read_spot_role,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Services:
     stacks: CloudFormation
     stack: Stack
 
-    def read(self, wanted: Iterable[Setting]) -> dict[str, Setting]:
+    def read(self, wanted: Iterable[Setting]) -> dict[str, Any]:
         """Read the current state of these settings, with all hooks of their groups.
 
         Raises:
@@ -55,50 +49,18 @@ class Services:
         """
         asked = [*wanted]
         with aws_errors(f"cluster {self.cluster}"), kubernetes_errors():
-            return by_key(
-                *self._read_eks(asked),
-                *self._read_objects(asked),
-                *self._read_groups(asked),
-                *self._read_leeway(asked),
-            )
+            return by_key(*(found for reader in _READERS for found in reader(self, asked)))
 
-    def _read_eks(self, asked: Iterable[Setting]) -> Iterator[Setting]:
-        entries = [one.principal for one in asked if isinstance(one, AccessEntry)]
-        if not entries and not any(isinstance(one, Authentication) for one in asked):
-            return
-        mode = self.eks.cluster(self.cluster).mode
-        yield Authentication(mode)
-        if mode is not Mode.CONFIG_MAP:
-            yield from self.eks.entries(self.cluster, entries)
+    def later(self, change: Change) -> str | None:
+        """Return why a removal would end pods or instances now; None if it would not.
 
-    def _read_objects(self, asked: Iterable[Setting]) -> Iterator[Setting]:
-        for one in asked:
-            if isinstance(one, ClusterObject) and (found := self.objects.read(one)) is not None:
-                yield found
-
-    def _read_groups(self, asked: Iterable[Setting]) -> Iterator[Setting]:
-        keys = {one.key for one in asked}
-        names = {one.group for one in asked if isinstance(one, GroupTag | GroupHook)}
-        for group in self.scaling.read(sorted(names)) if names else ():
-            yield from (tag for tag in group.tags.values() if tag.key in keys)
-            yield from group.hooks
-
-    def _read_leeway(self, asked: Iterable[Setting]) -> Iterator[Setting]:
-        for one in asked:
-            match one:
-                case ManagedCluster(stack=stack, cluster=cluster):
-                    if cluster in self.stacks.stack(stack).clusters:
-                        yield one
-                case ClusterManifest(cluster=cluster):
-                    stored = self._manifest()
-                    if stored is not None:
-                        yield ClusterManifest(cluster, _normal(stored.body))
-                case SpotRole() if spot_role_exists(client("iam")):
-                    yield one
-
-    def _manifest(self) -> StoredManifest | None:
-        stored = self.stack.manifests().of(self.cluster, CLUSTER)
-        return find(stored, CLUSTER, "", self.cluster)
+        Raises:
+            CannotBeDoneError: AWS or the API server does not answer or refuses.
+        """
+        if change.after is not None:
+            return None
+        with aws_errors(change.title), kubernetes_errors():
+            return change.setting.later(self)
 
     def write(self, change: Change) -> None:
         """Make one change.
@@ -106,82 +68,67 @@ class Services:
         Raises:
             CannotBeDoneError: AWS or the API server does not answer or refuses.
         """
-        with aws_errors(change.title), kubernetes_errors(), _missing_group(change):
+        with aws_errors(change.title), kubernetes_errors():
             if change.after is None:
-                self._remove(change)
+                change.setting.remove(self)
             else:
-                self._set(change.after, change)
+                change.after.write(self, change.before)  # type: ignore[arg-type] # of one kind
 
-    def _set(self, after: Setting, change: Change) -> None:
-        match after:
-            case Authentication(mode=mode):
-                self.eks.switch_mode(self.cluster, mode)
-            case AccessEntry() if change.before is None:
-                self.eks.create_entry(self.cluster, after)
-            case AccessEntry():
-                self.eks.update_entry(self.cluster, after)
-            case ClusterObject():
-                self.objects.apply(after)
-            case GroupTag():
-                self.scaling.put_tag(after)
-            case GroupHook():
-                replaced = change.before if isinstance(change.before, GroupHook) else None
-                self.scaling.put_hook(after, replaced)
-            case ClusterManifest(body=body):
-                self._store(body)
-            case ManagedCluster(stack=stack, cluster=cluster):
-                self.stacks.change_clusters(stack, add=cluster)
-            case SpotRole():
-                create_spot_role(client("iam"))
-            case _:
-                assert_never(after)
 
-    def _remove(self, change: Change) -> None:
-        match change.before:
-            case AccessEntry() as entry:
-                self.eks.delete_entry(self.cluster, entry)
-            case ClusterObject() as one:
-                self.objects.delete(one)
-            case GroupTag() as tag:
-                self.scaling.delete_tag(tag)
-            case GroupHook() as hook:
-                self.scaling.delete_hook(hook)
-            case ClusterManifest():
-                self._delete_manifest()
-            case ManagedCluster(stack=stack, cluster=cluster):
-                self.stacks.change_clusters(stack, remove=cluster)
+_ACTIVE = frozenset({"ACTIVE", "UPDATING"})
 
-    def _store(self, body: str) -> None:
-        planned = plan_body(self._manifest(), CLUSTER, self.cluster, body, datetime.now(UTC))
-        if planned.after is not None and planned.after != planned.before:
-            replaces = planned.before.version if planned.before else 0
-            self.stack.manifests().write(self.cluster, planned.after, replaces)
 
-    def _delete_manifest(self) -> None:
-        stored = self._manifest()
-        if stored is not None:
-            self.stack.manifests().delete(self.cluster, stored)
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """One cluster, Leeway's stack, and the services with their settings."""
+
+    cluster: EksCluster
+    stack: LeewayStack
+    services: Services
+
+    @property
+    def region(self) -> str:
+        """The region of the calls."""
+        return str(session().region_name)
 
 
 @contextmanager
-def _missing_group(change: Change) -> Iterator[None]:
-    """Name a group that was deleted meanwhile."""
-    try:
-        yield
-    except ClientError as error:
-        setting = change.setting
-        message = error.response.get("Error", {}).get("Message", "")
-        is_missing = code_of(error) == "ValidationError" and "not found" in message
-        if isinstance(setting, GroupTag | GroupHook) and is_missing:
-            raise CannotBeDoneError(
-                f"Auto Scaling deleted group {setting.group} meanwhile. Run the command again "
-                "without it."
-            ) from error
-        raise
+def connected(
+    cluster: str,
+    stack: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    sleep: Callable[[float], None],
+) -> Iterator[Connected]:
+    """Read the cluster and the stack, and connect to the API server of the kubeconfig.
 
-
-def _normal(body: str) -> str:
-    try:
-        return json.dumps(json.loads(body), sort_keys=True)
-    except ValueError:
-        return body
+    Raises:
+        BadInputError: the kubeconfig is invalid.
+        CannotBeDoneError: AWS does not answer or refuses; there is no such cluster or stack; the
+            kubeconfig is of another cluster.
+    """
+    eks = Eks(partial(client, "eks"), sleep)
+    stacks = CloudFormation(partial(client, "cloudformation"), sleep)
+    with aws_errors(f"cluster {cluster}"):
+        found = eks.cluster(cluster)
+    if found.status not in _ACTIVE:
+        raise CannotBeDoneError(
+            f"Cluster {cluster} has the status {found.status}. Wait until it is ACTIVE, and run "
+            "the command again."
+        )
+    with aws_errors(f"stack {stack}"):
+        leeway = stacks.stack(stack)
+    with kubernetes_errors():
+        connection = kubeconfig_connection(kubeconfig, context)
+    with closing(connection):
+        if not same_server(connection.server, found.endpoint.url):
+            raise other_server(cluster, connection.server, found.endpoint.url)
+        services = Services(
+            cluster,
+            eks,
+            AutoScaling(partial(client, "autoscaling"), partial(client, "ec2")),
+            KubernetesObjects(connection),
+            stacks,
+            Stack(leeway.table, leeway.clusters),
+        )
+        yield Connected(found, leeway, services)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from leeway_sandbox.scenario import Scenario
     from rich.console import Console
 
-    from leeway_cli.demo.progress import Progress
+    from leeway_cli.demo.storm import Progress
     from leeway_cli.report.model import StormPlan, StormReport
-    from leeway_cli.report.run import Run, ScaleUpRun
+    from leeway_cli.report.output import Run
     from leeway_cli.report.scale_up import ScaleUpReport
 
 LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
@@ -159,9 +159,7 @@ def _check_scale_up(replicas: int) -> None:
 
 
 def _storm(nodes: int, interruptions: int, seed: int) -> _Result:
-    from leeway_cli.report.html_page import render_page
-    from leeway_cli.report.json_output import as_data
-    from leeway_cli.report.terminal_output import print_report
+    from leeway_cli.report.output import as_data, print_report, render_page
 
     storm, run = _run_storm(nodes, interruptions, seed)
     return _Result(
@@ -173,9 +171,7 @@ def _storm(nodes: int, interruptions: int, seed: int) -> _Result:
 
 
 def _scale_up(replicas: int, seed: int) -> _Result:
-    from leeway_cli.report.scale_up_json import scale_up_as_data
-    from leeway_cli.report.scale_up_page import render_scale_up
-    from leeway_cli.report.scale_up_text import print_scale_up
+    from leeway_cli.report.scale_up import print_scale_up, render_scale_up, scale_up_as_data
 
     found, run = _run_scale_up(replicas, seed)
     return _Result(
@@ -187,15 +183,13 @@ def _scale_up(replicas: int, seed: int) -> _Result:
 
 
 def _scale_down(seed: int) -> _Result:
-    from leeway_cli.demo.scale_down import simulate_days
-    from leeway_cli.report.run import ScaleDownRun
-    from leeway_cli.report.scale_down_json import scale_down_as_data
-    from leeway_cli.report.scale_down_page import render_scale_down
-    from leeway_cli.report.scale_down_text import print_scale_down
+    from leeway_cli.demo.pools import simulate_days
+    from leeway_cli.report.output import Run
+    from leeway_cli.report.scale_down import print_scale_down, render_scale_down, scale_down_as_data
 
     began, started = datetime.now(UTC), time.monotonic()
     found = simulate_days(seed, stderr_console())
-    run = ScaleDownRun(seed, began, time.monotonic() - started)
+    run = Run(seed, began, time.monotonic() - started, {"scenario": "scale-down"})
     return _Result(
         scale_down_as_data(found, run),
         render_scale_down(found, run),
@@ -204,12 +198,11 @@ def _scale_down(seed: int) -> _Result:
     )
 
 
-def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, ScaleUpRun]":
+def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, Run]":
     from leeway_sandbox.scenario import scale_up_scenario
 
-    from leeway_cli.demo.pools import start_pools
-    from leeway_cli.demo.scale_up import follow_scale_up, scale, with_bound
-    from leeway_cli.report.run import ScaleUpRun
+    from leeway_cli.demo.pools import follow_scale_up, scale, start_pools, with_bound
+    from leeway_cli.report.output import Run
 
     began, started = datetime.now(UTC), time.monotonic()
     scenario = scale_up_scenario(seed, REPLICAS_BEFORE)
@@ -219,7 +212,8 @@ def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, ScaleUpRun]
         progress.scale_up(plan)
         report = follow_scale_up(sandbox, plan, progress.show_scale_up)
     report = with_bound(report, scenario)
-    return report, ScaleUpRun(seed, replicas, began, time.monotonic() - started)
+    options = {"scenario": "scale-up", "replicas": str(replicas)}
+    return report, Run(seed, began, time.monotonic() - started, options)
 
 
 def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport, Run]":
@@ -227,7 +221,7 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
 
     from leeway_cli.demo.pools import start_pools
     from leeway_cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
-    from leeway_cli.report.run import Run
+    from leeway_cli.report.output import Run
 
     began, started = datetime.now(UTC), time.monotonic()
     scenario = demo_scenario(seed, nodes, of_pools=nodes // NODES_FOR_ONE_OF_A_POOL)
@@ -240,7 +234,8 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
         storm = follow_storm(sandbox, plan, progress.show_storm)
     duration = time.monotonic() - started
     pods = scenario.pods + sum(pool.pods for pool in scenario.pools)
-    return storm, Run(seed, nodes, pods, interruptions, began, duration)
+    options = {"nodes": nodes, "interruptions": interruptions}
+    return storm, Run(seed, began, duration, options, pods)
 
 
 @contextmanager
@@ -248,7 +243,7 @@ def _sandbox(scenario: "Scenario") -> "Iterator[tuple[Sandbox, Progress]]":
     from leeway_sandbox.sandbox import Sandbox
 
     from leeway_cli.demo.pools import SCHEDULES_WAIT
-    from leeway_cli.demo.progress import Progress
+    from leeway_cli.demo.storm import Progress
     from leeway_cli.sandbox.state import sandbox_errors
 
     with (

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from leeway_cli import options
 from leeway_cli.doctor.finding import Severity
-from leeway_cli.drain import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
 from leeway_cli.stack import DEFAULT_STACK, cluster_name
@@ -43,10 +43,8 @@ def doctor(
     elif kubeconfig is not None or context is not None:
         raise BadInputError("CLUSTER: expected a CLUSTER with --kubeconfig or --context.")
 
-    from leeway_cli.doctor.examine import examine
-    from leeway_cli.doctor.read.gather import read_facts
-    from leeway_cli.doctor.read.sources import sources
-    from leeway_cli.doctor.view import as_data, count, print_findings
+    from leeway_cli.doctor.examine import as_data, count, examine, print_findings
+    from leeway_cli.doctor.read.gather import read_facts, sources
 
     facts = read_facts(stack, cluster, sources(kubeconfig, context))
     findings = examine(facts)

@@ -1,17 +1,19 @@
-"""Makes all checks of facts."""
+"""Makes all checks of facts, and renders the findings for a terminal and as JSON."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from leeway_cli.doctor.checks.configuration import (
+from leeway_cli.doctor import reasons
+from leeway_cli.doctor.checks.clusters import (
     check_catalog,
     check_clock,
     check_clusters,
+    check_node_roles,
     check_pools,
     check_spending,
+    spending_limit,
 )
-from leeway_cli.doctor.checks.groups import check_groups
-from leeway_cli.doctor.checks.hooks import check_hooks
-from leeway_cli.doctor.checks.node_roles import check_node_roles
+from leeway_cli.doctor.checks.groups import check_groups, check_hooks
 from leeway_cli.doctor.checks.probes import check_answers
 from leeway_cli.doctor.checks.quotas import (
     check_concurrency,
@@ -25,17 +27,34 @@ from leeway_cli.doctor.checks.second_handlers import (
     check_workloads,
 )
 from leeway_cli.doctor.checks.setup import check_endpoints, check_rights, check_setup
-from leeway_cli.doctor.checks.stack import check_aliases, check_functions, check_stack
-from leeway_cli.doctor.checks.triggers import (
+from leeway_cli.doctor.checks.stack import (
     check_alarms,
+    check_aliases,
     check_consumers,
     check_failures,
+    check_functions,
     check_rules,
     check_schedules,
+    check_stack,
 )
-from leeway_cli.doctor.checks.unread import check_unread
-from leeway_cli.doctor.facts import Facts
-from leeway_cli.doctor.finding import Finding, Severity
+from leeway_cli.doctor.facts import Facts, known, unread_parts
+from leeway_cli.doctor.finding import Finding, Severity, finding
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def check_unread(facts: Facts) -> Iterator[Finding]:
+    """Report every part that could not be read, with the error."""
+    for cluster, one in unread_parts(facts):
+        yield finding(
+            one.severity,
+            reasons.PART_NOT_READ,
+            one.part,
+            f"The doctor could not read {one.part}: {one.problem}.",
+            cluster=cluster,
+        )
+
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_unread,
@@ -75,3 +94,69 @@ def examine(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings: failures first, and of each severity in the order of the checks."""
     found = dict.fromkeys(finding for check in CHECKS for finding in check(facts))
     return tuple(sorted(found, key=lambda one: _ORDER[one.severity]))
+
+
+_STYLES = {Severity.FAILS: "bold red", Severity.WARNS: "yellow"}
+
+
+def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]) -> None:
+    """Print the findings, each with its sentence and its command below."""
+    from rich.text import Text
+
+    for one in findings:
+        line = Text()
+        line.append(f"{one.severity.value:<5}  ", style=_STYLES[one.severity])
+        line.append(one.code, style="bold")
+        where = f"{one.cluster}: " if one.cluster else ""
+        line.append(f"  {where}{one.subject}", style="dim")
+        console.print(line, soft_wrap=True)
+        console.print(Text(f"       {one.message}"), soft_wrap=True)
+        if one.command:
+            console.print(Text(f"       $ {one.command}", style="cyan"), soft_wrap=True)
+    for cluster in facts.clusters:
+        configuration = known(cluster.configuration)
+        if configuration is not None and configuration.pools:
+            most = spending_limit(configuration.usd_per_hour)
+            text = f"{cluster.name}: Leeway's nodes may cost {most}"
+            console.print(Text(text), soft_wrap=True)
+    console.print(Text(_summary(facts, findings)), soft_wrap=True)
+
+
+def _summary(facts: Facts, findings: Sequence[Finding]) -> str:
+    names = ", ".join(one.name for one in facts.clusters) or "no cluster"
+    fails, warns = (count(findings, severity) for severity in Severity)
+    unread = sum(1 for _ in unread_parts(facts))
+    text = f"{names}: {fails} fails, {warns} warns"
+    if unread:
+        return f"{text}; {unread} parts could not be read"
+    return f"{text}; everything was read" if findings else f"{names}: all is well"
+
+
+def count(findings: Sequence[Finding], severity: Severity) -> int:
+    """Count the findings of a severity."""
+    return sum(one.severity is severity for one in findings)
+
+
+def as_data(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Render findings for JSON."""
+    return {
+        "region": facts.region,
+        "clusters": [one.name for one in facts.clusters],
+        "fails": count(findings, Severity.FAILS),
+        "warns": count(findings, Severity.WARNS),
+        "unread": [
+            {"part": one.part, "cluster": cluster, "reason": one.problem}
+            for cluster, one in unread_parts(facts)
+        ],
+        "findings": [
+            {
+                "severity": one.severity.value,
+                "code": one.code,
+                "cluster": one.cluster,
+                "subject": one.subject,
+                "reason": one.message,
+                "command": one.command,
+            }
+            for one in findings
+        ],
+    }

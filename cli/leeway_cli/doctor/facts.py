@@ -5,10 +5,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway_cli.cluster_setup.desired import LeewayStack
-from leeway_cli.cluster_setup.ports import EksCluster, ScalingGroup
-from leeway_cli.cluster_setup.reachability import FunctionsNetwork
-from leeway_cli.cluster_setup.settings import AccessEntry, ClusterObject
+from leeway_cli.adopt.reachability import FunctionsNetwork
+from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
+from leeway_cli.adopt.settings.groups import ScalingGroup
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack
+from leeway_cli.adopt.settings.objects import ClusterObject
 from leeway_cli.doctor.finding import Severity
 
 
@@ -304,3 +305,16 @@ def unread_parts(facts: object, cluster: str = "") -> Iterator[tuple[str, Unread
         name = facts.name if isinstance(facts, ClusterFacts) else cluster
         for one in fields(facts):
             yield from unread_parts(getattr(facts, one.name), name)
+
+
+def spot_of_clusters(facts: Facts) -> tuple[InstanceUse, ...]:
+    """Return the Spot instances of the clusters that were read."""
+    names = {one.name for one in facts.clusters}
+    return tuple(
+        one for one in known(facts.instances) or () if one.market == "spot" and one.cluster in names
+    )
+
+
+def spot_instances(facts: Facts) -> int:
+    """Count the Spot instances of the clusters that were read."""
+    return len(spot_of_clusters(facts))

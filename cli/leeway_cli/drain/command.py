@@ -10,10 +10,9 @@ import typer
 import typer.core
 from leeway.policy.rules import OnBlocked
 
-from leeway_cli.drain import options
-from leeway_cli.drain.options import PAGE, DryRun
-from leeway_cli.durations import parse_duration
+from leeway_cli import options
 from leeway_cli.errors import BadInputError, kubernetes_errors
+from leeway_cli.options import PAGE, DryRun, parse_duration
 from leeway_cli.output import Format, FormatOption, write_stderr
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """One run of `leeway drain`: decides for all nodes first, then drains them concurrently."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leeway.clock import Clock
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
@@ -25,10 +25,53 @@ from leeway.retirement.pods import (
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import NODE_NAME_REUSED, POD_EVICTED
 
-from leeway_cli.drain.kubectl_refusals import refusal, warnings
 from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
+
+if TYPE_CHECKING:
+    from leeway.retirement.pods import PodDecision, Refusal
+
+_REFUSED = {
+    "--ignore-daemonsets": "cannot delete DaemonSet-managed Pods (use {} to ignore)",
+    "--delete-emptydir-data": "cannot delete Pods with local storage (use {} to override)",
+    "--force": "cannot delete Pods that declare no controller (use {} to override)",
+}
+_WARNED = {
+    "--ignore-daemonsets": "ignoring DaemonSet-managed Pods",
+    "--delete-emptydir-data": "deleting Pods with local storage",
+    "--force": "deleting Pods that declare no controller",
+}
+
+
+def refusal(decisions: "Sequence[PodDecision]", allowed: Collection[str]) -> str:
+    """Return the refusal of a drain, empty if there is none. It lists each pod once, with the first
+    flag that the pod needs."""
+    firsts = [(_first_missing_flag(d.refusals, allowed), d.pod.key) for d in decisions]
+    return "; ".join(
+        f"{words.format(flag)}: {', '.join(sorted(p for first, p in firsts if first == flag))}"
+        for flag, words in _REFUSED.items()
+        if any(first == flag for first, _ in firsts)
+    )
+
+
+def warnings(decisions: "Sequence[PodDecision]") -> str:
+    """Return the warnings about pods that only a flag allows, empty if there are none."""
+    return "; ".join(
+        f"{words}: {', '.join(sorted(pods))}"
+        for flag, words in _WARNED.items()
+        if (pods := list(_pods_with_warning(decisions, flag)))
+    )
+
+
+def _first_missing_flag(refusals: "tuple[Refusal, ...]", allowed: Collection[str]) -> str:
+    return next((one.value for one in refusals if one.value not in allowed), "")
+
+
+def _pods_with_warning(decisions: "Sequence[PodDecision]", flag: str) -> Iterator[str]:
+    # kubectl prints only the last warning of a pod.
+    return (d.pod.key for d in decisions if d.refusals and d.refusals[-1].value == flag)
+
 
 FOREVER = timedelta(days=365)
 

@@ -1,12 +1,15 @@
-"""Reads what provision_nodes gives back: from a live cluster, or from files."""
+"""Reads a cluster as `provision_nodes` does, and decides which nodes would be given back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
+from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.drift import CurrentLaunch
@@ -14,27 +17,157 @@ from leeway.disruption.explain import ForeignNode, GroupSize
 from leeway.disruption.snapshot import Snapshot, own_instances, snapshot_of
 from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, cluster_policy
+from leeway.manifests.configuration import deleted_pools
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_state import ClusterState, NodeDetails
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
+from leeway.retirement.disruption_budget import read_ledger
+from leeway.retirement.record import Retirement
+from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from leeway.selection.solver.problem import Proceed
+from leeway.wiring.clients import client, table
 from leeway.wiring.launch_nodes import node_sources
 
-from leeway_cli.errors import kubernetes_errors
-from leeway_cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
-from leeway_cli.explain.owners import facts_by_labels, group_sizes, owners_by_ec2, owners_by_labels
-from leeway_cli.explain.records import StoredRecords, read_records
+from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
+from leeway_cli.explain.asked import cluster_read, find_manifests, stored_launches
 from leeway_cli.output import write_stderr
-from leeway_cli.selection.catalogs import Offers, find_offers
-from leeway_cli.selection.kubernetes_files import KubernetesFiles
-from leeway_cli.stack import has_account
+from leeway_cli.selection.sources import KubernetesFiles, Offers, find_offers
+from leeway_cli.stack import cluster_name, find_stack, has_account
+
+if TYPE_CHECKING:
+    from leeway.disruption.explain import GroupSize
+    from leeway.provisioning.cluster_state import ClusterState
+    from leeway.selection.pods import ExistingNode
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """The instances with an open retirement, how many more may begin now (None if it is not known),
+    and when pools were deleted."""
+
+    retiring: frozenset[str] = frozenset()
+    most: int | None = None
+    deleted: Mapping[str, datetime] = field(default_factory=dict)
+
+
+def read_records(
+    cluster: str, stack: str, policy: ClusterPolicy, state: ClusterState
+) -> StoredRecords:
+    """Read the records of a cluster. Without its name or without a deployment, none is known.
+
+    Raises:
+        CannotBeDoneError: the table cannot be read.
+    """
+    if not cluster:
+        return StoredRecords()
+    name, database = cluster_name(cluster), partial(client, "dynamodb")
+    try:
+        deployment = find_stack(stack)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: retirements and the disruption budget are not known: {error}")
+        return StoredRecords()
+    with aws_errors(deployment.where):
+        found = DynamoRecords(database, deployment.table).open_records(name).records
+        ledger = read_ledger(table(name=deployment.table), name)
+        deleted = deleted_pools(deployment.manifests(), name)
+    ready = sum(one.ready for one in state.details.values())
+    most = ledger.left(ready, policy.churn, state.read_at)
+    retiring = frozenset(r.instance for r in found if isinstance(r, Retirement))
+    return StoredRecords(retiring, most, deleted)
+
+
+_NODE_GROUP = "eks.amazonaws.com/nodegroup"
+_EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
+"""Labels of the nodes of managed node groups; values of the second are SPOT and ON_DEMAND."""
+
+
+def owners_by_ec2(state: "ClusterState") -> dict[str, InstanceFacts]:
+    """Return the facts of all instances that have a node, by id. Those that EC2 does not know, or
+    whose tags do not name exactly one cluster, have the owner that their labels name, and never
+    Leeway.
+
+    Raises:
+        CannotBeDoneError: AWS does not answer or refuses.
+    """
+    from leeway.wiring.clients import instances
+
+    with aws_errors("the instances of the cluster"):
+        found = instances().describe_all(state.joined.keys())
+    if unknown := state.joined.keys() - found.keys():
+        write_stderr(
+            f"warning: {len(unknown)} nodes are of instances that EC2 does not know in this "
+            "region, or that do not name one cluster in their tags; their labels are used."
+        )
+    return {**owners_by_labels(state, ()), **found}
+
+
+def owners_by_labels(state: "ClusterState", pools: Collection[str]) -> dict[str, InstanceFacts]:
+    """Return the facts of instances by the labels of their nodes. A node of one of these pools
+    counts as Leeway's."""
+    nodes = {node.name: node for node in state.nodes}
+    return {
+        instance: facts_by_labels(instance, nodes[name], pools)
+        for instance, name in state.joined.items()
+        if name in nodes
+    }
+
+
+def facts_by_labels(instance: str, node: "ExistingNode", pools: Collection[str]) -> InstanceFacts:
+    """Return the facts of an instance by the labels of its node. A node of one of these pools
+    counts as Leeway's."""
+    labels = node.labels
+    managed = labels.get(_EKS_CAPACITY_TYPE, "").lower().replace("_", "-")
+    return InstanceFacts(
+        instance=instance,
+        cluster="",
+        private_dns_name=node.name,
+        zone=labels.get(ZONE, ""),
+        instance_type=labels.get(INSTANCE_TYPE, ""),
+        capacity_type=labels.get(CAPACITY_TYPE) or managed,
+        owner=_owner(labels, pools),
+        joined=True,
+        from_fleet=True,
+    )
+
+
+def _owner(labels: Mapping[str, str], pools: Collection[str]) -> Owner:
+    pool = labels.get(NODEPOOL, "")
+    if pool and pool in pools:
+        return Owner(OwnerKind.LEEWAY, pool)
+    if group := labels.get(_NODE_GROUP):
+        return Owner(OwnerKind.MANAGED_NODE_GROUP, group)
+    found = owner_of({}, labels)
+    karpenter = pool and found.kind is OwnerKind.NONE
+    return Owner(OwnerKind.KARPENTER, pool) if karpenter else found
+
+
+def group_sizes(facts: Iterable[InstanceFacts]) -> "dict[str, GroupSize]":
+    """Read the sizes of the Auto Scaling groups that own these instances, by name.
+
+    Raises:
+        CannotBeDoneError: AWS does not answer or refuses.
+    """
+    from leeway.disruption.explain import GroupSize
+    from leeway.wiring.clients import groups
+
+    kind = OwnerKind.AUTO_SCALING_GROUP
+    members = {one.owner.name: one.instance for one in facts if one.owner.kind is kind}
+    found = {}
+    for name, instance in members.items():
+        with aws_errors(f"Auto Scaling group {name}"):
+            group = groups().facts(instance)
+        if group is not None:
+            found[name] = GroupSize(group.minimum, group.desired, group.units)
+    return found
+
 
 FOLLOWED_SECONDS = 10.0
 """How long later steps are simulated."""

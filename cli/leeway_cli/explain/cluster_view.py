@@ -1,4 +1,4 @@
-"""Renders the explanation of a cluster as JSON or for a terminal."""
+"""Renders what keeps the nodes of a cluster, or gives them back."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -6,17 +6,107 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from leeway.disruption.explain import MONTH_HOURS, Cost, title_of
 from leeway.instances.owners import OwnerKind
 from leeway.printable import printable
+from leeway.provisioning.cluster_state import FOREVER
 
-from leeway_cli.explain.money import cost_as_data, cost_text, money, price_as_data, saves
-from leeway_cli.explain.step_view import iso, some, step_as_data, utc
 from leeway_cli.output import stdout_console
+from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.disruption.explain import ClusterExplanation, Protected, SpareInGroup
+    from leeway.disruption.explain import (
+        ClusterExplanation,
+        Instead,
+        NodeExplanation,
+        Protected,
+        Shortfall,
+        SpareInGroup,
+    )
     from leeway.disruption.follow import Step
+    from leeway.disruption.protection import Blocker
+    from leeway.disruption.snapshot import MovablePod
+    from leeway.selection.packing.plan import PlannedNode
     from rich.table import Table
+
+CENT = 0.005
+"""Half a cent, in USD."""
+
+
+def price_as_data(per_hour: float | None, name: str = "price") -> dict[str, float | None]:
+    """Render an amount in USD per hour as two fields, per hour and per month of 730 hours."""
+    if per_hour is None:
+        return {f"{name}PerHour": None, f"{name}PerMonth": None}
+    month = round(per_hour * MONTH_HOURS, 2)
+    return {f"{name}PerHour": round(per_hour, 6), f"{name}PerMonth": month}
+
+
+def cost_as_data(cost: Cost) -> dict[str, Any]:
+    """Render the cost of some nodes."""
+    return {
+        "nodes": cost.nodes,
+        **price_as_data(cost.per_hour),
+        "nodesWithoutPrice": cost.without_price,
+    }
+
+
+def money(per_hour: float | None) -> str:
+    """Render an amount in USD per hour for a terminal."""
+    if per_hour is None:
+        return "price unknown"
+    return f"{per_hour:.4f} USD per hour, {per_hour * MONTH_HOURS:,.2f} a month"
+
+
+def saves(per_hour: float) -> str:
+    """Render what is saved, as a part of a sentence; savings below a cent a month are none."""
+    if abs(per_hour) * MONTH_HOURS < CENT:
+        return "saves nothing"
+    return f"{'saves' if per_hour > 0 else 'costs'} {money(abs(per_hour))}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Render a number of things: `1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def cost_text(cost: Cost) -> str:
+    """Render the cost of some nodes for a terminal."""
+    unknown = f", without the {cost.without_price} of unknown price" if cost.without_price else ""
+    return f"{counted(cost.nodes, 'node')}: {money(cost.per_hour)}{unknown}"
+
+
+def step_as_data(step: "Step") -> dict[str, Any]:
+    """Render a step as JSON."""
+    returned = step.returned
+    return {
+        "nodes": list(returned.nodes),
+        "cause": returned.cause.value,
+        "reason": asdict(returned.reason),
+        **price_as_data(step.saving, "saving"),
+        "podsMoved": returned.moves,
+        "replacementFirst": returned.replaced,
+        "launches": [launch_as_data(new) for new in step.launches],
+        "allowedNow": step.allowed,
+        "at": iso(step.at),
+    }
+
+
+def iso(moment: datetime | None) -> str | None:
+    """Render a time for JSON; `never` for one that never comes."""
+    if moment is None:
+        return None
+    return "never" if moment >= FOREVER else moment.isoformat(timespec="seconds")
+
+
+def utc(moment: datetime) -> str:
+    """Render a time for a terminal."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Render names; the ones after the first are counted."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 _OWNERS = {
@@ -185,3 +275,158 @@ def _add(table: "Table", row: Sequence[str]) -> None:
 
 def _line(title: str, text: str) -> str:
     return f"  {title:<20}{text}"
+
+
+def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
+    """Render an explanation as JSON."""
+    one, step = found.one, found.step
+    return {
+        "node": one.name,
+        "instance": one.instance or None,
+        "owner": {"kind": found.owner.kind.value, "name": found.owner.name},
+        "instanceType": one.instance_type or None,
+        "zone": one.zone or None,
+        "capacityType": one.capacity_type or None,
+        **price_as_data(one.price),
+        "decision": decision(found),
+        "reason": asdict(found.reason),
+        "step": step_as_data(step) if step else None,
+        "drift": list(one.drift),
+        "blockers": [_blocker_as_data(each) for each in found.blockers],
+        "pods": [_pod_as_data(each) for each in one.pods],
+        "otherPods": other_pods(found),
+        "instead": _instead_as_data(found.instead) if found.instead else None,
+        "shortfall": _shortfall_as_data(found.shortfall) if found.shortfall else None,
+    }
+
+
+def decision(found: "NodeExplanation") -> str:
+    """Return what becomes of a node: `goes`, `later`, `kept`, or for a node of another owner
+    `spare` or `needed`."""
+    if found.owner.kind is not OwnerKind.LEEWAY:
+        return "spare" if found.spare else "needed"
+    if found.step is None:
+        return "kept"
+    return "goes" if found.step.allowed else "later"
+
+
+def other_pods(found: "NodeExplanation") -> int:
+    """Return how many pods end with the node, as those of DaemonSets do."""
+    return max(len(found.one.node.pods) - len(found.one.pods), 0)
+
+
+def _blocker_as_data(blocker: "Blocker") -> dict[str, Any]:
+    return {"reason": asdict(blocker.reason), "until": iso(blocker.until)}
+
+
+def _pod_as_data(movable: "MovablePod") -> dict[str, Any]:
+    return {
+        "pod": movable.pod.name,
+        "requests": movable.pod.spec.requests.printed(),
+        "protectedUntil": iso(movable.protected_until),
+        "blockedBy": list(movable.blocked_by),
+    }
+
+
+def _instead_as_data(instead: "Instead") -> dict[str, Any]:
+    return {
+        "existing": [{"node": one.node, "pods": list(one.pods)} for one in instead.existing],
+        "launches": [launch_as_data(new) for new in instead.launches],
+        "unschedulable": [
+            {"pod": one.pod, "reason": asdict(one.reason)} for one in instead.homeless
+        ],
+        **price_as_data(instead.price),
+    }
+
+
+def _shortfall_as_data(shortfall: "Shortfall") -> dict[str, Any]:
+    return {
+        "pods": shortfall.pods,
+        "savingPerHour": round(shortfall.saving, 6),
+        "leastPerHour": round(shortfall.least, 6),
+        "missingPerHour": round(shortfall.missing, 6),
+    }
+
+
+def show_node(found: "NodeExplanation") -> None:
+    """Print an explanation."""
+    console = stdout_console()
+    for line in _lines(found):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _lines(found: "NodeExplanation") -> Iterator[str]:
+    one = found.one
+    offering = " ".join(each for each in (one.instance_type, one.zone, one.capacity_type) if each)
+    yield f"node/{one.name} {_verdict(found)}"
+    yield _node_line("reason", f"{found.reason.code}: {found.reason.message}")
+    if found.step is not None and not found.step.allowed:
+        reason = found.step.returned.reason
+        when = f"from {utc(found.step.at)} on, after the steps before it"
+        yield _node_line("later", f"{when}: {reason.code}: {reason.message}")
+    yield _node_line("owner", title_of(found.owner))
+    yield _node_line("instance", f"{one.instance or 'unknown'} {offering}".rstrip())
+    yield _node_line("price", money(one.price))
+    for drifted in one.drift:
+        yield _node_line("drifted", drifted)
+    for blocker in found.blockers:
+        until = f" Until {utc(blocker.until)}." if blocker.until else ""
+        yield _node_line("blocked", f"{blocker.reason.code}: {blocker.reason.message}{until}")
+    yield from _pods(found)
+    if found.instead is not None:
+        yield from _instead(found.instead)
+    if found.shortfall is not None:
+        yield _node_line("worth", _worth(found.shortfall))
+
+
+def _verdict(found: "NodeExplanation") -> str:
+    if found.step is not None:
+        when = "is given back now" if found.step.allowed else "is kept now, and goes later"
+        return f"{when}: it {saves(found.step.saving)}."
+    if found.owner.kind is OwnerKind.LEEWAY:
+        return "is kept."
+    if found.spare:
+        return f"could go: its pods fit on other nodes, which saves {money(found.one.price)}."
+    return "is needed, or is protected."
+
+
+def _pods(found: "NodeExplanation") -> Iterator[str]:
+    others = other_pods(found)
+    count = f"{len(found.one.pods)} that would move"
+    yield _node_line("pods", f"{count}, {others} that would end with it" if others else count)
+    for movable in found.one.pods:
+        requests = movable.pod.spec.requests.printed()
+        cpu, memory = requests.get("cpu", "0"), requests.get("memory", "0")
+        yield f"    - {movable.pod.name} (cpu {cpu}, memory {memory})"
+
+
+def _instead(instead: "Instead") -> Iterator[str]:
+    for place in instead.existing:
+        yield _node_line("instead", f"{counted(len(place.pods), 'pod')} on node {place.node}")
+    for new in instead.launches:
+        yield _node_line("instead", new_node(new))
+    for homeless in instead.homeless:
+        text = f"{homeless.pod} has no place: {homeless.reason.code}: {homeless.reason.message}"
+        yield _node_line("instead", text)
+
+
+def new_node(new: "PlannedNode") -> str:
+    """Describe a node to launch: its cheapest offering, and the pods that it holds."""
+    offered = new.cheapest.offering
+    place = f"{offered.capacity_type} in {offered.zone}"
+    price = money(offered.price)
+    pods = counted(len(new.pods), "pod")
+    return f"a new {new.cheapest.type.name} of pool {new.pool} ({place}; {price}) for {pods}"
+
+
+def _worth(shortfall: "Shortfall") -> str:
+    saving, pods = shortfall.saving, counted(shortfall.pods, "pod")
+    done = f"saves {saving:.4f}" if saving > 0 else f"costs {-saving:.4f}"
+    return (
+        f"that {done} USD per hour, and the move of {pods} has to save {shortfall.least:.4f}: "
+        f"{shortfall.missing:.4f} too little"
+    )
+
+
+def _node_line(title: str, text: str) -> str:
+    return f"  {title:<10}{text}"

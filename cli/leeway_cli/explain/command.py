@@ -1,28 +1,112 @@
-"""`leeway explain`: shows what Leeway would do about a notice, a pod, a node or a cluster, and the
-reasons."""
+"""`leeway explain`: what Leeway would do about a notice, a pod, a node or a cluster, and why."""
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
 
-from leeway_cli.errors import BadInputError, as_clause, aws_errors, kubernetes_errors
-from leeway_cli.explain.cluster import explain_cluster
-from leeway_cli.explain.node import explain_node
-from leeway_cli.explain.pod import explain_pod
+from leeway_cli.errors import (
+    BadInputError,
+    CannotBeDoneError,
+    as_clause,
+    aws_errors,
+    kubernetes_errors,
+)
+from leeway_cli.explain.asked import explain_cluster, explain_node, explain_pod
 from leeway_cli.manifests.files import FilesOption, read_texts
-from leeway_cli.output import Format, FormatOption, print_json, stdout_console
+from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts
     from leeway.instances.groups import GroupFacts
     from leeway.interruption.explain import InstanceFindings
+    from leeway.manifests.configuration import Configuration
     from leeway.notices import Notice
+    from leeway.policy.rules import ClusterPolicy
     from leeway.ports.kubernetes import Cluster
+    from leeway.reasons import Reason
+
+DEFAULT_SOURCE = "defaults"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySources:
+    """The sources of policies. `written` are those of files, by the name of the cluster. `stored`
+    reads the table `table` of a deployment; it is None without a deployment."""
+
+    written: "dict[str, tuple[ClusterPolicy, str]]"
+    stored: "Configuration | None" = None
+    table: str = ""
+
+    def of(self, cluster: str) -> "tuple[ClusterPolicy, str]":
+        """Return the policy of a cluster and its source. An empty name stands for an unknown
+        cluster, for which the only policy of the files is used."""
+        from leeway.policy.rules import ClusterPolicy
+
+        if cluster in self.written:
+            return self.written[cluster]
+        if not cluster and len(self.written) == 1:
+            return next(iter(self.written.values()))
+        if self.stored is not None and cluster:
+            return self.stored.policy_of(cluster), f"table {self.table}"
+        return ClusterPolicy(), DEFAULT_SOURCE
+
+
+class _StderrWarnings:
+    """Prints warnings about stored manifests that cannot be read."""
+
+    def manifest_problem(self, cluster: str, manifest: str, reason: "Reason") -> None:
+        about = f"{cluster}: {manifest}" if manifest else cluster
+        stderr_console().print(f"warning: {about}: {reason}", soft_wrap=True, markup=False)
+
+
+def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
+    """Read the policies of these files and, with a stack, of its table.
+
+    Raises:
+        BadInputError: a file cannot be read, or has no Cluster manifest.
+    """
+    written = _read(files)
+    if stack is None:
+        return PolicySources(written)
+    from leeway.clock import SystemClock
+    from leeway.manifests.configuration import Configuration
+
+    from leeway_cli.stack import find_stack
+
+    try:
+        found = find_stack(stack)
+    except CannotBeDoneError as error:
+        stderr_console().print(
+            f"warning: the default policies are used: {error}", soft_wrap=True, markup=False
+        )
+        return PolicySources(written)
+    stored = Configuration(found.manifests(), SystemClock(), _StderrWarnings())
+    return PolicySources(written, stored, found.table)
+
+
+def _read(files: Sequence[Path]) -> "dict[str, tuple[ClusterPolicy, str]]":
+    if not files:
+        return {}
+    from leeway.manifests.cluster import Cluster, cluster_policy
+
+    from leeway_cli.manifests.files import read_files
+
+    found = {}
+    for path in files:
+        for one in read_files([path]).written:
+            if isinstance(one.manifest, Cluster):
+                found[one.manifest.metadata.name] = (cluster_policy(one.manifest), str(path))
+    if not found:
+        paths = ", ".join(str(path) for path in files)
+        raise BadInputError(f"{paths}: expected a manifest of kind Cluster.")
+    return found
 
 
 class _Explain(typer.core.TyperGroup):
@@ -83,7 +167,6 @@ def explain_notice(
     from leeway.policy.rules import rule
 
     from leeway_cli.explain.plan_view import as_data, show
-    from leeway_cli.explain.policy_sources import find_policies
 
     notice = _read_notice(event)
     policies = find_policies(filename or (), stack if notice.instances and has_account() else None)

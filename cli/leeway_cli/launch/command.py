@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.drain import options
-from leeway_cli.durations import parse_duration
+from leeway_cli import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.options import parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
-from leeway_cli.selection.catalogs import RegionOption, find_catalog
-from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.selection.sources import KubernetesFiles, RegionOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
@@ -88,8 +87,7 @@ def launch(
 def _preview(deployment: Stack, order: "LaunchOrder", output: Format) -> None:
     from leeway.wiring.launch_nodes import launch_nodes
 
-    from leeway_cli.launch.admissions import RequestedAdmissions
-    from leeway_cli.launch.view import preview_as_data, print_preview
+    from leeway_cli.launch.launch import RequestedAdmissions, preview_as_data, print_preview
 
     with aws_errors(deployment.where):
         preview = launch_nodes(deployment.table, RequestedAdmissions()).preview(order)
@@ -109,9 +107,13 @@ def _launch(
     from leeway.clock import SystemClock
     from leeway.wiring.launch_nodes import launch_nodes
 
-    from leeway_cli.launch.admissions import RequestedAdmissions, admit
-    from leeway_cli.launch.progress import LaunchProgress
-    from leeway_cli.launch.view import launch_as_data, print_launch
+    from leeway_cli.launch.launch import (
+        LaunchProgress,
+        RequestedAdmissions,
+        admit,
+        launch_as_data,
+        print_launch,
+    )
 
     requested = RequestedAdmissions()
     until = SystemClock().now() + limit

@@ -61,8 +61,7 @@ def schema(
 
 
 def _rendered(kind: "Kind", output: SchemaFormat) -> str:
-    from leeway_cli.manifests.json_schema import schema_of
-    from leeway_cli.manifests.reference_page import page_of
+    from leeway_cli.manifests.schema_pages import page_of, schema_of
 
     if output is SchemaFormat.MARKDOWN:
         return page_of(kind)
@@ -70,6 +69,6 @@ def _rendered(kind: "Kind", output: SchemaFormat) -> str:
 
 
 def _file(kind: "Kind", output: SchemaFormat) -> str:
-    from leeway_cli.manifests.json_schema import file_of
+    from leeway_cli.manifests.schema_pages import file_of
 
     return file_of(kind, ".md" if output is SchemaFormat.MARKDOWN else ".json")

@@ -5,17 +5,22 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from leeway_cli.drain.options import Context, Kubeconfig
-from leeway_cli.durations import parse_duration
+import typer
+
 from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
 from leeway_cli.html_templates import check_page_path
 from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.options import Context, Kubeconfig, parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
-from leeway_cli.rehearse import options
-from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog, sandbox_catalog
-from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.selection.sources import (
+    KubernetesFiles,
+    RegionOption,
+    SandboxOption,
+    find_catalog,
+    sandbox_catalog,
+)
 from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
@@ -23,12 +28,51 @@ if TYPE_CHECKING:
     from leeway.policy.rules import ClusterPolicy
     from leeway.selection.reading.objects import Document
 
-    from leeway_cli.rehearse.cluster import Cluster
-    from leeway_cli.rehearse.losses import Losses
-    from leeway_cli.rehearse.pace import Pace
+    from leeway_cli.rehearse.cluster import Cluster, Pace
     from leeway_cli.rehearse.report import Rehearsal
     from leeway_cli.rehearse.room import Market, Room
+    from leeway_cli.rehearse.rounds import Losses
     from leeway_cli.rehearse.storm import Storm
+
+Lose = Annotated[
+    list[str],
+    typer.Option(
+        metavar="WHAT",
+        help="Lose a share of the nodes (30%), a node, zone/NAME, type/NAME or group/NAME. "
+        "Repeatable.",
+    ),
+]
+Objects = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Read the cluster from the output of `kubectl get … -A -o json`. Repeatable.",
+    ),
+]
+Rounds = Annotated[int, typer.Option(help="Set how often the lost nodes of a share are drawn.")]
+Seed = Annotated[int, typer.Option(help="Set the seed of the draws.")]
+PodStart = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION",
+        help="Set how long a pod takes to be Ready, if its workload's pods do not show it.",
+    ),
+]
+PodStop = Annotated[
+    str,
+    typer.Option(
+        metavar="DURATION",
+        help="Set how long a pod takes to end (default: its whole grace period).",
+    ),
+]
+NodeStart = Annotated[
+    str,
+    typer.Option(metavar="DURATION", help="Set how long after the warning a new node is Ready."),
+]
+Html = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a page with pictures to this file.")
+]
+
 
 MOST_ROUNDS = 10_000
 KUBECTL = (
@@ -39,15 +83,15 @@ KUBECTL = (
 
 
 def rehearse(
-    lose: options.Lose,
-    objects: options.Objects = None,
+    lose: Lose,
+    objects: Objects = None,
     files: FilesOption = None,
-    rounds: options.Rounds = 200,
-    seed: options.Seed = 0,
-    pod_start: options.PodStart = "10s",
-    pod_stop: options.PodStop = "",
-    node_start: options.NodeStart = "90s",
-    html: options.Html = None,
+    rounds: Rounds = 200,
+    seed: Seed = 0,
+    pod_start: PodStart = "10s",
+    pod_stop: PodStop = "",
+    node_start: NodeStart = "90s",
+    html: Html = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     sandbox: SandboxOption = False,
@@ -105,7 +149,7 @@ class _Situation:
 
 
 def _pace(pod_start: str, pod_stop: str, node_start: str) -> "Pace":
-    from leeway_cli.rehearse.pace import Pace
+    from leeway_cli.rehearse.cluster import Pace
 
     stop = parse_duration("--pod-stop", pod_stop).total_seconds() if pod_stop else None
     return Pace(
@@ -136,8 +180,7 @@ def _read(
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.manifests.pools import pools_of
 
-    from leeway_cli.rehearse.read_cluster import read_documents
-    from leeway_cli.rehearse.read_objects import read_objects, taken_at
+    from leeway_cli.rehearse.read import read_documents, read_objects, taken_at
 
     pools = frozenset(pool.name for pool in pools_of(manifests))
     if objects:
@@ -167,7 +210,7 @@ def _has_no_pods(documents: "Sequence[Document]") -> bool:
 
 def _losses(given: Sequence[str], cluster: "Cluster") -> "tuple[Losses, Cluster]":
     """Read --lose. The names of Auto Scaling groups are tags of instances, which EC2 knows."""
-    from leeway_cli.rehearse.losses import UnknownLoss, read_losses
+    from leeway_cli.rehearse.rounds import UnknownLoss, read_losses
 
     if any("group/" in one for one in given) and has_account():
         cluster = _with_groups(cluster)
@@ -246,7 +289,7 @@ def _policy(manifests: "Sequence[Manifest]") -> "ClusterPolicy":
 
 def _rehearse(situation: _Situation, losses: "Losses", rounds: int, seed: int) -> "list[Storm]":
     """Rehearse the rounds. The same lost nodes have the same result, and are rehearsed once."""
-    from leeway_cli.rehearse.progress import RoundProgress
+    from leeway_cli.rehearse.report import RoundProgress
     from leeway_cli.rehearse.storm import rehearse as rehearse_once
 
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
@@ -269,8 +312,7 @@ def _rehearse(situation: _Situation, losses: "Losses", rounds: int, seed: int) -
 
 
 def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
-    from leeway_cli.rehearse.report import as_data
-    from leeway_cli.rehearse.table import print_rehearsal
+    from leeway_cli.rehearse.report import as_data, print_rehearsal
 
     if html is not None:
         _write(found, html)
@@ -281,7 +323,7 @@ def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
 
 
 def _write(found: "Rehearsal", path: Path) -> None:
-    from leeway_cli.rehearse.page import render_rehearsal
+    from leeway_cli.rehearse.report import render_rehearsal
 
     try:
         path.write_text(render_rehearsal(found), encoding="utf-8")

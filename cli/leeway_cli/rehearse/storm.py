@@ -22,11 +22,9 @@ from leeway.retirement.progress import (
     record_budgets,
 )
 
-from leeway_cli.rehearse.cluster import Cluster
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.placement import Placements
-from leeway_cli.rehearse.series import Series
-from leeway_cli.rehearse.world import Happening, LivePod, World
+from leeway_cli.rehearse.cluster import Cluster, Pace
+from leeway_cli.rehearse.room import Placements
+from leeway_cli.rehearse.world import Happening, LivePod, Series, World
 
 SETTLED_AFTER = timedelta(minutes=10)
 """After the notice; what is not Ready by then counts as not Ready for good."""

@@ -1,6 +1,6 @@
 """The other side of the drains: API server, budgets, controllers and kubelets in simulated time.
 
-The drains themselves are those of `leeway.retirement`. The arithmetic of budgets is the disruption
+The drains themselves are those of `leeway.drain`. The arithmetic of budgets is the disruption
 controller's: `max(0, healthy − desired)`, and a pod with a granted eviction is not healthy.
 Source: Kubernetes documentation, "Disruptions", "API-initiated Eviction".
 """
@@ -8,7 +8,7 @@ Source: Kubernetes documentation, "Disruptions", "API-initiated Eviction".
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
@@ -17,10 +17,43 @@ from leeway.ports.kubernetes_objects import Pod, Response
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
 from leeway.retirement.progress import PodRequest, RemovalMethod
 
-from leeway_cli.rehearse.cluster import Cluster, RunningPod, Workload
-from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.placement import Placements
-from leeway_cli.rehearse.series import Series
+from leeway_cli.rehearse.cluster import Cluster, Pace, RunningPod, Workload
+from leeway_cli.rehearse.room import Placements
+
+
+@dataclass
+class Series:
+    """How a number changes: (time, number), in the order of time."""
+
+    steps: list[tuple[datetime, int]] = field(default_factory=list)
+
+    def add(self, at: datetime, number: int) -> None:
+        """Add the number at a time."""
+        if self.steps and self.steps[-1][0] == at:
+            self.steps[-1] = (at, number)
+        else:
+            self.steps.append((at, number))
+
+
+def moments_below(series: Series, least: int, until: datetime) -> tuple[float, bool]:
+    """Return for how many seconds a number was below the least, and whether it still is at the
+    end."""
+    total, steps = 0.0, series.steps
+    for (at, number), (end, _) in zip(steps, [*steps[1:], (until, 0)], strict=True):
+        if number < least:
+            total += max(0.0, (min(end, until) - at).total_seconds())
+    return total, bool(steps) and steps[-1][1] < least
+
+
+def number_at(series: Series, moment: datetime) -> int:
+    """Return the number at a time."""
+    found = series.steps[0][1] if series.steps else 0
+    for at, number in series.steps:
+        if at > moment:
+            break
+        found = number
+    return found
+
 
 _BUDGETS_DO_NOT_APPLY = FINISHED_PHASES | {"Pending"}
 _SEVERAL = (

@@ -196,7 +196,7 @@ def _started(
     from leeway_sandbox.sandbox import Sandbox
     from leeway_sandbox.scenario import demo_scenario, real_scenario
 
-    from leeway_cli.demo.progress import Progress
+    from leeway_cli.demo.storm import Progress
 
     scenario = demo_scenario(seed, nodes)
     if real is not None:

@@ -10,8 +10,7 @@ import typer
 from leeway_cli.errors import BadInputError
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console, write_stderr
-from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
-from leeway_cli.selection.kubernetes_files import KubernetesFiles
+from leeway_cli.selection.sources import KubernetesFiles, RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import write_stderr, write_stdout
-from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
+from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ _WIDE_COLUMNS = ("STORAGE", "NETWORK", "NVME", "CPU BY", "HYPERVISOR", "CHEAPEST
 
 
 def _print_table(matches: Sequence[Match], *, wide: bool) -> None:
-    from leeway_cli.manifests.output import aligned
+    from leeway_cli.manifests.changes import aligned
 
     titles = [*_COLUMNS, *(_WIDE_COLUMNS if wide else ())]
     rows = [[*_row(match), *(_wide_row(match) if wide else ())] for match in matches]

@@ -14,12 +14,9 @@ from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.plan import Plan
 
 from leeway_cli.simulated_day.bound import bound_of
-from leeway_cli.simulated_day.buying import launch
-from leeway_cli.simulated_day.cluster import Cluster, Options
-from leeway_cli.simulated_day.machines import Machine, Retirement
+from leeway_cli.simulated_day.cluster import Cluster, Machine, Options, Retirement, bind_pending
+from leeway_cli.simulated_day.decisions import MINUTE, Proposed, give_back, launch
 from leeway_cli.simulated_day.record import Moment, Record
-from leeway_cli.simulated_day.returning import MINUTE, Proposed, give_back
-from leeway_cli.simulated_day.scheduler import bind_pending
 
 WARNING = 2
 """Minutes between the notice of a Spot interruption and the end of the instance."""

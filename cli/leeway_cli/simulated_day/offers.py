@@ -49,7 +49,7 @@ def catalog(seed: int, hour: int) -> Catalog:
 
 @cache
 def _types() -> tuple[InstanceType, ...]:
-    from leeway_cli.selection.catalogs import sandbox_catalog
+    from leeway_cli.selection.sources import sandbox_catalog
 
     table = sandbox_catalog().for_node_class(NodeClass())
     return tuple(table.types(table.matching(Requirements(SIZES))))

@@ -15,7 +15,7 @@ from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_s
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from leeway_cli.status.read import ClusterStatus
+    from leeway_cli.status.view import ClusterStatus
 
 REFRESH_EVERY = 2.0
 """Seconds between two reads of the table with --watch."""
@@ -49,7 +49,7 @@ def status(
         _watch(found, names, stdout_console())
         return
 
-    from leeway_cli.status.read import read_cluster_status
+    from leeway_cli.status.view import read_cluster_status
 
     statuses = [read_cluster_status(found, name) for name in names]
     if output is Format.JSON:
@@ -110,7 +110,7 @@ class RecentRetirements:
         """
         from leeway.retirement.record import OVER
 
-        from leeway_cli.status.read import read_cluster_status
+        from leeway_cli.status.view import read_cluster_status
 
         now = datetime.now(UTC)
         statuses = []

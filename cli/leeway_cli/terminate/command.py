@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 from leeway.policy.rules import OnBlocked
 
-from leeway_cli.drain import options
+from leeway_cli import options
 from leeway_cli.drain.command import KubectlCommand, connect, drain_run, names_of, terms_of
-from leeway_cli.drain.options import PAGE, DryRun
 from leeway_cli.errors import kubernetes_errors
+from leeway_cli.options import PAGE, DryRun
 from leeway_cli.output import Format, FormatOption, write_stderr
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name
 
@@ -78,8 +78,7 @@ def terminate(
     leeway terminate NODE --force --timeout 10m
     leeway terminate i-0123456789abcdef0 --ignore-daemonsets --decrement
     """
-    from leeway_cli.terminate.instances import AwsInstances
-    from leeway_cli.terminate.run import TerminateRun
+    from leeway_cli.terminate.run import AwsInstances, TerminateRun
 
     names = names_of(nodes, selector)
     named = cluster_name(cluster) if cluster else ""

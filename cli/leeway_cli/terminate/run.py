@@ -1,15 +1,274 @@
 """One run of `leeway terminate`: decides for all nodes, drains them, and ends each drained one."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
 from threading import Lock
 from typing import Any
 
+from botocore.exceptions import ClientError
+from leeway.aws.autoscaling import AutoScalingGroups
+from leeway.aws.ec2 import Ec2Instances
+from leeway.aws.eks import EksClusters
+from leeway.aws.errors import code_of
+from leeway.aws.records import DynamoRecords
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.groups import GroupFacts
+from leeway.instances.owners import OwnerKind, owner_of
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.kubernetes_objects import Node
+from leeway.wiring.clients import client, session
+
 from leeway_cli.drain.run import DrainRun, NodePlan
-from leeway_cli.errors import CannotBeDoneError, as_clause
+from leeway_cli.errors import CannotBeDoneError, as_clause, aws_errors
 from leeway_cli.output import Format, print_json, write_stderr, write_stdout
-from leeway_cli.terminate.decide import Call, Ending, Target, decide_ending, find_target
-from leeway_cli.terminate.instances import AwsInstances
+from leeway_cli.stack import find_stack, same_server
+
+INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+"""Ids of EC2 instances."""
+
+_PROVIDER_ID = re.compile(rf"aws:///[^/]+/({INSTANCE.pattern})")
+"""The provider id of a node on EC2. Source: cloud-provider-aws, InstanceID."""
+
+TERMINATED = frozenset({"shutting-down", "terminated"})
+"""States of an instance that EC2 terminates or has terminated."""
+
+_NODES_OF_KARPENTER = "Run `kubectl delete node {node}`"
+_INSTEAD = {
+    OwnerKind.KARPENTER: _NODES_OF_KARPENTER,
+    OwnerKind.AUTO_MODE: _NODES_OF_KARPENTER,
+    OwnerKind.MANAGED_NODE_GROUP: (
+        "Run `aws autoscaling terminate-instance-in-auto-scaling-group "
+        "--no-should-decrement-desired-capacity --instance-id {instance}`"
+    ),
+}
+"""The commands that end the nodes of owners which drain them. Source: Karpenter documentation,
+"Disruption"; EKS user guide, "Simplify node lifecycle with managed node groups"."""
+
+
+class Call(StrEnum):
+    """The call that ends an instance; `none` if it is terminated already, or its group does it."""
+
+    TERMINATE = "TerminateInstances"
+    IN_GROUP = "TerminateInstanceInAutoScalingGroup"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A node and the instance that it names. `node` is None if only the instance is known."""
+
+    instance: str
+    node: Node | None
+
+    @property
+    def title(self) -> str:
+        """The name of the node, or else the id of the instance."""
+        return self.node.name if self.node is not None else self.instance
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceNow:
+    """An instance as AWS describes it now. `state` is empty if EC2 does not know the instance.
+    `facts` is None if its tags do not name exactly one cluster, `group` if it is in no group."""
+
+    state: str
+    facts: InstanceFacts | None
+    group: GroupFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an instance is ended. `over`: EC2 terminates it already, so its node is not drained.
+    `freed` is the capacity that its group gives up, in the group's units."""
+
+    call: Call
+    owner: str = ""
+    group: str = ""
+    freed: int = 0
+    over: bool = False
+
+    @property
+    def decrement(self) -> bool:
+        """Whether the desired capacity of its group is lowered."""
+        return self.freed > 0
+
+
+def find_target(given: str, nodes: Sequence[Node]) -> Target | str:
+    """Find the node with a name or an instance id. `nodes` are all nodes of the cluster.
+
+    Everybody who may create nodes can copy a provider id, and a copy has no pods: it would count as
+    drained, and the pods of the real node would end with its instance. So exactly one node may name
+    the instance.
+    """
+    if INSTANCE.fullmatch(given):
+        instance, node = given, None
+    else:
+        node = next((one for one in nodes if one.name == given), None)
+        if node is None:
+            return f"The cluster has no node {given}."
+        found = _PROVIDER_ID.fullmatch(node.provider_id)
+        if found is None:
+            shown = repr(node.provider_id)
+            return (
+                f"Node {node.name} is not terminated: its provider id {shown} names no EC2 "
+                "instance."
+            )
+        instance = found[1]
+    same = [one for one in nodes if one.runs_on(instance)]
+    if len(same) > 1:
+        names = ", ".join(sorted(one.name for one in same))
+        return (
+            f"Instance {instance} is not terminated: the nodes {names} all name it. Delete the "
+            "Node objects that do not run on it."
+        )
+    return Target(instance, same[0] if same else None)
+
+
+def decide_ending(
+    target: Target, now: InstanceNow, *, region: str, decrement: bool, freed: int = 0
+) -> Ending | str:
+    """Decide by which call an instance is ended, or why it is not.
+
+    `freed` is the capacity that other nodes of the same command free in the same group.
+    """
+    instance, node = target.instance, target.node
+    if not now.state:
+        return (
+            f"EC2 has no instance {instance} in region {region}. Check AWS_REGION and the account."
+        )
+    if now.facts is None:
+        return f"Instance {instance} is not terminated: its tags do not name exactly one cluster."
+    owner = now.facts.owner
+    if owner.kind is OwnerKind.NONE and node is not None:
+        owner = owner_of({}, node.labels)
+    owned_by = " ".join(filter(None, (owner.kind.value, owner.name)))
+    if now.state in TERMINATED:
+        return Ending(Call.NONE, owned_by, over=True)
+    if node is None:
+        return (
+            f"Instance {instance} is not terminated: it is {now.state}, and no node of the cluster "
+            "names it."
+        )
+    if owner.kind in _INSTEAD:
+        instead = _INSTEAD[owner.kind].format(node=node.name, instance=instance)
+        return (
+            f"Node {node.name} is not terminated: its owner, {owned_by}, drains and terminates it. "
+            f"{instead}."
+        )
+    group = now.group
+    if group is None:
+        return Ending(Call.TERMINATE, owned_by)
+    if group.lifecycle_state.startswith("Terminating"):
+        return Ending(Call.NONE, owned_by, group.name)
+    if not decrement:
+        return Ending(Call.IN_GROUP, owned_by, group.name)
+    if group.desired - freed - group.units < group.minimum:
+        desired = group.desired - freed
+        return (
+            f"Node {node.name} is not terminated: --decrement would take group {group.name} from "
+            f"{desired} below its minimum of {group.minimum}. Lower the minimum, or leave out "
+            "--decrement."
+        )
+    return Ending(Call.IN_GROUP, owned_by, group.name, freed=group.units)
+
+
+_IN_GROUPS = frozenset({OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP})
+
+
+@dataclass
+class AwsInstances:
+    """The instances of one region. `server` is the URL of the kubeconfig's API server; `cluster` is
+    the name that the user gave this cluster, empty if they gave none. `stack` may have records of
+    retirements."""
+
+    server: str
+    cluster: str
+    stack: str
+    _belongs: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def region(self) -> str:
+        """The region of the calls."""
+        return str(session().region_name)
+
+    def read(self, instance: str) -> InstanceNow:
+        """Read the instance and its Auto Scaling group.
+
+        Raises:
+            CannotBeDoneError: AWS does not answer or refuses.
+        """
+        with aws_errors(f"instance {instance}"):
+            instances = Ec2Instances(partial(client, "ec2"))
+            state = instances.state_of(instance)
+            facts = instances.describe(instance) if state else None
+            group = None
+            if facts is not None and facts.owner.kind in _IN_GROUPS:
+                group = AutoScalingGroups(partial(client, "autoscaling")).facts(instance)
+        return InstanceNow(state, facts, group)
+
+    def foreign(self, instance: str, now: InstanceNow) -> str | None:
+        """Return why an instance is not one of this cluster; None if it is.
+
+        Its tags name a cluster. Without a name from the user, this is the kubeconfig's cluster if
+        EKS has the same API server for that name.
+
+        Raises:
+            CannotBeDoneError: EKS does not answer or refuses.
+        """
+        named = now.facts.cluster if now.facts is not None else ""
+        if not named or self._is_this(named):
+            return None
+        this = f"cluster {self.cluster}" if self.cluster else f"the cluster of {self.server}"
+        return (
+            f"Instance {instance} is not terminated: by its tags it belongs to cluster {named}, "
+            f"and this is {this}."
+        )
+
+    def _is_this(self, name: str) -> bool:
+        if self.cluster:
+            return name == self.cluster
+        if name not in self._belongs:
+            with aws_errors(f"cluster {name}"):
+                self._belongs[name] = self._has_this_server(name)
+        return self._belongs[name]
+
+    def _has_this_server(self, name: str) -> bool:
+        try:
+            endpoint = EksClusters(partial(client, "eks")).endpoint(name)
+        except CloudRefused as error:
+            cause = error.__cause__
+            if isinstance(cause, ClientError) and code_of(cause) == "ResourceNotFoundException":
+                return False  # everybody who may tag instances can invent a name
+            raise
+        return same_server(endpoint.url, self.server)
+
+    def end(self, instance: str, ending: Ending) -> None:
+        """Make the call that ends an instance.
+
+        Raises:
+            CannotBeDoneError: AWS does not answer or refuses.
+        """
+        with aws_errors(f"instance {instance}"):
+            if ending.call is Call.TERMINATE:
+                Ec2Instances(partial(client, "ec2")).terminate(instance)
+            elif ending.call is Call.IN_GROUP:
+                groups = AutoScalingGroups(partial(client, "autoscaling"))
+                groups.terminate_in_group(instance, ending.decrement)
+
+    def retirement(self, instance: str) -> str:
+        """Describe the open retirement of an instance; empty if there is none, or if no table can
+        be read: the command does not need one."""
+        try:
+            table = find_stack(self.stack).table
+            record = DynamoRecords(partial(client, "dynamodb"), table).retirement(instance)
+        except (CannotBeDoneError, CloudRefused, CloudUnavailable):
+            return ""
+        if record is None or not record.is_open:
+            return ""
+        return f"{record.kind.value} of {record.noticed_at:%Y-%m-%d %H:%M:%S} UTC, {record.phase}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import FilesOption, checked, read_files, read_texts
 from leeway_cli.output import print_json, write_stderr, write_stdout
-from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
+from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:

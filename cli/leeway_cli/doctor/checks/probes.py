@@ -5,7 +5,7 @@ from typing import Any
 
 from leeway.wiring.probes import DENIED, UNCLEAR, UNREACHABLE
 
-from leeway_cli.cluster_setup.desired import LeewayStack
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import (
     Answer,
@@ -15,8 +15,7 @@ from leeway_cli.doctor.facts import (
     MissingRight,
     known,
 )
-from leeway_cli.doctor.finding import Finding, fails, warns
-from leeway_cli.doctor.mending import aws, deploy, shell
+from leeway_cli.doctor.finding import Finding, aws, deploy, fails, shell, warns
 from leeway_cli.doctor.rights import Right, rights_of
 
 _LAUNCHES = frozenset({"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"})

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leeway_cli.doctor import reasons
-from leeway_cli.doctor.checks.hooks import answered_by_leeway, terminate_hooks
-from leeway_cli.doctor.facts import Facts, InstanceUse, known
-from leeway_cli.doctor.finding import Finding, fails, warns
-from leeway_cli.doctor.mending import aws
-from leeway_cli.doctor.spot import spot_of_clusters
+from leeway_cli.doctor.checks.groups import answered_by_leeway, terminate_hooks
+from leeway_cli.doctor.facts import Facts, InstanceUse, known, spot_of_clusters
+from leeway_cli.doctor.finding import Finding, aws, fails, warns
 
 SECONDS_OF_RETIREMENT = 4
 """How long a retirement uses one concurrent execution, until it suspends (docs/storms.md)."""

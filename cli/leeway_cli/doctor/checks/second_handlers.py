@@ -4,10 +4,8 @@ from collections.abc import Iterator
 
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, known
-from leeway_cli.doctor.finding import Finding, warns
-from leeway_cli.doctor.mending import aws, shell
-from leeway_cli.doctor.names import EVENTS, function_name
-from leeway_cli.doctor.patterns import may_match
+from leeway_cli.doctor.finding import Finding, aws, shell, warns
+from leeway_cli.doctor.names import EVENTS, function_name, may_match
 
 TERMINATION_HANDLER = "aws-node-termination-handler"
 KARPENTER = "karpenter"

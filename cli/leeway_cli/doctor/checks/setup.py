@@ -5,29 +5,16 @@ from collections.abc import Callable, Iterator
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
 
-from leeway_cli.cluster_setup.desired import (
-    LeewayStack,
-    Wanted,
-    desired_settings,
-    version_difference,
-)
-from leeway_cli.cluster_setup.difference import Change, difference
-from leeway_cli.cluster_setup.reachability import reachability
-from leeway_cli.cluster_setup.settings import (
-    AccessEntry,
-    Authentication,
-    ClusterObject,
-    GroupHook,
-    GroupTag,
-    ManagedCluster,
-    Setting,
-    SpotRole,
-    by_key,
-)
+from leeway_cli.adopt.changes import Change, Setting, Wanted, by_key, desired_settings, difference
+from leeway_cli.adopt.reachability import reachability
+from leeway_cli.adopt.settings.access import AccessEntry, Authentication
+from leeway_cli.adopt.settings.groups import GroupHook, GroupTag
+from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, version_difference
+from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.spot_role import SpotRole
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
-from leeway_cli.doctor.finding import Finding, Severity, fails, finding, warns
-from leeway_cli.doctor.mending import aws, shell
+from leeway_cli.doctor.finding import Finding, Severity, aws, fails, finding, shell, warns
 
 _RBAC = frozenset({"ClusterRole", "ClusterRoleBinding", "RoleBinding"})
 

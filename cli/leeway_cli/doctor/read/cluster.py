@@ -24,7 +24,7 @@ from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
-from leeway_cli.manifests.planned_change import CLUSTER
+from leeway_cli.manifests.changes import CLUSTER
 from leeway_cli.stack import Stack
 
 _VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))

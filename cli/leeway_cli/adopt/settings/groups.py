@@ -1,0 +1,416 @@
+"""The tag and the lifecycle hooks of Auto Scaling groups."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import batched
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from botocore.exceptions import ClientError
+from leeway.aws.errors import code_of
+from leeway.instances.owners import (
+    CLUSTER_TAGS,
+    GROUP_TAG,
+    NODE_GROUP_TAG,
+    OWNED_PREFIX,
+    OwnerKind,
+    owner_of,
+)
+
+from leeway_cli.adopt.settings.setting import Kind, listed
+from leeway_cli.errors import CannotBeDoneError
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.services import Services
+
+CLUSTER_TAG = "eks:cluster-name"
+"""The tag of a group on which the conditions of Leeway's roles depend (template.yaml)."""
+HOOK_TIMEOUT = 300
+"""Seconds. Leeway sends heartbeats while a drain takes longer; if Leeway does not run, an instance
+waits for this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTag(Kind):
+    """A tag of an Auto Scaling group."""
+
+    group: str
+    value: str
+    propagated: bool = True
+    tag: str = CLUSTER_TAG
+    setting: Literal["tag"] = "tag"
+
+    @property
+    def key(self) -> str:
+        return f"{self.setting}/{self.group}/{self.tag}"
+
+    @property
+    def title(self) -> str:
+        return f"tag {self.tag} of group {self.group}"
+
+    @property
+    def is_of_adopt(self) -> bool:
+        return self.tag == CLUSTER_TAG
+
+    def reason(self, cluster: str, now: Self | None) -> str:
+        if now is None:
+            return (
+                f"Group {self.group} has no tag {self.tag}, so that Leeway may not replace its "
+                f"instances. Run `leeway adopt {cluster} --group {self.group}`."
+            )
+        return (
+            f"The tag {self.tag} of group {self.group} is {now.value!r} (propagated: "
+            f"{now.propagated}). Run `leeway adopt {cluster} --group {self.group}`."
+        )
+
+    def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:
+        if now is None:
+            return None
+        return (
+            f"The tag {now.tag} of group {now.group} is {now.value!r} (propagated: "
+            f"{now.propagated}); it becomes {self.value!r}."
+        )
+
+    def call(self, cluster: str, now: Self | None) -> str:
+        return (
+            f"autoscaling:CreateOrUpdateTags ResourceId={self.group} Key={self.tag} "
+            f"Value={self.value} PropagateAtLaunch={str(self.propagated).lower()}"
+        )
+
+    def removal(self, cluster: str) -> str:
+        return f"autoscaling:DeleteTags ResourceId={self.group} Key={self.tag}"
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        with _missing(self.group):
+            services.scaling.put_tag(self)
+
+    def remove(self, services: "Services") -> None:
+        with _missing(self.group):
+            services.scaling.delete_tag(self)
+
+
+class Transition(StrEnum):
+    """The transitions of an instance at which a hook waits. Source: Auto Scaling API."""
+
+    LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
+    TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+
+HOOKS = {"leeway-drain": Transition.TERMINATING, "leeway-admit": Transition.LAUNCHING}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHook(Kind):
+    """A lifecycle hook of an Auto Scaling group. `timeout` is its heartbeat timeout in seconds,
+    `target` the ARN of its own notification target, `role` and `metadata` go with the target."""
+
+    group: str
+    name: str
+    transition: Transition
+    timeout: int
+    default: str = "CONTINUE"
+    target: str = ""
+    role: str = ""
+    metadata: str = ""
+    setting: Literal["hook"] = "hook"
+
+    @property
+    def key(self) -> str:
+        return f"{self.setting}/{self.group}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        return f"lifecycle hook {self.name} of group {self.group}"
+
+    @property
+    def is_of_adopt(self) -> bool:
+        return self.name in HOOKS
+
+    @property
+    def fields(self) -> str:
+        """The fields of this hook, as messages name them."""
+        target = f", target {self.target}" if self.target else ""
+        return f"{self.transition}, timeout {self.timeout} s, default {self.default}{target}"
+
+    def reason(self, cluster: str, now: Self | None) -> str:
+        if now is None:
+            return (
+                f"Group {self.group} has no lifecycle hook {self.name}. Run `leeway adopt "
+                f"{cluster} --group {self.group}`."
+            )
+        return (
+            f"The lifecycle hook {self.name} of group {self.group} has {now.fields}. Run `leeway "
+            f"adopt {cluster} --group {self.group}`."
+        )
+
+    def consent(self, cluster: str, now: Self | None, current: Mapping[str, Any]) -> str | None:
+        if now is not None:
+            return (
+                f"Group {now.group} already has a lifecycle hook {now.name}, with {now.fields}; it "
+                "is replaced."
+            )
+        others = [
+            one.name
+            for one in current.values()
+            if isinstance(one, GroupHook)
+            and (one.group, one.transition) == (self.group, self.transition)
+            and one.name != self.name
+        ]
+        if not others:
+            return None
+        return (
+            f"Group {self.group} already has the lifecycle hook {listed(others)} on "
+            f"{self.transition}; instances will wait for it and for {self.name}."
+        )
+
+    def call(self, cluster: str, now: Self | None) -> str:
+        return (
+            f"autoscaling:PutLifecycleHook AutoScalingGroupName={self.group} "
+            f"LifecycleHookName={self.name} LifecycleTransition={self.transition} "
+            f"HeartbeatTimeout={self.timeout} DefaultResult={self.default}"
+        )
+
+    def removal(self, cluster: str) -> str:
+        return (
+            f"autoscaling:DeleteLifecycleHook AutoScalingGroupName={self.group} "
+            f"LifecycleHookName={self.name}"
+        )
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        with _missing(self.group):
+            services.scaling.put_hook(self, now)
+
+    def later(self, services: "Services") -> str | None:
+        """DeleteLifecycleHook ends outstanding actions with ABANDON for launching instances.
+        Source: Auto Scaling API reference."""
+        if self.transition is not Transition.LAUNCHING:
+            return None
+        waiting = [one for each in services.scaling.read([self.group]) for one in each.waiting]
+        if not waiting:
+            return None
+        return (
+            f"The {self.title} stays: {', '.join(waiting)} wait for it, and Auto Scaling would "
+            "terminate them. Run the command again when they are in service."
+        )
+
+    def remove(self, services: "Services") -> None:
+        with _missing(self.group):
+            services.scaling.delete_hook(self)
+
+
+def desired_hooks(group: str) -> tuple[GroupHook, ...]:
+    """Return Leeway's hooks of a group."""
+    return tuple(GroupHook(group, name, when, HOOK_TIMEOUT) for name, when in HOOKS.items())
+
+
+def read_groups(services: "Services", asked: Iterable[Kind]) -> Iterator[Kind]:
+    """Read the tags that are asked for, and all hooks of their groups."""
+    asked = [*asked]
+    keys = {one.key for one in asked}
+    names = {one.group for one in asked if isinstance(one, GroupTag | GroupHook)}
+    for group in services.scaling.read(sorted(names)) if names else ():
+        yield from (tag for tag in group.tags.values() if tag.key in keys)
+        yield from group.hooks
+
+
+@contextmanager
+def _missing(group: str) -> Iterator[None]:
+    """Name a group that was deleted meanwhile."""
+    try:
+        yield
+    except ClientError as error:
+        message = error.response.get("Error", {}).get("Message", "")
+        if code_of(error) == "ValidationError" and "not found" in message:
+            raise CannotBeDoneError(
+                f"Auto Scaling deleted group {group} meanwhile. Run the command again without it."
+            ) from error
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingGroup:
+    """An Auto Scaling group. `tags` are all of its tags by key; `node_group` is the name of its EKS
+    managed node group, empty if it has none. `waiting` are instances that wait for a launch
+    hook."""
+
+    name: str
+    tags: Mapping[str, GroupTag]
+    hooks: tuple[GroupHook, ...] = ()
+    node_group: str = ""
+    waiting: tuple[str, ...] = ()
+
+
+def chosen_groups(
+    asked: Sequence[str], found: Sequence[ScalingGroup], region: str
+) -> tuple[str, ...]:
+    """Return the names of the groups that adopt brings under care, sorted: those that a user asked
+    for, or else all groups of the cluster except those of managed node groups. `found` are the
+    groups that were asked for and exist, or all groups of the cluster.
+
+    Raises:
+        CannotBeDoneError: a group cannot be chosen.
+    """
+    if not asked:
+        return tuple(sorted(one.name for one in found if not one.node_group))
+    by_name = {one.name: one for one in found}
+    for name in asked:
+        if name not in by_name:
+            raise CannotBeDoneError(
+                f"Auto Scaling has no group {name} in region {region}. Check --group and "
+                "AWS_REGION."
+            )
+        if node_group := by_name[name].node_group:
+            raise CannotBeDoneError(
+                f"Group {name} belongs to the managed node group {node_group}, which EKS drains "
+                f"and whose tags and hooks EKS owns. Leave out --group {name}."
+            )
+    return tuple(sorted(set(asked)))
+
+
+_NAMES = 100
+"""Groups of one DescribeAutoScalingGroups. Source: Auto Scaling API, `AutoScalingGroupNames`."""
+_KIND = "auto-scaling-group"
+_AUTOSCALER_TAG = "k8s.io/cluster-autoscaler/"
+
+
+class AutoScaling:
+    """The Auto Scaling groups of an account; `scaling` and `ec2` make boto3's clients. Every method
+    raises botocore's errors."""
+
+    def __init__(self, scaling: Callable[[], Any], ec2: Callable[[], Any]) -> None:
+        self._scaling = scaling
+        self._ec2 = ec2
+
+    def groups_of(self, cluster: str) -> list[ScalingGroup]:
+        """Find the groups of a cluster by their tags and by the tags of their instances, with those
+        of managed node groups, by name."""
+        names = {*self._names_by_tag(cluster), *self._names_by_instance(cluster)}
+        return self.read(sorted(names))
+
+    def _names_by_tag(self, cluster: str) -> Iterator[str]:
+        keys = [f"{OWNED_PREFIX}{cluster}", f"{_AUTOSCALER_TAG}{cluster}"]
+        filters = [
+            [{"Name": "tag-key", "Values": keys}],
+            *([{"Name": f"tag:{key}", "Values": [cluster]}] for key in CLUSTER_TAGS),
+        ]
+        pages = self._scaling().get_paginator("describe_auto_scaling_groups")
+        for one in filters:
+            for page in pages.paginate(Filters=one, IncludeInstances=False):
+                for group in page["AutoScalingGroups"]:
+                    yield group["AutoScalingGroupName"]
+
+    def _names_by_instance(self, cluster: str) -> Iterator[str]:
+        """Find groups without a tag by their instances: EKS tags each one that joins a cluster."""
+        filters = [
+            {"Name": f"tag:{CLUSTER_TAGS[0]}", "Values": [cluster]},
+            {"Name": "tag-key", "Values": [GROUP_TAG]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        for page in self._ec2().get_paginator("describe_instances").paginate(Filters=filters):
+            for reservation in page["Reservations"]:
+                for instance in reservation["Instances"]:
+                    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+                    if GROUP_TAG in tags:
+                        yield tags[GROUP_TAG]
+
+    def read(self, names: Iterable[str]) -> list[ScalingGroup]:
+        """Read groups with their hooks; a group that does not exist is left out."""
+        pages = self._scaling().get_paginator("describe_auto_scaling_groups")
+        return [
+            group
+            for some in batched(dict.fromkeys(names), _NAMES, strict=False)
+            for page in pages.paginate(AutoScalingGroupNames=list(some))
+            for described in page["AutoScalingGroups"]
+            if (group := self._group(described)) is not None
+        ]
+
+    def _group(self, described: Mapping[str, Any]) -> ScalingGroup | None:
+        name = described["AutoScalingGroupName"]
+        try:
+            hooks = self._scaling().describe_lifecycle_hooks(AutoScalingGroupName=name)
+        except ClientError as error:
+            if code_of(error) == "ValidationError":  # the group was deleted meanwhile
+                return None
+            raise
+        tags = {
+            tag["Key"]: GroupTag(name, tag["Value"], bool(tag["PropagateAtLaunch"]), tag["Key"])
+            for tag in described.get("Tags", ())
+        }
+        waiting = [
+            member["InstanceId"]
+            for member in described.get("Instances", ())
+            if member["LifecycleState"] == "Pending:Wait"
+        ]
+        found = tuple(_hook(one) for one in hooks["LifecycleHooks"])
+        return ScalingGroup(name, tags, found, _node_group(name, tags), tuple(waiting))
+
+    def put_tag(self, tag: GroupTag) -> None:
+        """Write a tag of a group."""
+        self._scaling().create_or_update_tags(Tags=[_as_tag(tag)])
+
+    def delete_tag(self, tag: GroupTag) -> None:
+        """Delete a tag of a group."""
+        self._scaling().delete_tags(Tags=[_as_tag(tag)])
+
+    def put_hook(self, hook: GroupHook, replaces: GroupHook | None) -> None:
+        """Create or replace a lifecycle hook."""
+        own = {
+            "NotificationTargetARN": hook.target,
+            "RoleARN": hook.role,
+            "NotificationMetadata": hook.metadata,
+        }
+        own = {key: value for key, value in own.items() if value}
+        if replaces is not None and replaces.target:
+            # An empty target removes the present one. Source: Auto Scaling API, PutLifecycleHook.
+            own.setdefault("NotificationTargetARN", "")
+        self._scaling().put_lifecycle_hook(
+            AutoScalingGroupName=hook.group,
+            LifecycleHookName=hook.name,
+            LifecycleTransition=hook.transition.value,
+            HeartbeatTimeout=hook.timeout,
+            DefaultResult=hook.default,
+            **own,
+        )
+
+    def delete_hook(self, hook: GroupHook) -> None:
+        """Delete a lifecycle hook; a missing one is not an error."""
+        try:
+            self._scaling().delete_lifecycle_hook(
+                AutoScalingGroupName=hook.group, LifecycleHookName=hook.name
+            )
+        except ClientError as error:
+            if code_of(error) != "ValidationError":
+                raise
+
+
+def _as_tag(tag: GroupTag) -> dict[str, Any]:
+    return {
+        "ResourceId": tag.group,
+        "ResourceType": _KIND,
+        "Key": tag.tag,
+        "Value": tag.value,
+        "PropagateAtLaunch": tag.propagated,
+    }
+
+
+def _hook(one: Mapping[str, Any]) -> GroupHook:
+    return GroupHook(
+        group=one["AutoScalingGroupName"],
+        name=one["LifecycleHookName"],
+        transition=Transition(one["LifecycleTransition"]),
+        timeout=int(one["HeartbeatTimeout"]),
+        default=one.get("DefaultResult") or "ABANDON",
+        target=one.get("NotificationTargetARN") or "",
+        role=one.get("RoleARN") or "",
+        metadata=one.get("NotificationMetadata") or "",
+    )
+
+
+def _node_group(name: str, tags: Mapping[str, GroupTag]) -> str:
+    """Return the managed node group of a group; empty if it has none. Everybody may write the tag,
+    but only EKS creates groups with such names."""
+    values = {key: tag.value for key, tag in tags.items()}
+    owner = owner_of({**values, GROUP_TAG: name})
+    managed = owner.kind is OwnerKind.MANAGED_NODE_GROUP
+    return values.get(NODE_GROUP_TAG, name) if managed else ""

@@ -1,0 +1,245 @@
+"""Leeway's stack, and the name of the cluster in its parameter ClusterNames."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from botocore.exceptions import ClientError
+from leeway.reasons import clause
+
+from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.setting import Kind
+from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.stack import names_of
+
+if TYPE_CHECKING:
+    from leeway_cli.adopt.services import Services
+
+CLUSTER_NAMES = "ClusterNames"
+CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
+"""The stack has roles, and its template the transform of SAM."""
+
+POLL_SECONDS = 3.0
+"""Between two reads of a stack that is being updated."""
+
+_BUSY = "_IN_PROGRESS"
+_UPDATED = frozenset({"UPDATE_COMPLETE", "CREATE_COMPLETE"})
+_UNCHANGED = "No updates are to be performed"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedCluster(Kind):
+    """The name of the cluster in the parameter ClusterNames of Leeway's stack."""
+
+    stack: str
+    cluster: str
+    setting: Literal["cluster-name"] = "cluster-name"
+
+    @property
+    def key(self) -> str:
+        return self.setting
+
+    @property
+    def title(self) -> str:
+        return f"name {self.cluster} in ClusterNames of stack {self.stack}"
+
+    def reason(self, cluster: str, now: Self | None) -> str:
+        return (
+            f"ClusterNames of stack {self.stack} does not have {cluster}. Run `leeway adopt "
+            f"{cluster}`."
+        )
+
+    def call(self, cluster: str, now: Self | None) -> str:
+        return self._update(f"add {cluster} to")
+
+    def removal(self, cluster: str) -> str:
+        return self._update(f"remove {cluster} from")
+
+    def _update(self, change: str) -> str:
+        return (
+            f"cloudformation:UpdateStack StackName={self.stack} UsePreviousTemplate=true ({change} "
+            "ClusterNames; every other parameter keeps its value)"
+        )
+
+    def write(self, services: "Services", now: Self | None) -> None:
+        services.stacks.change_clusters(self.stack, add=self.cluster)
+
+    def remove(self, services: "Services") -> None:
+        services.stacks.change_clusters(self.stack, remove=self.cluster)
+
+
+def read_cluster_name(services: "Services", asked: Iterable[Kind]) -> Iterator[Kind]:
+    """Read ClusterNames if the setting is asked for."""
+    for one in asked:
+        if not isinstance(one, ManagedCluster):
+            continue
+        if one.cluster in services.stacks.stack(one.stack).clusters:
+            yield one
+
+
+@dataclass(frozen=True, slots=True)
+class LeewayStack:
+    """Leeway's stack as CloudFormation describes it. `groups` are the Kubernetes groups of its
+    roles by ARN; `roles_without_arn` are roles of `Metadata.AccessEntries` without an output.
+    `subnets` are those of its functions, empty outside of a VPC; `parameters` are the names of all
+    parameters. `status` is CloudFormation's, `version` that of Leeway, empty if it states none."""
+
+    name: str
+    table: str
+    groups: Mapping[str, str]
+    clusters: tuple[str, ...] = ()
+    node_roles: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    roles_without_arn: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    status: str = ""
+    version: str = ""
+
+
+def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> str | None:
+    """Return why the stack and these objects are of two versions; None if they fit together: each
+    role's group has a binding, and each binding's group has a role."""
+    bound = {
+        subject["name"]
+        for one in objects
+        for subject in one.body.get("subjects", ())
+        if subject.get("kind") == "Group"
+    }
+    granted = set(stack.groups.values())
+    if stack.roles_without_arn:
+        difference = f"it has no output with the ARN of {', '.join(stack.roles_without_arn)}"
+    elif not granted:
+        difference = "its template has no Metadata.AccessEntries"
+    elif unbound := sorted(granted - bound):
+        difference = f"no binding in rbac/ is for the group {', '.join(unbound)}"
+    elif unused := sorted(bound - granted):
+        difference = f"none of its roles has the group {', '.join(unused)}"
+    else:
+        return None
+    return (
+        f"Stack {stack.name} is of another version of Leeway: {difference}. Use the command line "
+        "of the deployed version, or deploy this version first."
+    )
+
+
+class CloudFormation:
+    """The stacks of a region; `client` makes boto3's CloudFormation client. Every method raises
+    botocore's errors."""
+
+    def __init__(
+        self, client: Callable[[], Any], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._client = client
+        self._sleep = sleep
+
+    def stack(self, name: str) -> LeewayStack:
+        """Read Leeway's stack, by DescribeStacks and GetTemplateSummary.
+
+        Raises:
+            CannotBeDoneError: the region has no such stack, or it is not a stack of Leeway.
+        """
+        found = self._describe(name)
+        outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
+        if "TableName" not in outputs:
+            status = found.get("StackStatus", "")
+            raise CannotBeDoneError(
+                f"Stack {name} ({status}) has no output TableName, so it is not a deployment of "
+                "Leeway."
+            )
+        summary = self._client().get_template_summary(StackName=name)
+        groups = _groups(summary.get("Metadata"))
+        given = _parameters(found)
+        return LeewayStack(
+            name=name,
+            table=outputs["TableName"],
+            groups={outputs[f"{r}Arn"]: g for r, g in groups.items() if f"{r}Arn" in outputs},
+            clusters=names_of(given.get(CLUSTER_NAMES, "")),
+            node_roles=names_of(given.get("NodeRoleArns", "")),
+            subnets=names_of(given.get("SubnetIds", "")),
+            roles_without_arn=tuple(sorted(r for r in groups if f"{r}Arn" not in outputs)),
+            parameters=tuple(given),
+            status=found["StackStatus"],
+            version=outputs.get("Version", ""),
+        )
+
+    def change_clusters(self, name: str, *, add: str = "", remove: str = "") -> None:
+        """Add or remove a cluster in ClusterNames, keep all else, and wait for the update.
+
+        Raises:
+            CannotBeDoneError: CloudFormation did not update the stack.
+        """
+        found = self._wait(name)
+        given = _parameters(found)
+        before = names_of(given.get(CLUSTER_NAMES, ""))
+        after = names_after(before, add=add, remove=remove)
+        parameters = [
+            {"ParameterKey": key, "UsePreviousValue": True} for key in given if key != CLUSTER_NAMES
+        ]
+        value = {"ParameterKey": CLUSTER_NAMES, "ParameterValue": ",".join(after)}
+        try:
+            self._client().update_stack(
+                StackName=name,
+                UsePreviousTemplate=True,
+                Capabilities=list(CAPABILITIES),
+                Parameters=[value, *parameters],
+            )
+        except ClientError as error:
+            message = error.response["Error"].get("Message", "")
+            if _UNCHANGED in message:
+                return
+            if "state and can not be updated" in message:
+                raise CannotBeDoneError(
+                    f"CloudFormation did not update stack {name}: {clause(message)}. Read its "
+                    "events, and run the command again."
+                ) from error
+            raise
+        status = self._wait(name)["StackStatus"]
+        if status not in _UPDATED:
+            raise CannotBeDoneError(
+                f"CloudFormation did not update stack {name}: its status is {status}. Read its "
+                "events, and run the command again."
+            )
+
+    def _wait(self, name: str) -> dict[str, Any]:
+        """Return the description of the stack as soon as no update is in progress."""
+        while True:
+            found = self._describe(name)
+            if not found["StackStatus"].endswith(_BUSY):
+                return found
+            self._sleep(POLL_SECONDS)
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        client = self._client()
+        try:
+            found: dict[str, Any] = client.describe_stacks(StackName=name)["Stacks"][0]
+        except ClientError as error:
+            if "does not exist" in str(error):
+                raise CannotBeDoneError(
+                    f"Region {client.meta.region_name} has no stack {name}. Check AWS_REGION and "
+                    "--stack, or deploy Leeway first."
+                ) from error
+            raise
+        return found
+
+
+def names_after(before: Iterable[str], *, add: str = "", remove: str = "") -> tuple[str, ...]:
+    """Return ClusterNames with a cluster added at the end, or without a cluster."""
+    kept = [one for one in before if one != remove]
+    return tuple(dict.fromkeys([*kept, *([add] if add else [])]))
+
+
+def _parameters(stack: dict[str, Any]) -> dict[str, str]:
+    return {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
+
+
+def _groups(metadata: str | None) -> dict[str, str]:
+    """Return `Metadata.AccessEntries`: the Kubernetes group of each role, by logical ID."""
+    try:
+        found = json.loads(metadata or "{}").get("AccessEntries")
+    except (ValueError, AttributeError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {str(role): str(group) for role, group in found.items()}

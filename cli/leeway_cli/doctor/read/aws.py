@@ -1,0 +1,231 @@
+"""Reads the stack's functions and what invokes them, and what all clusters of the account share."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+from leeway.aws.ec2 import PAGE
+from leeway.aws.errors import code_of
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of
+from leeway.parallel import in_parallel
+from leeway.selection.offers.survey import UnknownForm, unpacked
+from leeway.wiring.clients import LIST_READ_TIMEOUT, client
+
+from leeway_cli.doctor.facts import (
+    AlarmFacts,
+    AliasFacts,
+    CatalogFacts,
+    Concurrency,
+    ConsumerFacts,
+    FunctionFacts,
+    InstanceUse,
+    QueueFacts,
+    RuleFacts,
+    ScheduleFacts,
+)
+from leeway_cli.doctor.names import (
+    ALIAS,
+    BUYER,
+    DURABLE,
+    FUNCTIONS,
+    could_match_a_notice,
+    function_name,
+)
+
+AT_ONCE = 8
+_MISSING = "ResourceNotFoundException"
+
+
+def functions_of(stack: str) -> tuple[FunctionFacts, ...]:
+    """Read the functions of a stack: two calls for each."""
+    return tuple(
+        in_parallel(lambda name: _function(function_name(stack, name)), FUNCTIONS, AT_ONCE)
+    )
+
+
+def _function(name: str) -> FunctionFacts:
+    aws = client("lambda")
+    try:
+        found = aws.get_function_configuration(FunctionName=name)
+        limited = aws.get_function_concurrency(FunctionName=name)
+    except ClientError as error:
+        if code_of(error) == _MISSING:
+            return FunctionFacts(name)
+        raise
+    return FunctionFacts(
+        name=name,
+        arn=found["FunctionArn"],
+        state=found.get("State", "Active"),
+        update=found.get("LastUpdateStatus", "Successful"),
+        problem=found.get("StateReason") or found.get("LastUpdateStatusReason") or "",
+        reserved=limited.get("ReservedConcurrentExecutions"),
+    )
+
+
+def aliases_of(stack: str) -> tuple[AliasFacts, ...]:
+    """Read the aliases of the durable functions."""
+    return tuple(_alias(function_name(stack, name)) for name in DURABLE)
+
+
+def _alias(function: str) -> AliasFacts:
+    try:
+        found = client("lambda").get_alias(FunctionName=function, Name=ALIAS)
+    except ClientError as error:
+        if code_of(error) == _MISSING:
+            return AliasFacts(function, ALIAS, "")
+        raise
+    return AliasFacts(function, ALIAS, found["FunctionVersion"])
+
+
+def consumers_of(stack: str) -> tuple[ConsumerFacts, ...]:
+    """Read the event source mappings of provision_nodes."""
+    name = function_name(stack, BUYER)
+    pages = client("lambda").get_paginator("list_event_source_mappings")
+    return tuple(
+        ConsumerFacts(name, one["UUID"], one["State"])
+        for page in pages.paginate(FunctionName=name)
+        for one in page["EventSourceMappings"]
+    )
+
+
+def concurrency() -> Concurrency:
+    """Read how many invocations the account allows at a time."""
+    limit = client("lambda").get_account_settings()["AccountLimit"]
+    return Concurrency(limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"])
+
+
+def rules() -> tuple[RuleFacts, ...]:
+    """Read the rules of the default bus whose pattern could match a notice, with their targets: one
+    call for each rule, and for each hundred rules of the bus."""
+    found = [one for one in _listed("events", "list_rules", "Rules") if _concerns_leeway(one)]
+    return tuple(in_parallel(_rule, found, AT_ONCE))
+
+
+def _concerns_leeway(rule: Mapping[str, Any]) -> bool:
+    return could_match_a_notice(_pattern(rule))
+
+
+def _rule(rule: Mapping[str, Any]) -> RuleFacts:
+    targets = _listed("events", "list_targets_by_rule", "Targets", Rule=rule["Name"])
+    return RuleFacts(
+        name=rule["Name"],
+        enabled=rule.get("State", "").startswith("ENABLED"),
+        pattern=_pattern(rule),
+        targets=tuple(one["Arn"] for one in targets),
+    )
+
+
+def _pattern(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        pattern = json.loads(rule.get("EventPattern") or "{}")
+    except ValueError:
+        return {}
+    return pattern if isinstance(pattern, dict) else {}
+
+
+def _listed(service: str, operation: str, field: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+    """Yield the items of all pages of an API that pages by NextToken."""
+    call = getattr(client(service), operation)
+    token: dict[str, Any] = {}
+    while True:
+        page = call(**arguments, **token)
+        yield from page.get(field, [])
+        if not page.get("NextToken"):
+            return
+        token = {"NextToken": page["NextToken"]}
+
+
+def schedules_of(stack: str) -> tuple[ScheduleFacts, ...]:
+    """Read the schedules of a stack in the default group."""
+    pages = client("scheduler").get_paginator("list_schedules")
+    return tuple(
+        ScheduleFacts(one["Name"], one.get("State") == "ENABLED", one["Target"]["Arn"])
+        for page in pages.paginate(GroupName="default", NamePrefix=f"{stack}-")
+        for one in page["Schedules"]
+    )
+
+
+def failure_queues_of(stack: str) -> tuple[QueueFacts, ...]:
+    """Read the number of messages in the queues of a stack that hold failed work."""
+    pages = client("sqs").get_paginator("list_queues").paginate(QueueNamePrefix=f"{stack}-")
+    urls = [url for page in pages for url in page.get("QueueUrls", [])]
+    failures = [url for url in urls if "failures" in _name_of(url).lower()]
+    return tuple(in_parallel(_queue, failures, AT_ONCE))
+
+
+def _queue(url: str) -> QueueFacts:
+    counted = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+    found = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=list(counted))
+    messages = sum(int(found["Attributes"].get(name, 0)) for name in counted)
+    return QueueFacts(_name_of(url), url, messages)
+
+
+def _name_of(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def alarms_of(stack: str) -> tuple[AlarmFacts, ...]:
+    """Read the alarms of a stack."""
+    pages = client("cloudwatch").get_paginator("describe_alarms")
+    found = pages.paginate(AlarmNamePrefix=f"{stack}-", AlarmTypes=["MetricAlarm"])
+    return tuple(
+        AlarmFacts(
+            name=one["AlarmName"],
+            state=one["StateValue"],
+            reason=one.get("AlarmDescription") or one.get("StateReason") or "",
+            notifies=bool(one.get("ActionsEnabled", True) and one.get("AlarmActions")),
+        )
+        for page in found
+        for one in page["MetricAlarms"]
+    )
+
+
+def instances() -> tuple[InstanceUse, ...]:
+    """Read the instances of the account that count against its quotas: one call for a thousand."""
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    pages = client("ec2", read_timeout=LIST_READ_TIMEOUT).get_paginator("describe_instances")
+    return tuple(
+        _use(one)
+        for page in pages.paginate(Filters=states, MaxResults=PAGE)
+        for reservation in page["Reservations"]
+        for one in reservation["Instances"]
+    )
+
+
+def _use(described: Mapping[str, Any]) -> InstanceUse:
+    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", [])}
+    options = described.get("CpuOptions", {})
+    return InstanceUse(
+        instance_type=described["InstanceType"],
+        market="spot" if described.get("InstanceLifecycle") == "spot" else "on-demand",
+        vcpus=int(options.get("CoreCount") or 1) * int(options.get("ThreadsPerCore") or 1),
+        group=tags.get(GROUP_TAG, ""),
+        cluster=cluster_of(tags) or "",
+        pool=tags.get(POOL_TAG, ""),
+    )
+
+
+def ec2_quotas() -> Mapping[str, float]:
+    """Read EC2's quotas by their codes."""
+    return {one["QuotaCode"]: float(one["Value"]) for one in _quotas()}
+
+
+def _quotas() -> Iterator[Mapping[str, Any]]:
+    pages = client("service-quotas").get_paginator("list_service_quotas")
+    for page in pages.paginate(ServiceCode="ec2"):
+        yield from page["Quotas"]
+
+
+def catalog(table: str, region: str) -> CatalogFacts:
+    """Read when each part of the stored catalog was read."""
+    packed = DynamoTable(partial(client, "dynamodb"), table).get(SURVEY, region=region)
+    if packed is None:
+        return CatalogFacts(None)
+    try:
+        return CatalogFacts({part.value: at for part, at in unpacked(packed).read_at.items()})
+    except UnknownForm:
+        return CatalogFacts(None)

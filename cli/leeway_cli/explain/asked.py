@@ -1,0 +1,335 @@
+"""`leeway explain node, pod and cluster`: reads what is asked for, from a cluster or from files."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from leeway_cli import options
+from leeway_cli.completion import nodes as complete_nodes
+from leeway_cli.drain.command import node_name
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
+from leeway_cli.manifests.files import FilesOption, read_files
+from leeway_cli.output import Format, FormatOption, print_json, write_stderr
+from leeway_cli.selection.sources import RegionOption, SandboxOption, find_catalog
+from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
+
+if TYPE_CHECKING:
+    from leeway.capacity_requests import CapacityRequest
+    from leeway.kubernetes.connection import Connection
+    from leeway.launch.intent import LaunchIntent
+    from leeway.manifests.base import Manifest
+    from leeway.provisioning.cluster_state import ClusterState
+    from leeway.provisioning.demand import ClusterRead
+    from leeway.provisioning.explain_pod import Situation
+    from leeway.selection.offers.catalog import Catalog
+
+    from leeway_cli.explain.capacity import Capacity
+
+ClusterName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        envvar="LEEWAY_CLUSTER",
+        help="The cluster whose manifests and retirements are in the table. Not needed with "
+        "--filename.",
+    ),
+]
+NodesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Read the output of `kubectl get nodes,pods,pdb,ds -A -o json` instead of a cluster.",
+    ),
+]
+
+
+def find_manifests(
+    files: "list[Path] | tuple[Path, ...]", cluster: str, stack: str
+) -> "list[Manifest]":
+    """Read the manifests of the files, or else those of the cluster in the table."""
+    if files:
+        return [one.manifest for one in read_files(files).written]
+    if not cluster:
+        raise BadInputError(
+            "--cluster: expected the name of a cluster with stored manifests, or use --filename."
+        )
+    from leeway.manifests.reading import read_stored
+
+    deployment = find_stack(stack)
+    with aws_errors(deployment.where):
+        stored = deployment.manifests().of(cluster_name(cluster))
+    readings = [read_stored(one.body, one.title) for one in stored]
+    for problem in (problem for reading in readings for problem in reading.problems):
+        write_stderr(f"warning: {problem}")
+    return [one.manifest for reading in readings for one in reading.written]
+
+
+def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list[CapacityRequest]]":
+    """Read the launches whose nodes may not have joined yet, and the requests of retirements for
+    capacity. Without the name of a cluster, or without a deployment, none is known."""
+    if not cluster:
+        return [], []
+    from functools import partial
+
+    from leeway.aws.capacity_requests import DynamoCapacityRequests
+    from leeway.aws.launch_intents import DynamoLaunchIntents
+    from leeway.wiring.clients import client
+
+    try:
+        deployment = find_stack(stack)
+        database, name = partial(client, "dynamodb"), cluster_name(cluster)
+        with aws_errors(deployment.where):
+            intents = DynamoLaunchIntents(database, deployment.table).of_cluster(name)
+            return intents, DynamoCapacityRequests(database, deployment.table).of_cluster(name)
+    except CannotBeDoneError as error:
+        write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
+        return [], []
+
+
+def cluster_read(
+    cluster: str,
+    manifests: "list[Manifest]",
+    catalog: "Catalog",
+    state: "ClusterState",
+    stored: "tuple[list[LaunchIntent], list[CapacityRequest]]",
+) -> "ClusterRead":
+    """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
+    groups that have not joined. `stored` are the launches and the requests for capacity."""
+    from leeway.launch.intent import promised_nodes
+    from leeway.manifests.pools import pools_of
+    from leeway.provisioning.demand import (
+        ClusterRead,
+        demand_of,
+        starting_nodes,
+        starting_of_karpenter,
+    )
+
+    (intents, requests), now = stored, state.read_at
+    promised = promised_nodes(intents, pools_of(manifests), catalog)
+    starting = starting_nodes(state.nodes, state.joined, promised, intents, now)
+    of_karpenter, coming = starting_of_karpenter(state.nodes, state.joined, state.claimed, now)
+    starting = {**starting, **of_karpenter}
+    open_now = [one for one in requests if one.is_open(now)]
+    demand = demand_of(state, open_now, starting, promised, coming)
+    return ClusterRead(cluster, manifests, catalog, state, intents, open_now, starting, demand)
+
+
+def explain_cluster(
+    files: FilesOption = None,
+    cluster: ClusterName = "",
+    nodes: NodesOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Explain what a cluster costs, what giving back its next node saves, and which steps follow.
+
+    Decides as Leeway does each minute, for the pools of -f or of the table, and then simulates the
+    next hours as if nothing else changed. Lists why the other nodes are kept, and the Auto Scaling
+    groups that could be smaller, which Leeway does not change. Changes nothing.
+
+    \b
+    leeway explain cluster --cluster prod
+    leeway explain cluster -f pools.yaml --nodes cluster.json --sandbox -o json
+    """
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_cluster as explain
+
+    from leeway_cli.explain.capacity import Source, read_capacity, time_limit
+    from leeway_cli.explain.cluster_view import cluster_as_data, show_cluster
+
+    source = Source(files or (), nodes or (), cluster, kubeconfig, context, sandbox, region, stack)
+    read = read_capacity(source)
+    decision = decide_returns(read.snapshot)
+    found = explain(read.snapshot, decision, read.foreign, read.sizes, time_limit())
+    if output is Format.JSON:
+        print_json(cluster_as_data(found, cluster, read.snapshot.now))
+    else:
+        show_cluster(found, cluster, read.snapshot.now)
+
+
+def explain_node(
+    node: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE",
+            help="The node: NAME, node/NAME, or the id of its instance.",
+            autocompletion=complete_nodes,
+        ),
+    ],
+    files: FilesOption = None,
+    cluster: ClusterName = "",
+    nodes: NodesOption = None,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Explain why a node is kept or given back, what it costs, and what is in the way.
+
+    Lists every pod, PodDisruptionBudget, annotation, budget and window that keeps the node now, the
+    node that its pods would get instead, and what is missing until their move pays. For a node of
+    another owner, says whose it is and whether its pods fit elsewhere. Changes nothing.
+
+    \b
+    leeway explain node ip-10-0-0-1.ec2.internal --cluster prod
+    leeway explain node i-0123456789abcdef0 -f pools.yaml -o json
+    """
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_node as explain
+
+    from leeway_cli.explain.capacity import Source, read_capacity, time_limit
+    from leeway_cli.explain.cluster_view import node_as_data, show_node
+
+    given = node_name(node)
+    source = Source(files or (), nodes or (), cluster, kubeconfig, context, sandbox, region, stack)
+    read = read_capacity(source)
+    name = _found(given, read)
+    decision = decide_returns(read.snapshot)
+    found = explain(name, read.snapshot, decision, read.foreign, time_limit())
+    if output is Format.JSON:
+        print_json(node_as_data(found))
+    else:
+        show_node(found)
+
+
+def _found(given: str, read: "Capacity") -> str:
+    """Return the name of a node that is given by its name or its instance.
+
+    Raises:
+        CannotBeDoneError: the cluster has no such node.
+    """
+    by_instance = {
+        one.instance: one.name
+        for one in (*read.snapshot.own, *(other.one for other in read.foreign))
+        if one.instance
+    }
+    if given in read.names:
+        return given
+    if given in by_instance:
+        return by_instance[given]
+    raise CannotBeDoneError(f"The cluster has no node {given}{_similar(given, read.names)}.")
+
+
+def _similar(given: str, names: Sequence[str]) -> str:
+    near = get_close_matches(given, names, n=3, cutoff=0.8)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def explain_pod(
+    pod: Annotated[
+        str, typer.Argument(metavar="NAMESPACE/NAME", help="The pod. NAME: in namespace default.")
+    ],
+    files: FilesOption = None,
+    cluster: ClusterName = "",
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    sandbox: SandboxOption = False,
+    region: RegionOption = None,
+    stack: StackOption = DEFAULT_STACK,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Explain which node a pending pod gets, or why it gets none.
+
+    Plans for all pending pods of the kubeconfig's cluster, with the pools of -f or of the table.
+    With --cluster and a deployment, also counts launched nodes and the pods of retiring nodes.
+    Without a node, the pools are listed with what keeps the pod from each, the nearest first.
+    Launches and changes nothing.
+
+    \b
+    leeway explain pod shop/web-7d4b9c-x2x7p --cluster prod
+    leeway explain pod shop/web-7d4b9c-x2x7p -f pools.yaml -o json
+    """
+    from leeway.clock import SystemClock
+    from leeway.kubernetes.cluster_states import KubernetesClusterStates
+    from leeway.kubernetes.kubeconfig import kubeconfig_connection
+    from leeway.provisioning.explain_pod import explain_pod as plan_for_pod
+
+    from leeway_cli.explain.pod_view import pod_as_data, show_pod
+
+    name = _pod_name(pod)
+    manifests = find_manifests(files or (), cluster, stack)
+    with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
+        found = _read_pod(connection, name)
+        state = KubernetesClusterStates(lambda _: connection, SystemClock()).read(cluster)
+    for unreadable in state.unreadable:
+        write_stderr(f"warning: {unreadable.reason.code}: {unreadable.reason}")
+    plan = None
+    if any(one.pod.name == name for one in state.waiting):
+        stored = stored_launches(cluster, stack)
+        catalog = find_catalog(region, stack, sandbox=sandbox)
+        read = cluster_read(cluster, manifests, catalog, state, stored)
+        plan = plan_for_pod(name, _situation(read))
+    if output is Format.JSON:
+        print_json(pod_as_data(name, found, plan))
+    else:
+        show_pod(name, found, plan)
+
+
+def _pod_name(given: str) -> str:
+    namespace, slash, name = given.rpartition("/")
+    if not name or "/" in namespace or (slash and not namespace):
+        raise BadInputError(f"NAMESPACE/NAME: expected NAMESPACE/NAME, got {given!r}.")
+    return f"{namespace or 'default'}/{name}"
+
+
+def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
+    """Read a pod, `namespace/name`.
+
+    Raises:
+        CannotBeDoneError: there is no such pod.
+        ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+    """
+    from leeway.kubernetes.connection import raise_unless_object
+    from leeway.kubernetes.decoders import without_nulls
+    from lightkube import ApiError
+
+    namespace, _, pod = (quote(part, safe="") for part in name.partition("/"))
+
+    def read(connection: "Connection") -> "dict[str, Any]":
+        response = connection.plain.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        raise_unless_object(response)
+        document: dict[str, Any] = without_nulls(response.json())
+        return document
+
+    try:
+        return connection.call(read)
+    except ApiError as error:
+        raise CannotBeDoneError(f"The cluster has no pod {name}.") from error
+
+
+def _situation(read: "ClusterRead") -> "Situation":
+    """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
+    from leeway.launch.intent import nodes_on_the_way
+    from leeway.launch.prices import Prices
+    from leeway.manifests.cluster import Cluster, cluster_policy
+    from leeway.manifests.pools import pools_of
+    from leeway.policy.rules import ClusterPolicy
+    from leeway.provisioning.brakes import price_ceiling
+    from leeway.provisioning.explain_pod import Situation
+
+    state, pools = read.state, pools_of(read.manifests)
+    policies = [cluster_policy(one) for one in read.manifests if isinstance(one, Cluster)]
+    most = next(iter(policies), ClusterPolicy()).usd_per_hour
+    prices = Prices(read.catalog)
+    return Situation(
+        waiting=read.demand.pods,
+        nodes=read.demand.nodes,
+        joining=nodes_on_the_way(read.intents, state.joined, pools, read.catalog, state.read_at),
+        daemons=state.daemons,
+        pools=pools,
+        catalog=read.catalog,
+        unavailable=read.demand.unavailable,
+        ceiling=price_ceiling(most, read.demand, read.requests, state, read.intents, prices),
+        cluster=read.cluster,
+    )

@@ -1,0 +1,341 @@
+"""Plans and makes changes of stored manifests, and prints them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leeway import __version__
+from leeway.manifests.configuration import StoredManifest
+from leeway.table import RecordChanged
+
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
+from leeway_cli.output import Format, print_json, stdout_console, write_stdout
+from leeway_cli.stack import Stack
+
+if TYPE_CHECKING:
+    from leeway.manifests.reading import Reading, Written
+    from leeway.pool_pauses import PoolRecord
+
+CLUSTER = "cluster.leeway.sh"
+
+
+class Change(StrEnum):
+    """The result for a manifest, as kubectl names it."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """A change of a manifest from `before` to `after`. `conflict` is the reason why it must not be
+    made."""
+
+    change: Change
+    title: str
+    before: StoredManifest | None
+    after: StoredManifest | None
+    conflict: str = ""
+
+
+def plan_change(
+    written: "Written", stored: Sequence[StoredManifest], now: datetime
+) -> PlannedChange:
+    """Compare a manifest with the stored manifests of its cluster."""
+    resource, namespace, name = written.kind.resource, written.namespace, written.name
+    before = find(stored, resource, namespace, name)
+    planned = plan_body(before, resource, name, written.body, now, namespace, written.original)
+    expected = written.manifest.metadata.resource_version
+    if expected is None or planned.change is Change.UNCHANGED:
+        return planned
+    if before is None:
+        return replace(planned, conflict=f"resourceVersion {expected} was deleted")
+    if expected != str(before.version):
+        changed = f"resourceVersion {expected} was replaced by {before.version}"
+        return replace(planned, conflict=changed)
+    return planned
+
+
+def plan_body(
+    before: StoredManifest | None,
+    resource: str,
+    name: str,
+    body: str,
+    now: datetime,
+    namespace: str = "",
+    original: str = "",
+) -> PlannedChange:
+    """Compare the JSON of a manifest with the stored one. `original` is the JSON that `body` was
+    converted from, empty if it was not."""
+    if (
+        before is not None
+        and _same(before.body, body)
+        and _same(before.as_written, original or body)
+    ):
+        return PlannedChange(Change.UNCHANGED, before.title, before, before)
+    after = StoredManifest(
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        body=body,
+        # Not 1: a version that was read before a deletion must not match the new manifest.
+        version=before.version + 1 if before else int(now.timestamp() * 1000),
+        written_by=__version__,
+        written_at=now,
+        original=original,
+    )
+    change = Change.CONFIGURED if before else Change.CREATED
+    return PlannedChange(change, after.title, before, after)
+
+
+def _same(stored: str, body: str) -> bool:
+    try:
+        return bool(json.loads(stored) == json.loads(body))
+    except ValueError:
+        return False  # the stored manifest is damaged
+
+
+def find(
+    stored: Iterable[StoredManifest], resource: str, namespace: str, name: str
+) -> StoredManifest | None:
+    """Find a manifest among the stored ones."""
+    wanted = (resource, namespace, name)
+    return next((s for s in stored if (s.resource, s.namespace, s.name) == wanted), None)
+
+
+def check_names(written: Iterable["Written"], cluster: str) -> None:
+    """Check that a manifest of the whole cluster has the cluster's name.
+
+    Raises:
+        BadInputError: a manifest has the name of another cluster.
+    """
+    for one in written:
+        if one.kind.singleton and one.name != cluster:
+            raise BadInputError(
+                f"{one.source}:{one.line}: metadata.name: expected {cluster} (the option "
+                f"--cluster), got {one.name}."
+            )
+
+
+def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:
+    """Read a cluster's manifests.
+
+    Raises:
+        CannotBeDoneError: the table cannot be read.
+    """
+    with aws_errors(stack.where):
+        return stack.manifests().of(cluster)
+
+
+def plan_changes(stack: Stack, cluster: str, written: Iterable["Written"]) -> list[PlannedChange]:
+    """Compare manifests with the stored ones.
+
+    Raises:
+        CannotBeDoneError: the table cannot be read.
+    """
+    stored, now = stored_manifests(stack, cluster), datetime.now(UTC)
+    return [plan_change(one, stored, now) for one in written]
+
+
+def apply_changes(
+    stack: Stack, cluster: str, planned: Iterable[PlannedChange]
+) -> list[PlannedChange]:
+    """Make the changes that have no conflict. A change that another writer preceded becomes a
+    conflict.
+
+    Raises:
+        CannotBeDoneError: a write failed; the changes before it are made.
+    """
+    done: list[PlannedChange] = []
+    writing = stack.manifests()
+    for one in planned:
+        if one.conflict or one.change is Change.UNCHANGED:
+            done.append(one)
+            continue
+        try:
+            with aws_errors(stack.where):
+                if one.after is not None:
+                    writing.write(cluster, one.after, one.before.version if one.before else 0)
+                elif one.before is not None:
+                    writing.delete(cluster, one.before)
+        except RecordChanged:
+            done.append(replace(one, conflict="another writer changed it at the same time"))
+        except CannotBeDoneError as error:
+            lines = "\n".join(_line(before) for before in done if not before.conflict)
+            raise CannotBeDoneError(f"{one.title}: {error}", lines) from error
+        else:
+            done.append(one)
+    return done
+
+
+def print_changes(
+    made: Sequence[PlannedChange],
+    cluster: str,
+    dry_run: bool,
+    output: Format,
+    missing: Sequence[str] = (),
+) -> None:
+    """Print the results, as kubectl does. `missing` are manifests that the command did not find.
+
+    Raises:
+        CannotBeDoneError: there were conflicts or missing manifests; the other changes are made.
+    """
+    result = {"cluster": cluster, "dryRun": dry_run, "manifests": [_as_data(one) for one in made]}
+    reasons = [f"{one.title}: conflict: {one.conflict}." for one in made if one.conflict]
+    if missing:
+        reasons.append(f"Cluster {cluster} has no manifest {', '.join(missing)}.")
+    if output is Format.JSON:
+        if not reasons:
+            print_json(result)
+    else:
+        suffix = " (dry run)" if dry_run else ""
+        for one in made:
+            if not one.conflict:
+                write_stdout(f"{_line(one)}{suffix}")
+    if reasons:
+        details = "\n".join(str(reason) for reason in reasons[1:])
+        raise CannotBeDoneError(reasons[0], details, result)
+
+
+def _line(one: PlannedChange) -> str:
+    return f"{one.title} {one.change}"
+
+
+def _as_data(one: PlannedChange) -> dict[str, str | None]:
+    version = one.after.version if one.after else None
+    return {
+        "manifest": one.title,
+        "result": "conflict" if one.conflict else one.change.value,
+        "reason": one.conflict or None,
+        "resourceVersion": None if version is None or one.conflict else str(version),
+    }
+
+
+def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
+    """Clear the pause of a pool.
+
+    Raises:
+        CannotBeDoneError: the pool is not paused, or the table cannot be read or written.
+    """
+    from leeway.aws.pool_records import DynamoPoolRecords
+    from leeway.clock import SystemClock
+    from leeway.execution.retrying import retry_conflicts
+    from leeway.pool_pauses import resumed
+    from leeway.wiring.clients import client
+
+    records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table)
+
+    def clear() -> "PoolRecord":
+        stored = records.pool(cluster, pool)
+        if stored is None or stored.paused is None:
+            paused = [one.pool for one in records.pools_of(cluster) if one.paused is not None]
+            known = ", ".join(paused) or "none"
+            raise CannotBeDoneError(
+                f"Pool {pool} of cluster {cluster} is not paused by Leeway; paused pools: {known}."
+            )
+        records.write_pool(resumed(stored, SystemClock().now()))
+        return stored
+
+    with aws_errors(stack.where):
+        before = retry_conflicts(f"the record of pool {pool}", clear)
+    if output is Format.JSON:
+        reason = asdict(before.paused) if before.paused else None
+        print_json({"cluster": cluster, "pool": pool, "paused": False, "pausedFor": reason})
+    else:
+        stdout_console().print(f"pool {pool} of cluster {cluster} resumed", markup=False)
+
+
+type Document = Mapping[str, Any]
+
+
+def parsed(body: str) -> Document:
+    """Parse a stored manifest. A body that is no JSON object becomes the field `unreadable`."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {"unreadable": body}
+    return document if isinstance(document, dict) else {"unreadable": document}
+
+
+def as_yaml(document: Document) -> str:
+    """Render a document as YAML, fields in the order of the manifest."""
+    import yaml
+
+    text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def as_document(stored: StoredManifest) -> Document:
+    """Render a stored manifest with its version, in the form that `leeway apply` accepts."""
+    document = dict(parsed(stored.as_written))
+    metadata = document.get("metadata")
+    if isinstance(metadata, dict):
+        document["metadata"] = {**metadata, "resourceVersion": str(stored.version)}
+    written_at = stored.written_at.astimezone(UTC).isoformat(timespec="seconds")
+    document["status"] = {
+        "writtenBy": f"leeway {stored.written_by}",
+        "writtenAt": written_at,
+        "problems": [str(problem) for problem in reading_of(stored).problems],
+    }
+    return document
+
+
+def as_list(stored: Sequence[StoredManifest]) -> Document:
+    """Render several manifests as one document, as kubectl does."""
+    items = [as_document(one) for one in stored]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def reading_of(stored: StoredManifest) -> "Reading":
+    """Read a stored manifest."""
+    from leeway.manifests.reading import read_stored
+
+    return read_stored(stored.body, stored.title)
+
+
+def rows(stored: Sequence[StoredManifest], now: datetime) -> list[list[list[str]]]:
+    """Render a table for each kind: a row of titles, then one for each manifest."""
+    tables: list[list[list[str]]] = []
+    for resource in sorted({one.resource for one in stored}):
+        of_kind = [one for one in stored if one.resource == resource]
+        readings = [reading_of(one) for one in of_kind]
+        columns = next((r.written[0].manifest.summary_columns for r in readings if r.written), ())
+        namespaced = any(one.namespace for one in of_kind)
+        titles = [*(["NAMESPACE"] if namespaced else []), "NAME", *columns, "AGE", "PROBLEM"]
+        table = [titles]
+        for one, reading in zip(of_kind, readings, strict=True):
+            summary = (
+                reading.written[0].manifest.summary() if reading.written else ["?"] * len(columns)
+            )
+            problem = str(reading.problems[0]) if reading.problems else ""
+            key = [one.namespace, one.title] if namespaced else [one.title]
+            table.append([*key, *summary, age(now - one.written_at), problem])
+        if all(not row[-1] for row in table[1:]):
+            table = [row[:-1] for row in table]
+        tables.append(table)
+    return tables
+
+
+def age(since: timedelta) -> str:
+    """Render how long ago something was, as kubectl does: its largest unit."""
+    seconds = max(0, int(since.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def aligned(table: Sequence[Sequence[str]]) -> str:
+    """Render rows in columns with three spaces between, as kubectl does."""
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    lines = (
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )
+    return "".join(f"{line}\n" for line in lines)

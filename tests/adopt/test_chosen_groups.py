@@ -1,0 +1,28 @@
+"""Which Auto Scaling groups come under care."""
+
+import pytest
+from leeway_cli.adopt.settings.groups import ScalingGroup, chosen_groups
+from leeway_cli.errors import CannotBeDoneError
+
+OWN = ScalingGroup("web", {})
+MANAGED = ScalingGroup("eks-ng-1", {}, node_group="ng")
+
+
+def test_all_groups_of_the_cluster_but_managed_ones_are_chosen() -> None:
+    assert chosen_groups((), [OWN, MANAGED], "us-east-1") == ("web",)
+
+
+def test_a_group_is_chosen_once() -> None:
+    assert chosen_groups(["web", "web"], [OWN], "us-east-1") == ("web",)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gone", "Auto Scaling has no group gone in region us-east-1."),
+        ("eks-ng-1", "Group eks-ng-1 belongs to the managed node group"),
+    ],
+)
+def test_a_group_that_cannot_be_chosen_is_named(name: str, said: str) -> None:
+    with pytest.raises(CannotBeDoneError, match=said):
+        chosen_groups(["web", name], [OWN, MANAGED], "us-east-1")
