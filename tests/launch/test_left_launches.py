@@ -16,7 +16,7 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import InstanceState
+from leeway.interruption.instance_state import InstanceState
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.left_instances import may_be_left
