@@ -6,7 +6,8 @@ import pytest
 from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
 from leeway.instances.facts import InstanceFacts, InstanceIndex
-from leeway.interruption.receive_notice import InstanceState, NoticeResult
+from leeway.interruption.instance_state import InstanceState
+from leeway.interruption.receive_notice import NoticeResult
 
 from tests.aws.receive_notice import TAGS, interruption, launch, receive_notice
 from tests.aws.stored import TABLE, table_in

@@ -92,7 +92,7 @@ def test_an_instance_of_another_cluster_is_ignored_with_a_log_line(env: Environm
 
     lines = env.until(since, about_it)
     assert lines[0]["result"] == "not-ours"
-    assert "does not manage cluster somebody-elses" in str(lines[0]["message"])
+    assert "does not name its cluster somebody-elses" in str(lines[0]["message"])
     assert not env.since(since).executions(other)
 
 

@@ -8,12 +8,8 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import (
-    InstanceState,
-    NoticeOutcome,
-    NoticeResult,
-    ReceiveNotice,
-)
+from leeway.interruption.instance_state import InstanceState
+from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult, ReceiveNotice
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable

@@ -10,11 +10,11 @@ from leeway.catalog.unavailable import Offering
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import CONFLICT_TRIES
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.interruption.instance_state import InstanceState
 from leeway.interruption.receive_notice import (
     CLAIM_TIME,
     INSTANCE_CONCURRENCY,
     MAX_CLEAN_UPS,
-    InstanceState,
     NotAllInstancesReceived,
     NoticeResult,
 )

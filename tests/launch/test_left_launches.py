@@ -16,7 +16,7 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import InstanceState
+from leeway.interruption.instance_state import InstanceState
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates

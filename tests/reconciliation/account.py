@@ -15,12 +15,8 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.receive_notice import (
-    InstanceOutcome,
-    InstanceState,
-    NoticeOutcome,
-    NoticeResult,
-)
+from leeway.interruption.instance_state import InstanceState
+from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin

@@ -9,7 +9,7 @@ live.
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,9 +18,12 @@ from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_all
 from leeway.aws.versions import put_version
 from leeway.instances.facts import InstanceFacts
-from leeway.interruption.receive_notice import InstanceState
-from leeway.reconciliation.find_lost_events import OpenRecords
+from leeway.interruption.instance_state import InstanceState
 from leeway.retirement.record import Retirement
+
+# Few functions read all open records, and the others do not import how lost events are found.
+if TYPE_CHECKING:
+    from leeway.reconciliation.find_lost_events import OpenRecords
 
 RETIREMENT, FACTS, ADMISSION = "RETIREMENT", "FACTS", "ADMISSION"
 
@@ -98,9 +101,11 @@ class DynamoRecords:
             item["open"] = {"S": _shard(record.facts.cluster, record.instance)}
         put_version(self._client(), self._table, item, record.version)
 
-    def open_records(self, cluster: str) -> OpenRecords:
+    def open_records(self, cluster: str) -> "OpenRecords":
         """Read all open records of a cluster: one eventually consistent Query for each of the 8
         shards, so a record may be a second old. Unreadable records are reported by their key."""
+        from leeway.reconciliation.find_lost_events import OpenRecords
+
         found: list[Retirement | Admission] = []
         unread: list[str] = []
         for item in self._open_items(cluster):

@@ -17,6 +17,7 @@ from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import retry_conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CHANGE_PREFIX, is_over
+from leeway.interruption.instance_state import InstanceState
 from leeway.interruption.late import is_late, why_outdated
 from leeway.interruption.reasons import (
     ADMISSION_NEEDS_DEADLINE,
@@ -131,20 +132,6 @@ class NotAllInstancesReceived(Exception):
         more = [f"and {hidden} more"] if hidden > 0 else []
         super().__init__("; ".join([*errors, *more]))
         self.receipt = receipt
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceState:
-    """Everything that the table stores about one instance.
-
-    `facts` come from the index and are at most some minutes old. A part is None if the table does
-    not have it, which says nothing about the instance. An admission or facts that cannot be parsed
-    count as missing.
-    """
-
-    retirement: Retirement | None = None
-    facts: InstanceFacts | None = None
-    admission: Admission | None = None
 
 
 class InstanceRecords(Records, Protocol):

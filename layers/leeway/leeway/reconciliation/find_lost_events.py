@@ -16,7 +16,7 @@ from leeway.instances.observed import (
     ObservedInstance,
     ObservedInterruption,
 )
-from leeway.interruption.receive_notice import InstanceState
+from leeway.interruption.instance_state import InstanceState
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel

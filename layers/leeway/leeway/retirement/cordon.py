@@ -125,9 +125,7 @@ def cordon_node(attempt: Attempt) -> CordonResult:
     return result
 
 
-def _decide_and_cordon(
-    attempt: Attempt,
-) -> CordonResult:
+def _decide_and_cordon(attempt: Attempt) -> CordonResult:
     record = attempt.read()
     if record is None:
         return CordonResult(settled=False)

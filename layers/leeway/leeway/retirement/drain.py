@@ -278,9 +278,7 @@ def _record(attempt: Attempt, previous: DrainPassResult) -> Retirement | None:
     return attempt.read()
 
 
-def _is_current(
-    attempt: Attempt,
-) -> Callable[[], bool]:
+def _is_current(attempt: Attempt) -> Callable[[], bool]:
     """Return a check that no newer attempt has superseded this one. It reads the record at most
     every CHECK_ATTEMPT_EVERY; the caller has just read it."""
     clock = attempt.ports.clock
@@ -323,9 +321,7 @@ def _drain(
             drain,
             terms,
             until,
-            _is_current(
-                attempt,
-            ),
+            _is_current(attempt),
             identity=NodeIdentity(cordoned.node_uid, seen_at) if seen_at else None,
             answers_until=answers_until,
         )

@@ -115,9 +115,7 @@ def lacks_capacity(attempt: Attempt, record: Retirement, group: GroupFacts) -> b
     )
 
 
-def _unavailable(
-    attempt: Attempt,
-) -> frozenset[Unavailable]:
+def _unavailable(attempt: Attempt) -> frozenset[Unavailable]:
     with suppress(*API_ERRORS):
         return attempt.ports.offerings.now(attempt.ports.region, attempt.now())
     return frozenset()

@@ -116,7 +116,7 @@ def request_replacement(
     attempt: Attempt, record: Retirement, node: str | None
 ) -> ReplacementResult:
     """Request the replacement; also after a request that failed or may have. `node` is as for
-    `run`."""
+    `replace_instance`."""
     if node is None and record.facts.owner.kind is OwnerKind.LEEWAY:
         node = _find_node(attempt, record)
     try:
@@ -263,12 +263,11 @@ def _carry_out(
             ends = record.kind not in VOLUNTARY and group.terminate_hook_waits
             intent = record.replacement_intent
             repeated = intent is not None and intent.ending
-            launched = {"successors": launch_successor(attempt, record), "ending": ends}
-            update = partial(with_intent, launched)
-            written = attempt.write(record, update)
-            if written is None:
+            successors = launch_successor(attempt, record)
+            launched = attempt.update(record, successors=successors, ending=ends)
+            if launched is None:
                 return None
-            record = written[0]
+            record = launched
             if ends:
                 # The finish step repeats this, and reports a refusal.
                 with suppress(CloudRefused):
@@ -303,10 +302,9 @@ def _check_successor(
         reason = result.reason.and_then(f"Successor {instances} is Ready.")
         return replace(result, successors=status.ready, reason=reason, pause=0)
     if status.failed:
-        update = partial(with_intent, {"successors": (), "zones": ()})
-        written = attempt.write(record, update)
+        written = attempt.update(record, successors=(), zones=())
         reason = result.reason.and_then(status.failed)
-        result = replace(result, record=written[0] if written else None, reason=reason)
+        result = replace(result, record=written, reason=reason)
     if not last:
         return result
     return _without_successor(result, record)
