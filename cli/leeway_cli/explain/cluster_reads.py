@@ -46,15 +46,18 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
     from functools import partial
 
     from leeway.aws.capacity_requests import DynamoCapacityRequests
-    from leeway.aws.launch_intents import DynamoLaunchIntents
+    from leeway.aws.table import DynamoTable
+    from leeway.launch.intent import INTENT
     from leeway.wiring.clients import client
 
     try:
         deployment = find_stack(stack)
         database, name = partial(client, "dynamodb"), cluster_name(cluster)
         with aws_errors(deployment.where):
-            intents = DynamoLaunchIntents(database, deployment.table).of_cluster(name)
-            return intents, DynamoCapacityRequests(database, deployment.table).of_cluster(name)
+            intents = DynamoTable(database, deployment.table).list(INTENT, cluster=name)
+            return list(intents), DynamoCapacityRequests(database, deployment.table).of_cluster(
+                name
+            )
     except CannotBeDoneError as error:
         write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")
         return [], []

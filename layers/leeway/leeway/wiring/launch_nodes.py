@@ -7,17 +7,18 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
 from leeway.aws.instance_profiles import IamInstanceProfiles
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes
+from leeway.launch.launch_nodes import LaunchNodes
+from leeway.launch.launch_run import LaunchDependencies
 from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import AdmitNode
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
+from leeway.wiring.clients import table as of_stack
 
 
 def node_sources() -> NodeSources:
@@ -39,7 +40,7 @@ def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
             sources=node_sources(),
             templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-            intents=DynamoLaunchIntents(partial(client, "dynamodb"), table),
+            table=of_stack(name=table),
             offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), table),
             pools=DynamoPoolRecords(partial(client, "dynamodb"), table),
             admissions=DynamoRecords(partial(client, "dynamodb"), table),

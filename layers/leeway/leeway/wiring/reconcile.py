@@ -6,7 +6,6 @@ from functools import cache, partial
 from typing import Any
 
 from leeway.aws.index import DynamoIndex
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.shared_cache import DynamoClaims
@@ -30,6 +29,7 @@ from leeway.wiring.clients import (
     prepare,
     records,
     settings,
+    table,
 )
 from leeway.wiring.clusters import open_cluster
 from leeway.wiring.notices import admissions, event_origin, receive_notice_with, retirements
@@ -72,7 +72,7 @@ def reconciliation() -> Reconciliation:
 
 def _launches() -> LeftLaunches:
     return LeftLaunches(
-        intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+        table=table(),
         records=records(),
         admissions=records(),
         admit_node=admissions(),
