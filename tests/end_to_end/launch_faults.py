@@ -247,7 +247,7 @@ def delete_items(sandbox: Sandbox, prefix: str, which: Callable[[Document], bool
     """Delete items of the table by the prefix of their key and by their record."""
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     for item in dynamodb.scan(TableName=table)["Items"]:
-        record = json.loads(item["record"]["S"]) if "record" in item else {}
+        record = json.loads(item.get("record", {}).get("S", "{}"))
         if item["pk"]["S"].startswith(prefix) and which(record):
             dynamodb.delete_item(TableName=table, Key={key: item[key] for key in ("pk", "sk")})
 
