@@ -1,7 +1,7 @@
 """The ports of launches, each held to its contract: on the sandbox's AWS, and in memory."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,12 +15,13 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
 from leeway.aws.instance_profiles import IamInstanceProfiles
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
+from leeway.aws.table import DynamoTable
 from leeway.bootstrap.node import ClusterDetails
+from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.drift import launch_drift_of
 from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG
@@ -34,7 +35,7 @@ from leeway.launch.fleets import (
     TemplateOverrides,
 )
 from leeway.launch.images import Image, ImageVariant
-from leeway.launch.intent import LaunchIntent, LaunchIntents
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.resolve_pools import (
     Images,
@@ -51,16 +52,16 @@ from leeway.manifests.node_class import AmiTerm
 from leeway.pool_pauses import NODES_NEVER_JOINED, FailedInstance, JoinTime, PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
-from leeway.table import RecordChanged
+from leeway.table import RecordChanged, Table
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.fleets import FleetsInMemory, Shortage
 from tests.fakes.images import ImagesInMemory
-from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.pool_records import PoolRecordsInMemory
+from tests.fakes.table import TableInMemory
 from tests.launch.conftest import catalog
 from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.fleet_calls import AL2023, image, profile, subnets
@@ -93,7 +94,7 @@ class Embedded:
         self.profiles: InstanceProfiles = IamInstanceProfiles(client("iam"))
         self.clusters: NodeClusters = EksNodeClusters(client("eks"))
         self.owned: OwnedLaunchTemplates = Ec2LaunchTemplates(client("ec2"))
-        self.intents: LaunchIntents = DynamoLaunchIntents(client("dynamodb"), TABLE)
+        self.table: Table = DynamoTable(client("dynamodb"), TABLE)
         self.pools: PoolRecords = DynamoPoolRecords(client("dynamodb"), TABLE)
 
     def lack(self, *shortages: Shortage) -> None:
@@ -145,7 +146,7 @@ class InMemory:
         details = ClusterDetails("contract", "https://contract.example.com", "Q0E=", "10.0.0.0/16")
         self.clusters = NodeClustersInMemory({"contract": NodeCluster(details, "1.34")})
         self.owned = templates
-        self.intents = LaunchIntentsInMemory()
+        self.table = TableInMemory(SystemClock())
         self.pools = PoolRecordsInMemory()
 
     def lack(self, *shortages: Shortage) -> None:
@@ -439,29 +440,18 @@ def intent_of(world: World, cluster: str, created: datetime) -> LaunchIntent:
 
 def test_intents_are_read_as_they_were_written_the_oldest_first(world: World) -> None:
     cluster, now = new("cluster"), datetime.now(UTC)
-    assert list(world.intents.of_cluster(cluster)) == []
+    assert world.table.list(INTENT, cluster=cluster) == ()
     younger = intent_of(world, cluster, now)
     older = intent_of(world, cluster, now - timedelta(minutes=1))
     for one in (younger, older, intent_of(world, new("cluster"), now)):
-        world.intents.write(one)
-    assert list(world.intents.of_cluster(cluster)) == [older, younger]
+        world.table.put(INTENT, one)
+    assert world.table.list(INTENT, cluster=cluster) == (older, younger)
     answered = older.answered([FleetInstance("i-1", "m5.large", "us-east-1a", "spot")])
-    world.intents.write(answered)
-    assert list(world.intents.of_cluster(cluster)) == [answered, younger]
-
-
-def test_of_two_writers_of_an_intent_one_learns_that_it_has_changed(world: World) -> None:
-    cluster = new("cluster")
-    written = intent_of(world, cluster, datetime.now(UTC))
-    world.intents.write(written)
-    writes: list[Callable[[], None]] = [
-        lambda: world.intents.write(written),
-        lambda: world.intents.write(written.answered([]).answered([])),
-    ]
-    for write in writes:
-        with pytest.raises(RecordChanged):
-            write()
-    assert list(world.intents.of_cluster(cluster)) == [written]
+    world.table.put(INTENT, answered)
+    assert world.table.list(INTENT, cluster=cluster) == (answered, younger)
+    past = intent_of(world, cluster, now - timedelta(minutes=61))
+    world.table.put(INTENT, past)
+    assert past not in world.table.list(INTENT, cluster=cluster), "it is kept for an hour"
 
 
 def test_a_template_is_created_once_with_the_tags_of_its_cluster(embedded: Embedded) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.table import DynamoTable
 from leeway.capacity_requests import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.fleets import FleetInstance
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway_cli import main
 
@@ -165,7 +164,7 @@ def test_a_pod_gets_the_node_that_was_launched_and_has_not_joined(
         request=None,
         instances=(instance,),
     )
-    DynamoLaunchIntents(partial(aws.client, "dynamodb"), TABLE).write(intent)
+    DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(INTENT, intent)
     capsys.readouterr()
     code, found, err = explain("default/soon", "--cluster", "prod")
     assert code == 0, err

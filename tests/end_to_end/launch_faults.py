@@ -11,12 +11,12 @@ from io import StringIO
 from typing import Any
 
 from leeway.aws.functions import LambdaExecutions, RateLimit
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.selection.labels import NODEPOOL
 from leeway_cli import main
 from leeway_sandbox.access_entries import access_key
@@ -123,7 +123,8 @@ class PoolCase:
     def intents(self) -> list[LaunchIntent]:
         """The launch intents of the pool."""
         dynamodb = client("dynamodb", self.sandbox.aws_url)
-        found = DynamoLaunchIntents(lambda: dynamodb, table_of(self.sandbox)).of_cluster(CLUSTER)
+        stored = DynamoTable(lambda: dynamodb, table_of(self.sandbox))
+        found = stored.list(INTENT, cluster=CLUSTER)
         return [one for one in found if one.pool == self.pool]
 
     def check_launched(self, count: int) -> None:
@@ -190,7 +191,7 @@ class PoolCase:
     def let_time_pass(self, passed: timedelta) -> None:
         """Let the launches of the pool be so much older, and the marks of offerings expire."""
         dynamodb, table = client("dynamodb", self.sandbox.aws_url), table_of(self.sandbox)
-        writing = DynamoLaunchIntents(lambda: dynamodb, table)
+        writing = DynamoTable(lambda: dynamodb, table)
         older = [
             one.model_copy(update={"created_at": one.created_at - passed, "version": 1})
             for one in self.intents()
@@ -198,7 +199,7 @@ class PoolCase:
         delete_items(self.sandbox, "OFFERINGS#", lambda _: True)
         delete_items(self.sandbox, "LAUNCH#", lambda record: record["pool"] == self.pool)
         for one in older:
-            writing.write(one)
+            writing.put(INTENT, one)
 
     def end_admissions(self) -> None:
         """Let the time end in which the instances may join."""
@@ -246,7 +247,7 @@ def delete_items(sandbox: Sandbox, prefix: str, which: Callable[[Document], bool
     """Delete items of the table by the prefix of their key and by their record."""
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
     for item in dynamodb.scan(TableName=table)["Items"]:
-        record = json.loads(item["record"]["S"]) if "record" in item else {}
+        record = json.loads(item.get("record", {}).get("S", "{}"))
         if item["pk"]["S"].startswith(prefix) and which(record):
             dynamodb.delete_item(TableName=table, Key={key: item[key] for key in ("pk", "sk")})
 

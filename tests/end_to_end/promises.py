@@ -19,14 +19,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.node_settings import settings_of
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.configuration import StoredManifests
@@ -273,7 +272,7 @@ def _evidence(sandbox: Sandbox, spare: Collection[str], ahead: Collection[str]) 
     return Evidence(
         seen,
         bought,
-        {one.id: one for one in DynamoLaunchIntents(lambda: dynamodb, table).of_cluster(CLUSTER)},
+        {one.id: one for one in DynamoTable(lambda: dynamodb, table).list(INTENT, cluster=CLUSTER)},
         {name for name in bought if records.admission(name) is not None},
         closed,
         list(_waiting(sandbox, pools)),

@@ -10,13 +10,13 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import boto3
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.query import query_partition
 from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
+from leeway.launch.intent import INTENT
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import find_kind, interpret
 from leeway.selection.offers.survey import compressed
@@ -150,14 +150,14 @@ def let_launches_age(sandbox: Sandbox, minutes: int) -> None:
     """Move the launches of the cluster into the past, as if these minutes had passed."""
     _SIMULATED.setdefault(sandbox, []).append((time.time(), minutes))
     dynamodb, table = client("dynamodb", sandbox.aws_url), table_of(sandbox)
-    intents = DynamoLaunchIntents(lambda: dynamodb, table)
-    found = intents.of_cluster(CLUSTER)
+    stored = DynamoTable(lambda: dynamodb, table)
+    found = stored.list(INTENT, cluster=CLUSTER)
     # The time of a launch is part of its key.
     for item in query_partition(dynamodb, table, f"LAUNCH#{CLUSTER}", "INTENT#"):
         dynamodb.delete_item(TableName=table, Key={key: item[key] for key in ("pk", "sk")})
     for one in found:
         earlier = one.created_at - timedelta(minutes=minutes)
-        intents.write(one.model_copy(update={"created_at": earlier, "version": 1}))
+        stored.put(INTENT, one.model_copy(update={"created_at": earlier, "version": 1}))
 
 
 def end_time_to_join(sandbox: Sandbox, launched: Iterable[str]) -> None:

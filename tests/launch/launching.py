@@ -10,7 +10,8 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.intent import LaunchOutcome
-from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOrder
+from leeway.launch.launch_nodes import LaunchNodes
+from leeway.launch.launch_run import LaunchDependencies, LaunchOrder
 from leeway.launch.resolve_pools import NodeCluster, NodeSources, Subnet
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
@@ -20,12 +21,12 @@ from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.fleets import FleetsInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.images import ImagesInMemory
-from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
 from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.pool_records import PoolRecordsInMemory
+from tests.fakes.table import TableInMemory
 from tests.launch.pools import manifests, node_class, pods, pool, settings
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -40,7 +41,7 @@ class World:
         numbers = count(1)
         self.templates = LaunchTemplatesInMemory()
         self.fleets = FleetsInMemory(self.templates.existing.__contains__)
-        self.intents = LaunchIntentsInMemory()
+        self.table = TableInMemory(self)
         self.offerings = OfferingsInMemory()
         self.pools = PoolRecordsInMemory()
         self.admissions = AdmissionsInMemory()
@@ -59,7 +60,7 @@ class World:
             sources=NodeSources(self.networks, self.images, self.profiles, self.clusters),
             templates=self.templates,
             fleets=self.fleets,
-            intents=self.intents,
+            table=self.table,
             offerings=self.offerings,
             pools=self.pools,
             admissions=self.admissions,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import EFA
 from leeway.selection.pods import Pod, PodSpec
@@ -44,7 +44,7 @@ def test_pods_that_request_efas_get_nodes_with_efa_interfaces_and_others_do_not(
     waiting = [*efa_pods(2, cpu=100_000), *pods(1, cpu=100_000)]
     outcome = world.launch_nodes.launch(order(catalog, TWO_EFAS, node_class(), waiting=waiting))
     assert outcome.complete, outcome.without_node
-    by_pods = {one.pods: one for one in world.intents.of_cluster("prod")}
+    by_pods = {one.pods: one for one in world.table.list(INTENT, cluster="prod")}
     with_efas, without = by_pods["shop/hpc",], by_pods["shop/web-0",]
     assert (with_efas.efa, without.efa) == (True, False)
     assert interfaces_of(world, with_efas) == {("efa", "efa")}
@@ -80,7 +80,7 @@ def test_each_template_of_a_fleet_has_types_with_the_same_number_of_efas(
     waiting = efa_pods(1)
     outcome = world.launch_nodes.launch(order(catalog, own, node_class(), waiting=waiting))
     assert outcome.complete, outcome.without_node
-    (intent,) = world.intents.of_cluster("prod")
+    (intent,) = world.table.list(INTENT, cluster="prod")
     assert interfaces_of(world, intent) == {("efa",), ("efa", "efa")}
     (request,) = world.fleets.requests
     for one in request.templates:

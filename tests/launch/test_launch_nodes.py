@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 from leeway.launch.images import Image, ImageVariant, parameters_of
-from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchOutcome
+from leeway.launch.intent import INTENT, JOIN_WITHIN, REPEAT_WITHIN, LaunchOutcome
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
 from leeway.launch.resolve_pools import Subnet
-from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.ports.aws import CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
+from leeway.table import Key
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW, ZONES, World, codes, order
@@ -72,7 +73,7 @@ def test_the_admission_has_the_labels_and_the_deadline_of_the_node(
         assert record.deadline == NOW + JOIN_WITHIN
         assert record.launch is not None
         assert (record.launch.pool, record.launch.at) == ("web", NOW)
-        assert record.launch.intent in world.intents.stored
+        assert record.launch.intent in {one.id for one in world.table.list(INTENT, cluster="prod")}
         assert record.taints == (), "the user data registers the node with them"
         assert record.facts.zone in ZONES
     named = [one for one in records if one.facts.private_dns_name]
@@ -279,7 +280,7 @@ def test_what_is_missing_in_aws_is_the_reason_and_nothing_is_written(
     assert reason.code in {"PoolSettingWrong", "PoolNotRead"}
     assert wanted in reason.message
     assert len(outcome.without_node) == 3
-    assert not world.intents.stored
+    assert not world.table.items
     assert not world.fleets.requests
 
 
@@ -407,7 +408,7 @@ def test_different_launches_are_requested_side_by_side(world: World, catalog: Ca
     outcome = world.launch_nodes.launch(order(catalog, arms, pool(), node_class()))
     assert outcome.complete
     assert {one.pool for one in outcome.launched} == {"arms", "web"}
-    assert len(world.intents.stored) == len(world.fleets.requests) == 2
+    assert len(world.table.items) == len(world.fleets.requests) == 2
 
 
 def test_a_preview_writes_and_launches_nothing(world: World, catalog: Catalog) -> None:
@@ -418,20 +419,16 @@ def test_a_preview_writes_and_launches_nothing(world: World, catalog: Catalog) -
     assert prepared.templates
     assert preview.outcome.launched == ()
     assert preview.outcome.complete
-    assert not world.intents.stored
+    assert not world.table.items
     assert not world.templates.existing
     assert not world.fleets.requests
 
 
 def test_a_table_that_cannot_be_read_launches_nothing(world: World, catalog: Catalog) -> None:
-    class Unreadable:
-        def of_cluster(self, cluster: str) -> list[Any]:
-            raise CloudUnavailable("DynamoDB does not answer")
+    def unreadable(_operation: str, _key: Key) -> None:
+        raise CloudUnavailable("DynamoDB does not answer")
 
-        def write(self, intent: Any) -> None:
-            raise CloudRefused("no")
-
-    world.deps = replace(world.deps, intents=Unreadable())
+    world.table.before = unreadable
     with pytest.raises(CloudUnavailable):
         world.launch_nodes.launch(order(catalog))
     assert not world.fleets.requests

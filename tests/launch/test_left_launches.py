@@ -18,7 +18,7 @@ from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.instance_state import InstanceState
 from leeway.launch.fleets import FleetInstance, FleetRequest
-from leeway.launch.intent import LaunchIntent
+from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.templates import LaunchTemplate, OwnedTemplate
@@ -34,7 +34,6 @@ from leeway.retirement.record import ReturnTerms
 from tests.fakes.admissions import AdmissionsInMemory
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.functions import Starts
-from tests.fakes.launch_intents import LaunchIntentsInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.fakes.records import RecordsInMemory
@@ -55,7 +54,7 @@ FACTS = InstanceFacts(
 )
 RUNS = ObservedInstance(FACTS, "running", NOW, "", "intent-1")
 JOINED = replace(RUNS, facts=FACTS.model_copy(update={"joined": True, "from_fleet": True}))
-INTENT = LaunchIntent(
+WRITTEN = LaunchIntent(
     id="intent-1",
     cluster="prod",
     pool="web",
@@ -75,7 +74,8 @@ class World:
 
     def __init__(self, after: timedelta, *intents: LaunchIntent) -> None:
         self.time = NOW + after
-        self.intents = LaunchIntentsInMemory({one.id: one for one in intents})
+        self.table = TableInMemory(self)
+        self.table.change(INTENT, put=intents)
         self.admissions = AdmissionsInMemory()
         self.starts, self.ends = Starts(), Starts()
         self.retirements = RecordsInMemory()
@@ -84,7 +84,7 @@ class World:
         self.pools = PoolRecordsInMemory()
         self.broken: set[str] = set()
         self.left = LeftLaunches(
-            self.intents,
+            self.table,
             self,
             self.admissions,
             self.starts,
@@ -142,7 +142,7 @@ def stored(world: World) -> Admission:
 
 
 def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
-    world = World(6 * MINUTE, INTENT)
+    world = World(6 * MINUTE, WRITTEN)
     assert world.check() == (["LaunchNotAdmitted"], [])
     assert world.starts.started == [(NAME, "prod", 1)]
     record = stored(world)
@@ -158,19 +158,19 @@ def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
 
 
 def test_an_instance_of_an_intent_without_an_answer_is_admitted() -> None:
-    lost = INTENT.model_copy(update={"instances": (), "request": FleetRequest("spot", 1, (), {})})
+    lost = WRITTEN.model_copy(update={"instances": (), "request": FleetRequest("spot", 1, (), {})})
     world = World(6 * MINUTE, lost)
     assert world.check() == (["LaunchNotAdmitted"], [])
 
 
 def test_nothing_is_done_while_the_launch_itself_may_start_the_admission() -> None:
-    world = World(4 * MINUTE, INTENT)
+    world = World(4 * MINUTE, WRITTEN)
     assert world.check() == ([], [])
     assert world.starts.started == []
 
 
 def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
-    world = World(26 * MINUTE, INTENT)
+    world = World(26 * MINUTE, WRITTEN)
     world.admission()
     assert world.check() == (["LaunchNotAdmitted"], [])
     record = stored(world)
@@ -186,7 +186,7 @@ def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
 
 
 def test_an_admission_that_can_still_end_is_not_started_again() -> None:
-    world = World(24 * MINUTE, INTENT)
+    world = World(24 * MINUTE, WRITTEN)
     world.admission()
     assert world.check() == ([], [])
 
@@ -195,7 +195,7 @@ def test_an_admission_that_can_still_end_is_not_started_again() -> None:
 def test_an_admission_that_ended_without_a_node_is_repeated_after_an_hour(
     result: AdmissionResult,
 ) -> None:
-    world = World(60 * MINUTE, INTENT)
+    world = World(60 * MINUTE, WRITTEN)
     ended = {"phase": Phase.FINISHED, "ended_at": NOW + 15 * MINUTE, "result": result}
     world.admission(**ended)
     assert world.check() == ([], [])
@@ -205,13 +205,13 @@ def test_an_admission_that_ended_without_a_node_is_repeated_after_an_hour(
 
 
 def test_an_admitted_instance_is_left_alone() -> None:
-    world = World(timedelta(days=2), INTENT)
+    world = World(timedelta(days=2), WRITTEN)
     ended = {"phase": Phase.FINISHED, "ended_at": NOW, "result": AdmissionResult.ADMITTED}
     world.admission(**ended)
     assert world.check() == ([], [])
 
 
-ANOTHER = INTENT.model_copy(
+ANOTHER = WRITTEN.model_copy(
     update={"instances": (FleetInstance("i-0fffffffffffffff0", "m5.large", "z", "spot"),)}
 )
 
@@ -219,12 +219,12 @@ ANOTHER = INTENT.model_copy(
 @pytest.mark.parametrize(
     ("observed", "intents"),
     [
-        (replace(RUNS, intent=""), (INTENT,)),
-        (replace(RUNS, intent="made-up"), (INTENT,)),
+        (replace(RUNS, intent=""), (WRITTEN,)),
+        (replace(RUNS, intent="made-up"), (WRITTEN,)),
         (RUNS, ()),
         (RUNS, (ANOTHER,)),
-        (RUNS, (INTENT.model_copy(update={"pool": "api"}),)),
-        (replace(RUNS, launched_at=NOW - 6 * MINUTE), (INTENT,)),
+        (RUNS, (WRITTEN.model_copy(update={"pool": "api"}),)),
+        (replace(RUNS, launched_at=NOW - 6 * MINUTE), (WRITTEN,)),
     ],
     ids=["no tag", "unknown intent", "no intent", "not in it", "another pool", "older"],
 )
@@ -259,14 +259,14 @@ def test_instances_that_are_not_left_are_not_read(observed: ObservedInstance) ->
 
 def test_an_error_about_one_instance_hides_no_other() -> None:
     other = "i-0000000000000000a"
-    world = World(6 * MINUTE, INTENT)
+    world = World(6 * MINUTE, WRITTEN)
     world.broken.add(other)
     unread = replace(RUNS, facts=FACTS.model_copy(update={"instance": other}))
     assert world.check(unread, RUNS) == (["LaunchNotAdmitted"], ["LaunchedNodeNotAdmitted"])
 
 
 def test_a_start_that_fails_is_a_problem_and_is_repeated() -> None:
-    world = World(6 * MINUTE, INTENT)
+    world = World(6 * MINUTE, WRITTEN)
     world.starts.failures = 1
     assert world.check() == ([], ["LaunchedNodeNotAdmitted"])
     # The record is written: reconcile repeats starts that were lost.
@@ -287,7 +287,7 @@ def named(number: int) -> str:
 def test_templates_that_no_intent_of_the_last_hour_names_are_unused() -> None:
     templates = [owned(named(1), 9 * HOUR), owned(named(2), HOUR), owned(named(3), 2 * HOUR)]
     templates += [owned(named(4), 59 * MINUTE)]
-    assert unused_templates("prod", templates, [INTENT], NOW) == (named(3), named(2))
+    assert unused_templates("prod", templates, [WRITTEN], NOW) == (named(3), named(2))
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,14 @@ def test_one_run_deletes_a_limited_number_of_templates() -> None:
 
 
 def test_unused_templates_are_deleted_once_an_hour() -> None:
-    world = World(timedelta(0), INTENT)
+    world = World(timedelta(0), WRITTEN)
     for number in (1, 2):
         made = LaunchTemplate(named(number), "{}", cluster_tags("prod"))
         world.templates.existing[made.name] = made
         world.templates.created[made.name] = NOW - 2 * HOUR
     assert world.left.delete_unused_templates("prod") == (named(2),)
     assert world.templates.existing.keys() == {named(1)}
-    world.intents.stored.clear()
+    world.table.items.clear()
     world.time += 30 * MINUTE
     assert world.left.delete_unused_templates("prod") == ()
     world.time += 31 * MINUTE

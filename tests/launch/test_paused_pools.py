@@ -21,7 +21,7 @@ def test_a_paused_pool_launches_nothing_and_its_pods_get_the_reason(
     pause(world)
     outcome = world.launch_nodes.launch(order(catalog))
     assert world.fleets.requests == []
-    assert world.intents.stored == {}
+    assert world.table.items == {}
     assert codes(outcome) == {"NodesNeverJoined"}
     assert len(outcome.without_node) == 3
     for one in outcome.without_node:

@@ -11,16 +11,17 @@ from leeway.pod_watch.follower import FIRST, LONGEST, pause_after
 from leeway.pod_watch.lease import (
     HANDOVER,
     LASTS,
+    LEASE,
     Lease,
     LeaseKeeper,
     Renewal,
     decide_renewal,
     decide_start,
 )
-from leeway.table import RecordChanged
+from leeway.table import Item, RecordChanged
 
 from tests.fakes.clock import FakeClock
-from tests.fakes.leases import LeaseInMemory
+from tests.pod_watch.watching import LeaseTable
 from tests.retirement.retirements import NOTICED as NOW
 
 WATCH = timedelta(minutes=14)
@@ -74,7 +75,7 @@ def test_a_run_ends_early_only_for_a_living_successor_that_watches(
     assert decide_renewal(stored, "me", NOW) is renewal
 
 
-def keeper(table: LeaseInMemory, clock: Clock, holder: str) -> LeaseKeeper:
+def keeper(table: LeaseTable, clock: Clock, holder: str) -> LeaseKeeper:
     return LeaseKeeper(table, clock, holder, WATCH)
 
 
@@ -87,16 +88,16 @@ def test_of_two_runs_that_start_together_one_takes_the_lease() -> None:
     assert table.stored.holder == "second"
 
 
-class Together(LeaseInMemory):
+class Together(LeaseTable):
     """Runs something else before the first write."""
 
     before_write: object = None
 
-    def write(self, lease: Lease) -> None:
+    def _put(self, item: Item, replaces: int | None) -> None:
         meanwhile, self.before_write = self.before_write, None
         if callable(meanwhile):
             meanwhile()
-        super().write(lease)
+        super()._put(item, replaces)
 
 
 def test_a_run_whose_write_had_no_answer_knows_its_own_lease() -> None:
@@ -104,20 +105,20 @@ def test_a_run_whose_write_had_no_answer_knows_its_own_lease() -> None:
     assert keeper(table, clock, "me").take().takes
 
 
-class Lossy(LeaseInMemory):
+class Lossy(LeaseTable):
     """Stores the first write, and refuses it: boto3 repeats a write whose answer was lost."""
 
     lost = False
 
-    def write(self, lease: Lease) -> None:
-        super().write(lease)
+    def _put(self, item: Item, replaces: int | None) -> None:
+        super()._put(item, replaces)
         if not self.lost:
             self.lost = True
-            raise RecordChanged(lease.holder)
+            raise RecordChanged("lost")
 
 
 def test_a_handover_lets_the_old_run_end_only_when_the_new_one_watches() -> None:
-    table, clock = LeaseInMemory(), FakeClock()
+    table, clock = LeaseTable(), FakeClock()
     old, new = keeper(table, clock, "old"), keeper(table, clock, "new")
     assert old.take().takes
     assert old.renew(watching=True) is Renewal.RENEW
@@ -133,11 +134,11 @@ def test_a_handover_lets_the_old_run_end_only_when_the_new_one_watches() -> None
 
 
 def test_a_stolen_lease_returns_to_its_run_if_the_thief_dies() -> None:
-    table, clock = LeaseInMemory(), FakeClock()
+    table, clock = LeaseTable(), FakeClock()
     mine = keeper(table, clock, "me")
     mine.take()
     assert table.stored
-    table.write(lease(watching=False).model_copy(update={"version": 2}))
+    table.put(LEASE, lease(watching=False).model_copy(update={"version": 2}))
     assert mine.renew(watching=True) is Renewal.WAIT
     clock.sleep(60)
     assert mine.renew(watching=True) is Renewal.RENEW
@@ -156,7 +157,7 @@ def test_after_crashes_some_run_watches_within_two_minutes(
     """Each minute one run starts unless it is throttled; running ones renew four times a minute
     or crash. `skew` is the error of a run's clock in seconds: AWS's answers correct the clocks, so
     a second is much."""
-    table, clock = LeaseInMemory(), FakeClock()
+    table, clock = LeaseTable(), FakeClock()
     running: dict[str, tuple[LeaseKeeper, int]] = {}
     unwatched = 0
     for minute, (throttled, crashes, skew) in enumerate(steps):

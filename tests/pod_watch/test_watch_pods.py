@@ -278,7 +278,7 @@ def test_a_message_that_takes_long_delays_only_the_next_one_of_its_cluster(
 def test_a_run_goes_on_if_its_lease_cannot_be_renewed(world: World) -> None:
     with world.running():
         until(lambda: world.lease.stored and world.lease.stored.watching)
-        world.lease.error = CloudUnavailable("ThrottlingException")
+        world.lease.fail(CloudUnavailable("ThrottlingException"))
         until(lambda: world.told.problems)
         world.watches.of("blue").put(waits("a"))
         until(lambda: world.reported("blue"))
@@ -289,7 +289,7 @@ def test_a_run_goes_on_if_its_lease_cannot_be_renewed(world: World) -> None:
 def test_a_run_that_cannot_read_the_lease_wakes_the_buyers_and_does_not_watch(
     world: World,
 ) -> None:
-    world.lease.error = CloudUnavailable("ThrottlingException")
+    world.lease.fail(CloudUnavailable("ThrottlingException"))
     report = world.tick()
     assert (report.woken, report.reason.code) == (("blue", "green"), "WatchLeaseUnavailable")
     assert world.told.measured == [1]

@@ -13,10 +13,12 @@ from leeway.clock import SystemClock
 from leeway.pod_watch.burst import UNSCHEDULABLE, UnscheduledPod
 from leeway.pod_watch.follower import PodWatches
 from leeway.pod_watch.holding import Periods, PodWatchTelemetry, WatchMode
+from leeway.pod_watch.lease import LEASE, Lease
 from leeway.pod_watch.watch_pods import MINUTE_SCHEDULE, WatchPods, WatchReport
+from leeway.table import Key
 
-from tests.fakes.leases import LeaseInMemory
 from tests.fakes.pod_watches import PodWatchesInMemory, WakesInMemory
+from tests.fakes.table import TableInMemory
 
 MINUTE = MINUTE_SCHEDULE
 QUICK = Periods(renew=0.1, configure=0.1, report=0.2)
@@ -62,6 +64,27 @@ class Told:
         pass
 
 
+class LeaseTable(TableInMemory):
+    """The table with the lease."""
+
+    @property
+    def stored(self) -> Lease | None:
+        item = self.items.get(LEASE.key({}))
+        return LEASE.read(item) if item else None
+
+    @stored.setter
+    def stored(self, lease: Lease) -> None:
+        self.items[LEASE.key({})] = LEASE.write(lease, {}, self._now())
+
+    def fail(self, error: Exception) -> None:
+        """Have every call raise an error from now on."""
+
+        def failing(_operation: str, _key: Key) -> None:
+            raise error
+
+        self.before = failing
+
+
 @dataclass
 class World:
     """What runs of watch_pods share. Clusters `blue` and `green` have pools."""
@@ -71,7 +94,7 @@ class World:
     )
     watches: PodWatchesInMemory = field(default_factory=PodWatchesInMemory)
     on: PodWatches | None = None  # in place of `watches`
-    lease: LeaseInMemory = field(default_factory=LeaseInMemory)
+    lease: LeaseTable = field(default_factory=LeaseTable)
     wakes: WakesInMemory = field(default_factory=WakesInMemory)
     told: Told = field(default_factory=Told)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))

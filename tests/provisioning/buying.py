@@ -104,7 +104,7 @@ class Buying(World):
             states=self.states,
             requests=self.requests,
             launch_nodes=self.launch_nodes,
-            intents=self.intents,
+            table=self.table,
             groups=self.groups,
             upcoming=UpcomingPods(self.manifests, self.pools, lambda _: self.pod_templates),
             records=self.records,

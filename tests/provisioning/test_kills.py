@@ -31,7 +31,7 @@ def mortal(buying: Buying, killer: Killer) -> NodeProvisioning:
     deps = buying.dependencies()
     ports: dict[str, Any] = {
         name: Mortal(getattr(deps, name), killer)
-        for name in ("manifests", "catalog", "states", "requests", "intents", "groups", "records")
+        for name in ("manifests", "catalog", "states", "requests", "table", "groups", "records")
     }
     # One event at a time: a thread's kill would not reach the run in order.
     events: Any = Mortal(buying.events, killer)

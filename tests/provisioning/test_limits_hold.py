@@ -6,6 +6,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from leeway.launch.intent import INTENT
 from leeway.selection.offers.catalog import Catalog
 
 from tests.provisioning.cluster_life import LIMITS, MOST, Life, LivingCluster
@@ -167,7 +168,7 @@ def left_without_an_answer(catalog: Catalog) -> LivingCluster:
         cluster.create_pods(MOST)
         cluster.run_now(call, "after")
         if cluster.lives:
-            assert not any(one.is_answered for one in cluster.intents.of_cluster("prod"))
+            assert not any(one.is_answered for one in cluster.table.list(INTENT, cluster="prod"))
             return cluster
     raise AssertionError("no run launched")
 

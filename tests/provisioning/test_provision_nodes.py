@@ -9,7 +9,7 @@ from leeway.capacity_requests import CapacityRequest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
-from leeway.launch.intent import JOIN_WITHIN
+from leeway.launch.intent import INTENT, JOIN_WITHIN
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
@@ -274,7 +274,7 @@ def test_a_dry_run_reports_and_changes_nothing(buying: Buying) -> None:
     assert report.result.code == "ProvisioningRehearsed"
     assert [one.pod for one in report.without_node] == ["shop/huge-0"]
     assert not buying.fleets.running
-    assert not buying.intents.stored
+    assert not buying.table.items
     assert not buying.events.calls
     assert buying.requests.stored["prod", RETIRING] == request
     assert buying.records.statuses["prod"].dry_run
@@ -474,7 +474,7 @@ def test_pods_that_wait_in_place_of_evicted_ones_are_in_the_answer(buying: Buyin
     assert stored is not None
     assert stored.answer is not None
     (named,) = stored.answer.launched
-    (intent,) = buying.intents.of_cluster("prod")
+    (intent,) = buying.table.list(INTENT, cluster="prod")
     assert named in {one.instance for one in intent.instances}
     assert not stored.answer.without_node
 

@@ -84,7 +84,7 @@ def test_other_workloads_get_nodes_and_the_stopped_one_is_tried_again_after_an_h
     report = buying.run()
     assert len(report.launched) == 1
     assert {one.pod for one in report.without_node} == {"shop/job-b2b4c"}
-    buying.intents.stored.clear()  # The table deletes them after an hour.
+    buying.table.items.clear()  # The table deletes them after an hour.
     gated(buying)
     buying.wait_for_nodes(job("b2b4c"))
     assert len(buying.run().launched) == 1

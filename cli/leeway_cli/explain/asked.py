@@ -77,14 +77,14 @@ def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list
     from functools import partial
 
     from leeway.aws.capacity_requests import DynamoCapacityRequests
-    from leeway.aws.launch_intents import DynamoLaunchIntents
-    from leeway.wiring.clients import client
+    from leeway.launch.intent import INTENT
+    from leeway.wiring.clients import client, table
 
     try:
         deployment = find_stack(stack)
         database, name = partial(client, "dynamodb"), cluster_name(cluster)
         with aws_errors(deployment.where):
-            intents = DynamoLaunchIntents(database, deployment.table).of_cluster(name)
+            intents = list(table(name=deployment.table).list(INTENT, cluster=name))
             return intents, DynamoCapacityRequests(database, deployment.table).of_cluster(name)
     except CannotBeDoneError as error:
         write_stderr(f"warning: launched nodes and retiring nodes are not known: {error}")

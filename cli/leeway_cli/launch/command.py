@@ -17,7 +17,7 @@ from leeway_cli.selection.sources import KubernetesFiles, RegionOption, find_cat
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.launch.launch_nodes import LaunchOrder
+    from leeway.launch.launch_run import LaunchOrder
     from leeway.manifests.base import Manifest
     from leeway.ports.kubernetes import Cluster
     from leeway.reasons import Reason
@@ -159,7 +159,7 @@ def _order(
     nodes: Sequence[Path],
     catalog: "Catalog",
 ) -> "LaunchOrder":
-    from leeway.launch.launch_nodes import LaunchOrder
+    from leeway.launch.launch_run import LaunchOrder
     from leeway.manifests.node_pool import NodePool
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 

@@ -18,12 +18,13 @@ from leeway.disruption.return_capacity import ReturnCapacity
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import (
+    INTENT,
     JOIN_WITHIN,
-    LaunchIntents,
     LaunchOutcome,
     promised_nodes,
 )
-from leeway.launch.launch_nodes import LAUNCHES_CAPPED, LaunchNodes, LaunchOrder
+from leeway.launch.launch_nodes import LaunchNodes
+from leeway.launch.launch_run import LAUNCHES_CAPPED, LaunchOrder
 from leeway.launch.node_settings import settings_of
 from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.manifests.base import Manifest
@@ -65,6 +66,7 @@ from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool as Pool
+from leeway.table import Table
 
 
 class Catalogs(Protocol):
@@ -135,7 +137,7 @@ class Dependencies:
     states: ClusterStates
     requests: CapacityRequests
     launch_nodes: LaunchNodes
-    intents: LaunchIntents
+    table: Table
     groups: GroupInstances
     upcoming: UpcomingPods
     records: ProvisioningRecords
@@ -227,7 +229,7 @@ class NodeProvisioning:
         upcoming: Upcoming,
     ) -> ClusterRead:
         """Read the cluster after the intents: an instance that joins in between has its Node."""
-        intents = self._deps.intents.of_cluster(cluster)
+        intents = self._deps.table.list(INTENT, cluster=cluster)
         state = self._deps.states.read(cluster)
         now = self._deps.clock.now()
         promised = promised_nodes(intents, pools, catalog)

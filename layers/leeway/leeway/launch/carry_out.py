@@ -14,12 +14,12 @@ from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_u
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
-from leeway.launch.intent import JOIN_WITHIN, LaunchIntent, LaunchIntents
+from leeway.launch.intent import INTENT, JOIN_WITHIN, LaunchIntent
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.table import RecordChanged
+from leeway.table import RecordChanged, Table
 
 LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",
@@ -62,13 +62,13 @@ class IntentExecutor:
     def __init__(
         self,
         fleets: Fleets,
-        intents: LaunchIntents,
+        table: Table,
         admissions: Admissions,
         admit_node: AdmitNode,
         clock: Clock,
     ) -> None:
         self._fleets = fleets
-        self._intents = intents
+        self._table = table
         self._admissions = admissions
         self._admit_node = admit_node
         self._clock = clock
@@ -79,7 +79,7 @@ class IntentExecutor:
         Raises:
             CloudUnavailable, CloudRefused: the table takes no intent; nothing was launched.
         """
-        self._intents.write(intent)
+        self._table.put(INTENT, intent)
         return self.complete(intent)
 
     def complete(self, intent: LaunchIntent) -> CarriedOut:
@@ -96,7 +96,7 @@ class IntentExecutor:
         answered = intent.answered(answer.instances)
         # Another run may have had the same answer.
         with suppress(RecordChanged):
-            self._intents.write(answered)
+            self._table.put(INTENT, answered)
         return CarriedOut(answered, answer.errors)
 
     def _answer(self, intent: LaunchIntent, request: FleetRequest) -> FleetAnswer:
@@ -136,7 +136,7 @@ class IntentExecutor:
         if started:
             intent = intent.with_admissions(started)
             with suppress(RecordChanged):
-                self._intents.write(intent)
+                self._table.put(INTENT, intent)
         return intent, tuple(failed for failed in failures if failed is not None)
 
     def _admit(self, intent: LaunchIntent, facts: InstanceFacts, labels: Mapping[str, str]) -> None:

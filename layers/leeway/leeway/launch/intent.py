@@ -4,10 +4,10 @@ A run that ends in between leaves the request with its client token: the next ru
 EC2 launches nothing again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -22,6 +22,7 @@ from leeway.selection.packing.plan import Placement
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
 from leeway.selection.resources import Resources
+from leeway.table import Record
 
 POD_WITHOUT_NODE = ReasonCode(
     "PodWithoutNode",
@@ -135,6 +136,16 @@ class LaunchIntent(BaseModel):
         return self.model_copy(update={**fields, "version": self.version + 1})
 
 
+INTENT = Record(
+    LaunchIntent,
+    "LAUNCH#{cluster}",
+    "INTENT#{created_at}#{id}",
+    versioned=True,
+    kept_for=lambda intent: intent.created_at + timedelta(hours=1),
+)
+"""An intent is kept four times as long as a node may take to join. A list has the oldest first."""
+
+
 def labels_for_admission(
     intent: LaunchIntent, instance: FleetInstance, pool: NodePool, catalog: Catalog
 ) -> Mapping[str, str]:
@@ -144,22 +155,6 @@ def labels_for_admission(
     promised = split(_labels(intent, instance, kind, catalog)).admission if kind else {}
     found = {**intent.labels_for_admission, **promised}
     return {key: value for key, value in sorted(found.items()) if key not in JOINED}
-
-
-class LaunchIntents(Protocol):
-    """The table's launch intents."""
-
-    def of_cluster(self, cluster: str) -> Sequence[LaunchIntent]:
-        """Read the intents of a cluster consistently, the oldest first."""
-        ...
-
-    def write(self, intent: LaunchIntent) -> None:
-        """Write an intent whose `version` is one above the stored one (1: there is none).
-
-        Raises:
-            RecordChanged: the stored version is another one.
-        """
-        ...
 
 
 JOIN_WITHIN = timedelta(minutes=15)

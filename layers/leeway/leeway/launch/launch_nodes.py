@@ -1,159 +1,33 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from functools import partial
-from math import inf
-from typing import Protocol
+from dataclasses import dataclass, replace
 
-from leeway.admission.record import Admissions
-from leeway.capacity_requests import PriceLimit
-from leeway.catalog.unavailable import Offering, UnavailableOfferings
-from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
-from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
-from leeway.launch.fleet_errors import DENIED, LAUNCH_REFUSED, Cause, cause_of, consequences_of
-from leeway.launch.fleets import FleetInstance, Fleets, LaunchGroup, Offers, groups_of
-from leeway.launch.images import variant_of
-from leeway.launch.intent import (
-    POD_WITHOUT_NODE,
-    LaunchedNode,
-    LaunchIntent,
-    LaunchIntents,
-    LaunchOutcome,
-    PodWithoutNode,
-    labels_for_admission,
-    nodes_on_the_way,
-    overdue_nodes,
+from leeway.launch.carry_out import IntentExecutor
+from leeway.launch.fleet_errors import LAUNCH_REFUSED
+from leeway.launch.fleets import groups_of
+from leeway.launch.intent import INTENT, LaunchedNode, LaunchIntent, LaunchOutcome
+from leeway.launch.launch_run import (
+    AT_ONCE,
+    LaunchDependencies,
+    LaunchOrder,
+    LaunchRun,
+    Supplies,
+    planned_pods,
 )
-from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
-from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
-from leeway.launch.prices import (
-    PRICE_CEILING_REACHED,
-    PriceCeiling,
-    Prices,
-    affordable,
-    ceilings,
-    lowest,
-    too_dear,
-)
-from leeway.launch.resolve_pools import NodeSources, PoolResolver
-from leeway.launch.templates import LaunchTemplates
-from leeway.manifests.base import Manifest
+from leeway.launch.prepare import PreparedLaunch
 from leeway.parallel import in_parallel
-from leeway.policy.rules import UNAVAILABLE_FOR
-from leeway.pool_pauses import PoolRecords
-from leeway.ports.functions import AdmitNode
-from leeway.reasons import Reason, ReasonCode, clause
-from leeway.selection.labels import ZONE
-from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.reasons import Reason, clause
 from leeway.selection.packing.plan import Placement, Plan
-from leeway.selection.packing.planning import pack
-from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
-from leeway.selection.requirements import Requirement, Requirements
-
-POOL_NOT_READ = ReasonCode(
-    "PoolNotRead",
-    "Leeway cannot read from AWS what nodes of pool {pool} need: {error}.",
-    "a-node-pool-launches-no-nodes",
-)
-
-
-NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
-
-
-REPLACEMENT_TOO_DEAR = ReasonCode(
-    "ReplacementTooDear",
-    "No new node for the pods that move costs less than the nodes that would go.",
-)
-
-
-LAUNCHES_CAPPED = ReasonCode(
-    "LaunchesCapped",
-    "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
-    "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
-    "launches-are-held-back",
-)
-
-
-class InstanceDescriptions(Protocol):
-    """Instances of EC2."""
-
-    def describe_all(self, instances: Collection[str]) -> Mapping[str, InstanceFacts]:
-        """Read instances by their ids. Those that EC2 does not know yet, and those whose tags do
-        not name exactly one cluster, are left out."""
-        ...
-
 
 MOST_ROUNDS = 6
 """How often one run plans and launches. Each round leaves out what EC2 has refused."""
 
-
 THROTTLED_PAUSE = 2.0
 """Seconds before the next round if EC2 throttled overrides of a fleet."""
-
-
-IMPROVE_FOR = timedelta(seconds=1)
-"""How long a plan is improved. Pods wait for it meanwhile, and most batches are planned to the end
-in less."""
-
-
-AT_ONCE = 8
-"""Fleets that one run requests at the same time, and offerings that it marks."""
-
-
-SHOWN_AFTER = timedelta(minutes=1)
-"""How long after a launch EC2 may not list its instances yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchDependencies:
-    """The ports of a launch. `new_id` makes ids of intents."""
-
-    sources: NodeSources
-    templates: LaunchTemplates
-    fleets: Fleets
-    intents: LaunchIntents
-    offerings: UnavailableOfferings
-    pools: PoolRecords
-    admissions: Admissions
-    admit_node: AdmitNode
-    instances: InstanceDescriptions
-    clock: Clock
-    new_id: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchOrder:
-    """The pods to launch nodes for, and the state of their cluster.
-
-    `nodes` are those that run, `joined` the instances that have a Node, with the name of the Node,
-    `daemons` the pods of DaemonSets. `closed` are instances that take no pods: they retire, or
-    their Node is being deleted. They count against the limits of their pools. `unavailable` are
-    offerings that this run does not request. `price_limits` are those of what is launched for some
-    of the pods, by pod. `most` is the maximum number of instances that it launches, and `ceiling`
-    what all nodes may cost, None for no maximum. It begins no round after `until`, and improves no
-    plan any longer.
-    """
-
-    cluster: str
-    manifests: Sequence[Manifest]
-    catalog: Catalog
-    pods: Sequence[Pod]
-    nodes: Sequence[ExistingNode] = ()
-    joined: Mapping[str, str] = field(default_factory=dict)
-    closed: frozenset[str] = frozenset()
-    daemons: Sequence[PodSpec] = ()
-    unavailable: frozenset[Unavailable] = frozenset()
-    price_limits: Mapping[str, PriceLimit] = field(default_factory=dict)
-    most: int | None = None
-    ceiling: PriceCeiling | None = None
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +47,7 @@ class LaunchNodes:
         self._supplies = Supplies()
         self._executor = IntentExecutor(
             deps.fleets,
-            deps.intents,
+            deps.table,
             deps.admissions,
             deps.admit_node,
             deps.clock,
@@ -186,8 +60,8 @@ class LaunchNodes:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
         paused = self._paused(order.cluster)
-        intents = list(self._deps.intents.of_cluster(order.cluster))
-        run = _Run(self._deps, order, self._supplies, intents, paused)
+        intents = list(self._deps.table.list(INTENT, cluster=order.cluster))
+        run = LaunchRun(self._deps, order, self._supplies, intents, paused)
         for _ in range(MOST_ROUNDS):
             blocked = len(run.blocked)
             plan = run.plan()
@@ -202,10 +76,10 @@ class LaunchNodes:
         Raises:
             CloudUnavailable, CloudRefused: the table cannot be read.
         """
-        intents = list(self._deps.intents.of_cluster(order.cluster))
+        intents = list(self._deps.table.list(INTENT, cluster=order.cluster))
         paused, now = self._paused(order.cluster), self._deps.clock.now()
         answered = [one for one in intents if one.is_answered]
-        run = _Run(self._deps, order, self._supplies, answered, dict(paused))
+        run = LaunchRun(self._deps, order, self._supplies, answered, dict(paused))
         # To repeat a request may launch its instances. Those of a paused pool are found by their
         # tag, after the time in which a request is repeated.
         waiting = [one for one in intents if one.pool in paused and one.may_repeat(now)]
@@ -224,7 +98,7 @@ class LaunchNodes:
             blocked, plan = len(run.blocked), run.plan()
             prepared = run.prepare(plan)
             if not prepared and len(run.blocked) == blocked:
-                return run.outcome(plan, _planned(plan))
+                return run.outcome(plan, planned_pods(plan))
             launched = self._round(run, prepared)
             self._admit(run)
             placed = _placed(plan, launched)
@@ -234,14 +108,14 @@ class LaunchNodes:
             if run.throttled:
                 self._deps.clock.sleep(THROTTLED_PAUSE)
         plan = run.plan()
-        return run.outcome(plan, _planned(plan))
+        return run.outcome(plan, planned_pods(plan))
 
     def _paused(self, cluster: str) -> dict[str, Reason]:
         """Read which pools are paused, and why."""
         records = self._deps.pools.pools_of(cluster)
         return {one.pool: one.paused for one in records if one.paused is not None}
 
-    def _round(self, run: "_Run", prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
+    def _round(self, run: LaunchRun, prepared: Sequence[PreparedLaunch]) -> list[LaunchIntent]:
         """Launch a round's groups side by side; return their intents with the instances."""
         ready = self._with_templates(run, prepared)
         results = in_parallel(lambda one: self._executor.carry_out(one.intent), ready, AT_ONCE)
@@ -252,7 +126,7 @@ class LaunchNodes:
         return [one.intent for one in results]
 
     def _with_templates(
-        self, run: "_Run", prepared: Sequence[PreparedLaunch]
+        self, run: LaunchRun, prepared: Sequence[PreparedLaunch]
     ) -> list[PreparedLaunch]:
         """Create the launch templates of each launch before its intent is written: an intent can
         always be repeated."""
@@ -270,7 +144,7 @@ class LaunchNodes:
                 )
         return ready
 
-    def _admit(self, run: "_Run") -> None:
+    def _admit(self, run: LaunchRun) -> None:
         """Start the admissions of all instances that have none, with one description of them. EC2
         may not describe a new instance yet, or not answer: an admission starts without it."""
         new = [one.instance for intent in run.intents for one in intent.to_admit]
@@ -289,324 +163,6 @@ class LaunchNodes:
                 run.reasons += failed
 
 
-@dataclass
-class Supplies:
-    """The supplies of the last plans, the oldest first."""
-
-    _kept: list[tuple[object, Catalog, Supply]] = field(default_factory=list)
-
-    def of(
-        self,
-        pools: Sequence[NodePool],
-        catalog: Catalog,
-        unavailable: Iterable[Unavailable],
-        daemons: Sequence[PodSpec],
-    ) -> Supply:
-        """Return the supply of these pools."""
-        key = (tuple(pools), frozenset(unavailable), tuple(daemons))
-        self._kept = [one for one in self._kept if one[2].arrays <= MOST_ARRAYS]
-        for known in self._kept:
-            if known[1] is catalog and known[0] == key:
-                self._kept.remove(known)
-                break
-        else:
-            known = (key, catalog, Supply(pools, catalog, key[1], daemons))
-        self._kept = [*self._kept, known][-MOST_KEPT:]
-        return known[2]
-
-
-@dataclass
-class _Run:
-    """The state of one run: what it has launched, and what it no longer requests. `found` are the
-    instances of requests that an earlier run left without an answer. `denied` are the pools of
-    which EC2 denied a launch: another launch of them is tried once."""
-
-    deps: LaunchDependencies
-    order: LaunchOrder
-    supplies: Supplies
-    intents: list[LaunchIntent]
-    blocked: dict[str, Reason] = field(default_factory=dict)
-    unavailable: set[Unavailable] = field(default_factory=set)
-    exhausted: set[str] = field(default_factory=set)
-    denied: set[str] = field(default_factory=set)
-    launched: dict[str, LaunchedNode] = field(default_factory=dict)
-    found: set[str] = field(default_factory=set)
-    reasons: list[Reason] = field(default_factory=list)
-    stopped: tuple[Reason, ...] = ()
-    throttled: bool = False
-    capped: Reason | None = None
-    added: int = 0
-    spent: float = 0.0
-    dear: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        self._settings = settings_of(self.order.manifests)
-        self._resolver = PoolResolver(self.deps.sources, self.order.cluster)
-        with suppress(*API_ERRORS):  # without the marks, EC2 itself refuses
-            region, now = self.order.catalog.region, self.deps.clock.now()
-            self.unavailable |= self.deps.offerings.now(region, now)
-        self.unavailable |= self.order.unavailable
-        self._gone = self._ended_instances()
-        self.prices = Prices(self.order.catalog)
-        self._left: float | None = None
-
-    def _ended_instances(self) -> frozenset[str]:
-        """The launched instances without a Node that do not start or run any more: a Spot
-        interruption may end an instance before it joins, or delete its Node. While EC2 does not
-        answer, none."""
-        now = self.deps.clock.now()
-        limited = {pool.name for pool in self._pools if pool.limits is not None}
-        awaited = {
-            instance.instance
-            for intent in self.intents
-            if now - intent.created_at > SHOWN_AFTER
-            if intent.may_join(now) or intent.pool in limited
-            for instance in intent.instances
-        } - self.order.joined.keys()
-        if not awaited:
-            return frozenset()
-        try:
-            return frozenset(awaited) - self.deps.fleets.alive(awaited)
-        except API_ERRORS:
-            return frozenset()
-
-    def check_time(self) -> None:
-        """Stop if the run has no time for a further round."""
-        until = self.order.until
-        if until is not None and self.deps.clock.now() >= until:
-            self.stopped = (
-                *self.stopped,
-                NODE_NOT_LAUNCHED(why="the run has no time left, and the next run goes on"),
-            )
-
-    def plan(self) -> Plan:
-        """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
-        pools = [pool for one in self._settings if (pool := self._open(one)) is not None]
-        now, catalog = self.deps.clock.now(), self.order.catalog
-        ended = self.order.joined.keys() - self.found | self._gone
-        on_the_way = nodes_on_the_way(self.intents, ended, self._pools, catalog, now)
-        overdue = overdue_nodes(self.intents, ended, self._pools, catalog, now)
-        supply = self.supplies.of(pools, catalog, self.unavailable, self.order.daemons)
-        nodes, limits = [*self._nodes(on_the_way), *overdue], self.order.price_limits
-        if self._left is None and self.order.ceiling is not None:
-            self._left = self.order.ceiling.left(nodes, self.prices)
-        self.dear = frozenset()
-        while True:
-            pods = [pod for pod in self.order.pods if pod.name not in self.dear]
-            plan = pack(pods, supply, nodes, proceed=self._may_improve(now))
-            dear = too_dear(plan, limits)
-            if not dear:
-                return plan
-            self.dear |= dear
-
-    def _may_improve(self, begun: datetime) -> Callable[[], bool]:
-        """Return whether a plan that began at this time may be improved further."""
-        clock, until = self.deps.clock, begun + IMPROVE_FOR
-        if self.order.until is not None:
-            until = min(until, self.order.until)
-        return lambda: clock.now() < until
-
-    def _nodes(self, on_the_way: Sequence[ExistingNode]) -> list[ExistingNode]:
-        """The nodes that exist, and those on the way.
-
-        A found instance may have a Node that starts. Without the answer to its request the Node was
-        read without its pool: it counts as what was launched, with the pods that it has.
-        """
-        joined, closed = self.order.joined, self.order.closed
-        launched = [one.closed() if one.name in closed else one for one in on_the_way]
-        promised = {joined[one.name]: one for one in launched if one.name in joined}
-        coming = [one for one in launched if one.name not in joined]
-        return [*(_as_promised(one, promised.get(one.name)) for one in self.order.nodes), *coming]
-
-    @property
-    def _pools(self) -> list[NodePool]:
-        return [one.template.pool for one in self._settings]
-
-    def _open(self, settings: NodeSettings) -> NodePool | None:
-        """The pool in the zones that have a subnet; None if nothing is launched from it."""
-        if settings.pool in self.blocked:
-            return None
-        choice = self._unless_blocked(
-            settings, lambda: self._resolver.subnets(settings, self.exhausted)
-        )
-        if choice is None:
-            return None
-        if not choice.by_zone:
-            self.blocked[settings.pool] = choice.left_out[0]
-            return None
-        zones = Requirements([Requirement.of(ZONE, "In", list(choice.by_zone))])
-        pool = settings.template.pool
-        return replace(pool, requirements=pool.requirements.intersection(zones))
-
-    def prepare(self, plan: Plan) -> tuple[PreparedLaunch, ...]:
-        """Prepare the launches of a plan; pools that cannot be launched from become blocked."""
-        offers = Offers(self.order.catalog, tuple(self.unavailable))
-        by_name = {one.pool: one for one in self._settings}
-        limits = ceilings(plan, self.order.price_limits)
-        found = []
-        for group, most in self._within_ceiling(self._within_cap(groups_of(plan))):
-            settings = by_name[group.pool.name]
-            below = min(most, lowest(limits, group.nodes))
-            work = partial(self._prepared, group, settings, offers, below)
-            prepared = self._unless_blocked(settings, work)
-            if prepared is not None:
-                found.append(prepared)
-        return tuple(found)
-
-    def _within_cap(self, groups: Iterable[LaunchGroup]) -> Iterator[LaunchGroup]:
-        """The groups, with as many nodes as may still be launched."""
-        most = self.order.most
-        if most is None:
-            yield from groups
-            return
-        left = max(0, most - self.added)
-        for group in groups:
-            if len(group.nodes) > left:
-                self.capped = LAUNCHES_CAPPED(cluster=self.order.cluster)
-            if left:
-                yield replace(group, nodes=group.nodes[:left])
-            left = max(0, left - len(group.nodes))
-
-    def _within_ceiling(self, groups: Iterable[LaunchGroup]) -> Iterator[tuple[LaunchGroup, float]]:
-        """The groups with the nodes that the ceiling allows, and what each node costs less than."""
-        ceiling, left = self.order.ceiling, self._left
-        if ceiling is None or left is None:
-            yield from ((group, inf) for group in groups)
-            return
-        given = list(groups)
-        allowed = affordable(
-            (node for group in given for node in group.nodes),
-            max(0.0, left - self.spent),
-            max(0.0, ceiling.replacing - self.spent),
-            ceiling.moving,
-            self.prices,
-        )
-        for group in given:
-            nodes = allowed.keep(group.nodes)
-            if len(nodes) < len(group.nodes):
-                self.capped = PRICE_CEILING_REACHED(cluster=self.order.cluster, most=ceiling.most)
-            if nodes:
-                yield replace(group, nodes=nodes), lowest(allowed.below, nodes)
-
-    def capped_pods(self, plan: Plan, prepared: Sequence[PreparedLaunch]) -> list[str]:
-        """The planned pods whose nodes the maximum or the ceiling excludes."""
-        launched = {pod for one in prepared for pod in one.intent.pods}
-        return [pod for pod in _planned(plan) if pod not in launched] if self.capped else []
-
-    def _prepared(
-        self, group: LaunchGroup, settings: NodeSettings, offers: Offers, below: float
-    ) -> PreparedLaunch:
-        machines = machines_of(group, self.order.catalog)
-        variants = {variant_of(machine) for machine in machines.values()}
-        pool = self._resolver.resolve(settings, variants, self.exhausted)
-        now, intent = self.deps.clock.now(), self.deps.new_id()
-        prepared = prepare(group, pool, self.order.catalog, offers, intent, now, below)
-        moving = self.order.ceiling.moving if self.order.ceiling is not None else {}
-        replaces = sorted({moving[pod] for pod in group.pods if pod in moving})
-        new = prepared.intent.model_copy(update={"replaces": tuple(replaces)})
-        return replace(prepared, intent=new)
-
-    def _unless_blocked[T](self, settings: NodeSettings, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except NotLaunchable as problem:
-            self.blocked[settings.pool] = problem.reason
-        except API_ERRORS as error:
-            self.blocked[settings.pool] = POOL_NOT_READ(pool=settings.pool, error=clause(error))
-        return None
-
-    def accept(self, results: Sequence[CarriedOut]) -> None:
-        """Add intents after their requests, and leave out what EC2 has refused."""
-        marks: dict[Unavailable, str] = {}
-        self.throttled = False
-        denied: set[str] = set()
-        for one in results:
-            self.intents.append(one.intent)
-            pool, codes = one.intent.pool, {error.code for error in one.errors}
-            found = consequences_of(pool, one.errors, denied_before=pool in self.denied)
-            if DENIED in codes or Cause.TEMPLATE in map(cause_of, codes):
-                # It may have been deleted since it was last seen: the next round creates it.
-                self.deps.templates.forget(one.intent.templates)
-            self.reasons += found.reasons
-            self.unavailable |= found.unavailable.keys() | found.avoided
-            self.exhausted |= found.exhausted
-            self.throttled |= found.repeat
-            marks |= found.unavailable
-            if found.blocked is not None:
-                self.blocked[pool] = found.blocked
-            denied |= {pool} if DENIED in codes else set()
-        self.denied |= denied
-        self.stopped = (*self.stopped, *unanswered(results))
-        in_parallel(self._mark, list(marks.items()), AT_ONCE)
-
-    def _mark(self, marked: tuple[Unavailable, str]) -> None:
-        """Mark an offering for other runs; this one leaves it out in any case."""
-        one, code = marked
-        region, until = self.order.catalog.region, self.deps.clock.now() + UNAVAILABLE_FOR
-        offering = Offering(region, one.instance_type, one.zone, one.capacity_type)
-        with suppress(*API_ERRORS):
-            self.deps.offerings.mark(offering, code, until)
-
-    def labels(self, intent: LaunchIntent, instance: FleetInstance) -> dict[str, str]:
-        """The labels that admission puts on the node of an instance."""
-        pool = next((one for one in self._pools if one.name == intent.pool), None)
-        if pool is None:
-            return dict(intent.labels_for_admission)
-        return dict(labels_for_admission(intent, instance, pool, self.order.catalog))
-
-    def outcome(self, plan: Plan, waiting: Iterable[str] = ()) -> LaunchOutcome:
-        """The outcome, with the last plan; `waiting` are planned pods whose nodes were not
-        launched."""
-        blocked = self._blocked_pods(plan)
-        others = [one for one in self.reasons if one not in self.blocked.values()]
-        last = self.stopped or tuple(others[-1:])
-        missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
-        waits = self.capped or next(
-            iter(last), NODE_NOT_LAUNCHED(why="EC2 did not launch it, and the next run tries again")
-        )
-        missing |= dict.fromkeys(waiting, waits)
-        missing |= dict.fromkeys(sorted(self.dear), REPLACEMENT_TOO_DEAR())
-        whys = {pod: _why(cause, last) for pod, cause in missing.items()}
-        whys |= {pod: _why(cause, self.stopped) for pod, cause in blocked.items()}
-        without = tuple(
-            PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
-            for pod, cause in {**missing, **blocked}.items()
-        )
-        shown = [*self.reasons, *self.blocked.values(), *self.stopped]
-        if self.capped is not None:
-            shown.append(self.capped)
-        return LaunchOutcome(
-            tuple(self.launched.values()), plan.existing, without, tuple(dict.fromkeys(shown))
-        )
-
-    def _blocked_pods(self, plan: Plan) -> dict[str, Reason]:
-        """The pods without a node that a blocked pool has nodes for, each with the reason of the
-        block. The plan does not know blocked pools, and would name the mismatch with another one.
-        """
-        without = {one.pod for one in plan.unschedulable}
-        if not without or not self.blocked:
-            return {}
-        pools = [pool for pool in self._pools if pool.name in self.blocked]
-        pods = [pod for pod in self.order.pods if pod.name in without]
-        supply = Supply(pools, self.order.catalog, (), self.order.daemons)
-        # Without the nodes that exist: they have room for other pods of the plan.
-        possible = pack(pods, supply, proceed=lambda: False)
-        return {pod: self.blocked[node.pool] for node in possible.launches for pod in node.pods}
-
-
-def _as_promised(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
-    if promise is None:
-        return node
-    return replace(
-        node,
-        labels={**node.labels, **promise.labels},
-        allocatable=promise.allocatable,
-        capacity=promise.capacity,
-        taints=promise.taints,
-        pool=promise.pool,
-    )
-
-
 def _placed(plan: Plan, launched: Iterable[LaunchIntent]) -> tuple[Placement, ...] | None:
     """Return the instances for the pods of a plan's new nodes; None if EC2 launched fewer.
 
@@ -621,20 +177,3 @@ def _placed(plan: Plan, launched: Iterable[LaunchIntent]) -> tuple[Placement, ..
         placed = zip(names, group.nodes, strict=True)
         found += (Placement(name, node.pods) for name, node in placed)
     return tuple(found)
-
-
-def _planned(plan: Plan) -> list[str]:
-    return [pod for node in plan.launches for pod in node.pods]
-
-
-def _why(cause: Reason, others: Iterable[Reason]) -> str:
-    return " ".join(dict.fromkeys([cause.message, *(one.message for one in others)]))
-
-
-MOST_KEPT = 4
-"""Supplies that are kept. One takes some megabytes."""
-
-
-MOST_ARRAYS = 1000
-"""A supply that holds more arrays is not kept: it has one for each requirement that a pod has had,
-and whoever may create pods may write any."""

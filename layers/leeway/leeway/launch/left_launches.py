@@ -23,7 +23,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
 from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
-from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent, LaunchIntents
+from leeway.launch.intent import INTENT, JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent
 from leeway.launch.templates import OwnedLaunchTemplates, OwnedTemplate
 from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
@@ -74,7 +74,7 @@ class LeftLaunches:
 
     def __init__(
         self,
-        intents: LaunchIntents,
+        table: Table,
         records: Records,
         admissions: Admissions,
         admit_node: AdmitNode,
@@ -85,7 +85,7 @@ class LeftLaunches:
         claims: Table,
         clock: Clock,
     ) -> None:
-        self._intents = intents
+        self._table = table
         self._records = records
         self._admissions = admissions
         self._admit_node = admit_node
@@ -102,7 +102,7 @@ class LeftLaunches:
         suspects = [one for one in instances if may_be_left(one, now)]
         if not suspects:
             return LaunchCheck()
-        intents = self._intents.of_cluster(cluster)
+        intents = self._table.list(INTENT, cluster=cluster)
         results = in_parallel(partial(self._check, intents), suspects, AT_ONCE)
         return LaunchCheck(
             tuple(one for one in results if isinstance(one, HandledFinding)),
@@ -197,7 +197,7 @@ class LeftLaunches:
         owned = self._templates.owned_by(cluster)
         if not owned:
             return ()
-        unused = unused_templates(cluster, owned, self._intents.of_cluster(cluster), now)
+        unused = unused_templates(cluster, owned, self._table.list(INTENT, cluster=cluster), now)
         in_parallel(lambda name: self._templates.delete(name), unused, AT_ONCE)
         return unused
 

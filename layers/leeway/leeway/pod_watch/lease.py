@@ -8,13 +8,13 @@ for watching: a gap costs pods a minute, an overlap costs cents.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.clock import Clock
 from leeway.reasons import Reason, ReasonCode
-from leeway.table import RecordChanged
+from leeway.table import Record, RecordChanged, Table
 
 
 class Lease(BaseModel):
@@ -41,22 +41,6 @@ class Lease(BaseModel):
         return abs(now - self.renewed_at) < LASTS
 
 
-class Leases(Protocol):
-    """The lease in the table. Every method may raise CloudUnavailable or CloudRefused."""
-
-    def read(self) -> Lease | None:
-        """Read the lease consistently; None if there is none."""
-        ...
-
-    def write(self, lease: Lease) -> None:
-        """Write a lease whose `version` is one above the stored one (1: there is none).
-
-        Raises:
-            RecordChanged: the stored version is another one.
-        """
-        ...
-
-
 PODS_WATCHED = ReasonCode("PodsWatched", "This run watches pods: {why}.")
 PODS_NOT_WATCHED = ReasonCode("PodsNotWatched", "This run does not watch pods: {why}.")
 WATCH_LEASE_UNAVAILABLE = ReasonCode(
@@ -71,6 +55,9 @@ LASTS = timedelta(seconds=45)
 HANDOVER = timedelta(seconds=120)
 """How long before the end of a holder the next run takes over. The schedule starts a run each
 minute, so one start may fail or be throttled."""
+
+
+LEASE = Record(Lease, "LEASE#watch_pods", "LEASE", versioned=True, kept_for=timedelta(days=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +109,8 @@ class LeaseKeeper:
     Call it from one thread at a time. Its methods raise CloudUnavailable and CloudRefused.
     """
 
-    def __init__(self, leases: Leases, clock: Clock, holder: str, watches_for: timedelta) -> None:
-        self._leases = leases
+    def __init__(self, table: Table, clock: Clock, holder: str, watches_for: timedelta) -> None:
+        self._table = table
         self._clock = clock
         self._holder = holder
         self._ends_at = clock.now() + watches_for
@@ -143,7 +130,7 @@ class LeaseKeeper:
         """Renew the lease, or decide how to go on if another run has taken it."""
         if self._write(watching):
             return Renewal.RENEW
-        stored = self._leases.read()
+        stored = self._table.get(LEASE)
         renewal = decide_renewal(stored, self._holder, self._clock.now())
         # Only then: with the version of a successor's lease the next write would overwrite it.
         if renewal is Renewal.RENEW:
@@ -152,7 +139,7 @@ class LeaseKeeper:
         return renewal
 
     def _decide_start(self) -> StartDecision:
-        stored = self._leases.read()
+        stored = self._table.get(LEASE)
         self._version = stored.version if stored else 0
         return decide_start(stored, self._holder, self._clock.now())
 
@@ -165,7 +152,7 @@ class LeaseKeeper:
             version=self._version + 1,
         )
         try:
-            self._leases.write(lease)
+            self._table.put(LEASE, lease)
         except RecordChanged:
             return False
         self._version = lease.version

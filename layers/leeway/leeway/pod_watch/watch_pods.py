@@ -24,9 +24,10 @@ from leeway.pod_watch.holding import (
     PodWatchTelemetry,
     WatchMode,
 )
-from leeway.pod_watch.lease import PODS_NOT_WATCHED, WATCH_LEASE_UNAVAILABLE, LeaseKeeper, Leases
+from leeway.pod_watch.lease import PODS_NOT_WATCHED, WATCH_LEASE_UNAVAILABLE, LeaseKeeper
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason, ReasonCode
+from leeway.table import Table
 
 LONGEST_WATCH = 14 * 60.0
 """Seconds that a run watches at most: Lambda ends a function after 15 minutes."""
@@ -65,7 +66,7 @@ class WatchPods:
         self,
         mode_of: Callable[[str], WatchMode],
         watches: PodWatches,
-        leases: Leases,
+        table: Table,
         provisioning: ProvisionNodes,
         telemetry: PodWatchTelemetry,
         clock: Clock,
@@ -74,7 +75,7 @@ class WatchPods:
     ) -> None:
         self._mode_of_cluster = mode_of
         self._watches = watches
-        self._leases = leases
+        self._table = table
         self._provisioning = provisioning
         self._telemetry = telemetry
         self._clock = clock
@@ -121,7 +122,7 @@ class WatchPods:
             why = f"the function has {left} s left, which is too short. Raise its timeout"
             return None, PODS_NOT_WATCHED(why=why)
         watches_for = timedelta(seconds=remaining)
-        keeper = LeaseKeeper(self._leases, self._clock, self._new_id(), watches_for)
+        keeper = LeaseKeeper(self._table, self._clock, self._new_id(), watches_for)
         try:
             decision = keeper.take()
         except (CloudUnavailable, CloudRefused) as error:

@@ -7,14 +7,14 @@ from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.fleets import Ec2Fleets
 from leeway.aws.images import AwsImages
 from leeway.aws.instance_profiles import IamInstanceProfiles
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
 from leeway.catalog.unavailable import UnavailableOfferings
-from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes
+from leeway.launch.launch_nodes import LaunchNodes
+from leeway.launch.launch_run import LaunchDependencies
 from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import AdmitNode
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock, table
@@ -39,7 +39,7 @@ def launch_nodes(name: str, admit_node: AdmitNode) -> LaunchNodes:
             sources=node_sources(),
             templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-            intents=DynamoLaunchIntents(partial(client, "dynamodb"), name),
+            table=table(name=name),
             offerings=UnavailableOfferings(table()),
             pools=DynamoPoolRecords(partial(client, "dynamodb"), name),
             admissions=DynamoRecords(partial(client, "dynamodb"), name),

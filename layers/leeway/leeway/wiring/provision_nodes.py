@@ -4,7 +4,6 @@ from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
@@ -88,7 +87,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
         states=states,
         requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
         launch_nodes=launch_nodes(settings().table, admissions()),
-        intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+        table=table(),
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
         upcoming=UpcomingPods(
             configuration(),

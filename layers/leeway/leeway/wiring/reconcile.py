@@ -7,7 +7,6 @@ from typing import Any
 
 from leeway.aws.autoscaling import AutoScalingWaitingActions
 from leeway.aws.ec2 import Ec2Sweep
-from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.instances.facts import InstanceIndex
@@ -72,7 +71,7 @@ def reconciliation() -> Reconciliation:
 
 def _launches() -> LeftLaunches:
     return LeftLaunches(
-        intents=DynamoLaunchIntents(partial(client, "dynamodb"), settings().table),
+        table=table(),
         records=records(),
         admissions=records(),
         admit_node=admissions(),

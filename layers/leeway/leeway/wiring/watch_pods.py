@@ -4,13 +4,21 @@ import os
 from functools import cache, partial
 from uuid import uuid4
 
-from leeway.aws.pod_watch_lease import DynamoPodWatchLease
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.kubernetes.unscheduled_pods import HttpPodWatches
 from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.pod_watch.lease import Lease
 from leeway.pod_watch.watch_pods import WatchPods, mode_of
-from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
+from leeway.wiring.clients import (
+    client,
+    clock,
+    configuration,
+    logger,
+    metrics,
+    prepare,
+    settings,
+    table,
+)
 from leeway.wiring.clusters import connection_to
 
 
@@ -21,7 +29,7 @@ def watch_pods() -> WatchPods:
     return WatchPods(
         mode_of=partial(mode_of, configuration()),
         watches=HttpPodWatches(connection_to),
-        leases=DynamoPodWatchLease(partial(client, "dynamodb"), settings().table),
+        table=table(),
         provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),
         telemetry=PodWatchTelemetry(logger(), metrics()),
         clock=clock(),
