@@ -12,26 +12,33 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
-from leeway.admission.reasons import NODE_NOT_JOINED
+from leeway.admission.readiness import NODE_NOT_JOINED
 from leeway.admission.record import AdmissionResult as Admission
-from leeway.catalog.reasons import CATALOG_PART_NOT_READ
-from leeway.catalog.refresh import CatalogRefresh, PartRefresh
-from leeway.catalog.telemetry import CatalogTelemetry
-from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.catalog.refresh import (
+    CATALOG_PART_NOT_READ,
+    CatalogRefresh,
+    CatalogTelemetry,
+    PartRefresh,
+)
+from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
-from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeTelemetry
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.pod_watch.telemetry import PodWatchTelemetry
-from leeway.policy.reasons import POLICY_ACTION
-from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUSTER
+from leeway.pod_watch.holding import PodWatchTelemetry
+from leeway.policy.rules import POLICY_ACTION
+from leeway.provision_run import CATALOG_MISSING
+from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
 from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.telemetry import ProvisioningTelemetry
-from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
-from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
+from leeway.reconciliation.lost_events import EVENT_LOST
+from leeway.reconciliation.report import (
+    RECONCILE_INCOMPLETE,
+    ClusterReport,
+    HandledFinding,
+    ReconciliationTelemetry,
+)
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
 from leeway.retirement.reasons import (
     NODE_NOT_CORDONED,
@@ -142,11 +149,11 @@ REPORT = ClusterReport(
     findings=[
         HandledFinding(
             FACTS.instance,
-            HOOK_EVENT_LOST(instance=FACTS.instance, hook="leeway-drain"),
-            LOST_START_REPEATED(attempt=1),
+            EVENT_LOST(what="Instance i-1 waits for lifecycle hook leeway-drain"),
+            "Leeway started attempt 1 again.",
         )
     ],
-    problems=[NODES_NOT_READ(error="the API server does not answer")],
+    problems=[RECONCILE_INCOMPLETE(what="read the nodes", error="the API server does not answer")],
 )
 REFRESHED = CatalogRefresh(
     "us-east-1",
@@ -180,7 +187,7 @@ REPORTS: dict[str, Report] = {
     "catalog_refreshed": lambda telemetry: telemetry.catalog_refreshed(REFRESHED),
     "watch_problems": lambda telemetry: telemetry.watch_problems(1),
     "provisioned": lambda telemetry: telemetry.provisioned(UNPROVISIONED),
-    "dropped": lambda telemetry: telemetry.dropped(MESSAGE_FOR_OTHER_CLUSTER(cluster="other")),
+    "dropped": lambda telemetry: telemetry.dropped(MESSAGE_DROPPED(problem="other")),
 }
 """By the method of the telemetry: the report with the most metrics."""
 

@@ -6,9 +6,8 @@ from functools import partial
 
 import pytest
 from leeway.aws.pod_watch_lease import DynamoPodWatchLease
-from leeway.pod_watch.lease import Lease
-from leeway.pod_watch.ports import Leases
-from leeway.ports.table import RecordChanged
+from leeway.pod_watch.lease import Lease, Leases
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE, create_table
 from tests.fakes.leases import LeaseInMemory

@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from leeway.admission.record import Admission
-from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.index import DynamoIndex
+from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
+from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
-from leeway.aws.sweep import Ec2Sweep
-from leeway.aws.waiting_hooks import AutoScalingWaitingActions
-from leeway.clock import SystemClock
 from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceIndex
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
@@ -24,7 +21,7 @@ from leeway.retirement.record import ReplacementIntent
 
 from tests.admission.admission_records import request
 from tests.aws.receive_notice import client_factory, launch
-from tests.aws.stored import TABLE
+from tests.aws.stored import TABLE, table_in
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
@@ -249,7 +246,7 @@ def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
         f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
         in found.unreadable
     )
-    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
+    index = InstanceIndex(table_in(aws))
     assert index.of_cluster("posing") == {}
 
 
@@ -259,7 +256,7 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
-    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
+    index = InstanceIndex(table_in(aws))
     index.update([ours], [])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}

@@ -11,14 +11,14 @@ from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.aws.table import DynamoTable
-from leeway.capacity_requests.request import CapacityAnswer
+from leeway.capacity_requests import CapacityAnswer
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
-from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
-from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.pool_pauses import FailedInstance, PoolRecord, after_failure
+from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage

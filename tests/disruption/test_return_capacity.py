@@ -14,7 +14,7 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.policy.worth import Worth
 from leeway.ports.kubernetes_objects import RETIRING
-from leeway.provisioning.ports import CapacityReturned
+from leeway.provisioning.report import CapacityReturned
 from leeway.retirement.disruption_budget import LEDGER, read_ledger
 from leeway.retirement.record import NODE_DELETED, ReplacementIntent
 from leeway.selection.offers.catalog import Catalog

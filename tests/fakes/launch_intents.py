@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from leeway.launch.intent import LaunchIntent
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 
 @dataclass

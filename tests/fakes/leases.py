@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from leeway.pod_watch.lease import Lease
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 
 @dataclass

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from leeway.pool_pauses.join_times import JoinTime
-from leeway.pool_pauses.record import PoolRecord
-from leeway.ports.table import RecordChanged
+from leeway.pool_pauses import JoinTime, PoolRecord
+from leeway.table import RecordChanged
 
 
 @dataclass

@@ -17,7 +17,6 @@ from leeway.retirement.retire_node import retire_node
 from leeway.table import Item
 
 from tests.fakes.actions import ActionLog
-from tests.fakes.cache_store import CacheStoreInMemory
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
@@ -63,7 +62,6 @@ class RetirementFakes:
     groups: FakeGroups
     instances: FakeInstances
     offerings: OfferingsInMemory
-    cache_store: CacheStoreInMemory
     cluster: FakeCluster
     drains: DrainTable
     capacity: CapacityRequestsInMemory
@@ -93,7 +91,7 @@ class RetirementFakes:
             instances=self.instances,
             offerings=self.offerings,
             region="us-east-1",
-            cache=SharedCache(self.cache_store, self.clock),
+            cache=SharedCache(self.table, self.clock),
             fast_table=self.drains,
             capacity_requests=self.capacity,
             provision_nodes=self.queue,
@@ -137,7 +135,6 @@ def fakes_for(record: Retirement) -> RetirementFakes:
         groups=groups,
         instances=FakeInstances(groups),
         offerings=OfferingsInMemory(),
-        cache_store=CacheStoreInMemory(),
         cluster=cluster,
         drains=DrainTable(clock),
         capacity=CapacityRequestsInMemory(),
@@ -160,8 +157,6 @@ def retirement_fakes(
     fakes.groups.hooks = HOOKED if hook else ()
     if changes.pop("notifies_hooks", False):
         fakes.notify_hooks()
-    if (cache_store := changes.pop("cache_store", None)) is not None:
-        fakes.cache_store = cache_store
     for name, value in changes.items():
         (part,) = [
             part

@@ -117,7 +117,7 @@ def test_an_ended_retirement_that_must_restore_capacity_is_found_except_under_a_
     assert notice_of(finding).kind is NoticeKind.REBALANCE
     assert finding is not None
     assert finding.begun is Action.RETIRE
-    assert finding.reason.code == "GroupCapacityNotRestored"
+    assert finding.reason.code == "StateDiffers"
     assert (
         notice_of(check_overdue_retirement(left, "terminated", context(late))).state == "terminated"
     )

@@ -56,7 +56,7 @@ def test_checks_that_fail_for_two_minutes_are_found() -> None:
     notice = notice_of(finding)
     assert (notice.kind, notice.instances) == (NoticeKind.IMPAIRED_STATUS, (I,))
     assert notice.time == NOTICED + TOLERATED
-    assert finding.reason.code == "StatusChecksFail"
+    assert finding.reason.code == "StateDiffers"
     assert "(system)" in finding.reason.message
     assert notice_of(check(None)).id == notice.id
 
@@ -172,7 +172,7 @@ def test_nothing_is_undone_if_status_checks_cannot_be_read() -> None:
     waits = impaired().model_copy(update={"facts": OURS})
     blind = Account([observed()], records=[waits], fails={"impairments"})
     (problem,) = run(blind).problems
-    assert problem.code == "AwsNotRead"
+    assert problem.code == "ReconcileIncomplete"
     assert "status checks" in problem.message
     assert blind.received == []
     sees = Account([observed()], records=[waits])

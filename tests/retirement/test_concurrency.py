@@ -12,13 +12,13 @@ from leeway.execution.attempt import AttemptId
 from leeway.instances.groups import GroupFacts
 from leeway.notices import NoticeKind
 from leeway.ports.aws import Launched, LaunchedInstance
-from leeway.ports.table import RecordChanged
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.finish import RetirementProgress, finish
 from leeway.retirement.reasons import GROUP_LAUNCHES
 from leeway.retirement.record import Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
+from leeway.table import RecordChanged
 
 from tests.fakes.retirement import retirement_fakes
 from tests.retirement.retirements import FACTS, take

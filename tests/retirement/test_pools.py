@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest
 from leeway.execution.attempt import Phase
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.capacity_requests.request import PriceLimit
+from leeway.capacity_requests import PriceLimit
 from leeway.notices import NoticeKind
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod

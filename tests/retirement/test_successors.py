@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from leeway.catalog.unavailable import Offering
 from leeway.instances.groups import GroupFacts
 from leeway.ports.aws import Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.ports.table import Offering
 from leeway.retirement.group_successors import choose_zones
 from leeway.retirement.outcome import RetirementResult
 from leeway.retirement.reasons import SUCCESSOR_FOUND

@@ -9,12 +9,12 @@ from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
-from leeway.pool_pauses.record import PoolRecord
-from leeway.provisioning.status import ProvisioningStatus
+from leeway.pool_pauses import PoolRecord
+from leeway.provisioning.report import ProvisioningStatus
 from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, table

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from leeway.admission.record import Admission, Admissions, apply_request, request_from_notice
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import retry_conflicts
@@ -27,15 +28,14 @@ from leeway.interruption.reasons import (
     RETIREMENT_SCHEDULED,
 )
 from leeway.notices import InstanceId, Notice, NoticeKind
-from leeway.notices.health import narrow_event
-from leeway.notices.parse import parse_notice
+from leeway.notices.parse import narrow_event, parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
-from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import (
     DEFAULTS,
     UNAVAILABLE_FOR,
     Action,
+    ClusterPolicies,
     ClusterPolicy,
     Policy,
     begins_at,
@@ -49,11 +49,11 @@ from leeway.ports.aws import (
     ScheduledChanges,
 )
 from leeway.ports.functions import AdmitNode, CleanUp, RetireNode, Schedules
-from leeway.ports.table import Claims, Offering, UnavailableOfferings
 from leeway.reasons import Reason
 from leeway.retirement.attempts import apply_notice, has_kept_running, undo
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import Records, Retirement
+from leeway.table import Table
 from leeway.telemetry import Telemetry
 
 INSTANCE_CONCURRENCY = 16
@@ -190,7 +190,7 @@ class ReceiveNotice:
     instances: NoticedInstances
     schedules: Schedules
     offerings: UnavailableOfferings
-    claims: Claims
+    claims: Table
     retire_node: RetireNode
     admit_node: AdmitNode
     clean_up: CleanUp
@@ -427,7 +427,7 @@ class ReceiveNotice:
         def start() -> str:
             facts, now = about.facts, self.clock.now()
             slot = zlib.crc32(facts.instance.encode()) % MAX_CLEAN_UPS
-            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now, now + CLAIM_TIME):
+            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now + CLAIM_TIME):
                 return "many instances terminate at the same time"
             self.clean_up.start(facts.instance, facts.cluster)
             return ""

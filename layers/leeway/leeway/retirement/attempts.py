@@ -4,17 +4,24 @@ A repeated or less urgent notice begins no attempt. A more urgent notice does, a
 after which the instance stays.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
-from leeway.notices import InterruptionAction, Notice, NoticeKind
+from leeway.notices import InstanceId, InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Ruling
 from leeway.reasons import Reason
 from leeway.retirement import reasons
 from leeway.retirement.hooks import LONGEST_TIMEOUT
-from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, latest_end
+from leeway.retirement.record import (
+    INTERRUPTIONS,
+    TERMINATED_WITHIN,
+    Retirement,
+    ReturnTerms,
+    latest_end,
+)
 
 MIN_DEADLINE_GAIN = timedelta(seconds=5)
 """How much earlier the deadline of a second notice must be to begin a new attempt: AWS may announce
@@ -80,6 +87,28 @@ def apply_notice(
             kept, kept is not stored, start, reasons.RETIREMENT_EXISTS("It covers this notice.")
         )
     return RecordChange(_next_attempt(stored, notice, ruling, facts), True, True, newer)
+
+
+def apply_return(
+    stored: Retirement | None,
+    facts: InstanceFacts,
+    ruling: Ruling,
+    terms: ReturnTerms,
+    now: datetime,
+) -> RecordChange[Retirement]:
+    """Decide how Leeway's decision to give an instance back changes the record of the instance."""
+    notice = Notice(
+        id=f"return-{facts.instance}-{now.isoformat()}",
+        kind=NoticeKind.CAPACITY_RETURN,
+        account="",
+        region="",
+        time=now,
+        instances=(InstanceId(facts.instance),),
+    )
+    change = apply_notice(stored, notice, ruling, facts)
+    if not change.write:
+        return change
+    return replace(change, record=change.record.model_copy(update={"terms": terms}))
 
 
 def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] | None:

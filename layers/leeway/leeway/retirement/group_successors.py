@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from leeway.catalog.unavailable import Offering
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.groups import GroupFacts
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, LaunchError
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.ports.table import Offering
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.reasons import SUCCESSOR_FOUND

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.clock import Clock
+from leeway.execution.attempt import Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.execution.steps import Steps
 from leeway.instances.groups import GroupRules
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause

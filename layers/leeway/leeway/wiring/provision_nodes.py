@@ -4,24 +4,23 @@ from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.index import DynamoIndex
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.stored import StoredCatalog
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
+from leeway.instances.facts import InstanceIndex
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
-from leeway.provisioning.ports import PodEvents, PodTemplates
-from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
-from leeway.provisioning.receive_messages import MessageReceiver
-from leeway.provisioning.telemetry import ProvisioningTelemetry
-from leeway.provisioning.upcoming import UpcomingPods
+from leeway.provisioning.receive_messages import MessageReceiver, ProvisioningTelemetry
+from leeway.provisioning.tell import PodEvents
+from leeway.provisioning.upcoming import PodTemplates, UpcomingPods
 from leeway.wiring.clients import (
     LIST_READ_TIMEOUT,
     client,
@@ -66,10 +65,10 @@ def _return_capacity() -> returning.ReturnCapacity:
     dynamodb, name = partial(client, "dynamodb"), settings().table
     return returning.ReturnCapacity(
         returning.Dependencies(
-            instances=DynamoIndex(dynamodb, name, clock()),
+            instances=InstanceIndex(table()),
             records=records(),
             ledgers=table(),
-            offerings=DynamoUnavailableOfferings(dynamodb, name),
+            offerings=UnavailableOfferings(table()),
             requests=DynamoCapacityRequests(dynamodb, name),
             watched=DynamoProvisioningRecords(dynamodb, name),
             pools=configuration(),
@@ -107,7 +106,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
 def provision_nodes() -> MessageReceiver:
     """Build the receiver of messages with the use case."""
     return MessageReceiver(
-        NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))),
+        NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))).run,
         SqsMessageVisibility(partial(client, "sqs"), settings().provision_queue),
         _queue(),
         frozenset(settings().clusters),

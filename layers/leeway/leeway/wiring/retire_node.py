@@ -8,12 +8,10 @@ from typing import Any
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.aws.shared_cache import DynamoSharedCache
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.capacity_requests.ports import ProvisionNodes
-from leeway.execution.attempt import AttemptId
+from leeway.capacity_requests import ProvisionNodes
+from leeway.catalog.unavailable import UnavailableOfferings
+from leeway.execution.attempt import AttemptId, Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.execution.steps import Steps
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.retirement.context import Attempt, Ports
@@ -40,7 +38,7 @@ from leeway.wiring.clusters import connection_to
 
 @cache
 def _shared_cache() -> SharedCache:
-    return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
+    return SharedCache(table(), clock())
 
 
 def _open_cluster(name: str) -> LightkubeCluster:
@@ -81,7 +79,7 @@ def _ports() -> Ports:
         provision_nodes=_provision_nodes(),
         fast_table=table(tries=FAIL_FAST_TRIES),
         telemetry=RetirementTelemetry(logger(), metrics()),
-        offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+        offerings=UnavailableOfferings(table()),
         region=str(session().region_name),
     )
 
