@@ -22,7 +22,7 @@ from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQue
 from tests.fakes.functions import Starts
 from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
-from tests.fakes.provisioning import WatchedNodesInMemory
+from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
@@ -73,7 +73,7 @@ class Returning:
         self.records = Records()
         self.ledgers = LedgersInMemory()
         self.requests = CapacityRequestsInMemory()
-        self.watched = WatchedNodesInMemory()
+        self.table = TableInMemory()
         self.starts = Starts()
         self.queue = ProvisionQueueInMemory()
         self.aws = World()
@@ -93,7 +93,7 @@ class Returning:
             self.ledgers,
             OfferingsInMemory(),
             self.requests,
-            self.watched,
+            self.table,
             self,
             self.starts,
             self.queue,

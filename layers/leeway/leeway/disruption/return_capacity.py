@@ -27,7 +27,7 @@ from leeway.disruption.snapshot import (
     own_instances,
     snapshot_of,
 )
-from leeway.disruption.watched_nodes import WatchedNodes, WatchedNodesRecords, confirm, watch
+from leeway.disruption.watched_nodes import WATCHED, WatchedNodes, confirm, watch
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
@@ -44,6 +44,7 @@ from leeway.retirement.attempts import apply_return
 from leeway.retirement.disruption_budget import DisruptionLedgers
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
+from leeway.table import Table
 
 
 class ClusterInstances(Protocol):
@@ -83,7 +84,7 @@ class Dependencies:
     ledgers: DisruptionLedgers
     offerings: UnavailableOfferings
     requests: CapacityRequests
-    watched: WatchedNodesRecords
+    table: Table
     pools: DeletedPools
     retire_node: RetireNode
     provision_nodes: ProvisionNodes
@@ -127,7 +128,7 @@ class ReturnCapacity:
 
     def _run(self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool) -> CapacityReturned:
         cluster, state = read.cluster, read.state
-        before = self._deps.watched.watched(cluster)
+        before = self._deps.table.get(WATCHED, cluster=cluster)
         watched, quiet = watch(before, state.details, state.read_at)
         own: Mapping[str, InstanceFacts] = {}
         if may_begin and not policy.paused:
@@ -159,7 +160,7 @@ class ReturnCapacity:
 
     def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
         if not watched.is_stored_by(before):
-            self._deps.watched.write_watched(cluster, watched)
+            self._deps.table.put(WATCHED, watched, cluster=cluster)
 
     def _wake(
         self, cluster: str, due: Iterable[datetime | None], now: datetime

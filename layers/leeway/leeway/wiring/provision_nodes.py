@@ -72,7 +72,7 @@ def _return_capacity() -> returning.ReturnCapacity:
             ledgers=DynamoDisruptionLedgers(dynamodb, name),
             offerings=DynamoUnavailableOfferings(dynamodb, name),
             requests=DynamoCapacityRequests(dynamodb, name),
-            watched=DynamoProvisioningRecords(dynamodb, name),
+            table=table(),
             pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
