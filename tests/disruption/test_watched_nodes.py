@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.disruption.return_capacity import WATCHED
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, ReturnDecision
 from leeway.disruption.watched_nodes import (
@@ -13,7 +14,6 @@ from leeway.disruption.watched_nodes import (
     HELD_FOR,
     STORED_EVERY,
     TRUSTED_FOR,
-    WATCHED,
     WatchedNodes,
     confirm,
     watch,

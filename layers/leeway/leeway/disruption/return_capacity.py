@@ -27,7 +27,7 @@ from leeway.disruption.snapshot import (
     own_instances,
     snapshot_of,
 )
-from leeway.disruption.watched_nodes import WATCHED, WatchedNodes, confirm, watch
+from leeway.disruption.watched_nodes import WatchedNodes, confirm, decode, encode, watch
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
@@ -44,7 +44,7 @@ from leeway.retirement.attempts import apply_return
 from leeway.retirement.disruption_budget import DisruptionLedgers
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
-from leeway.table import Table
+from leeway.table import Record, Table
 
 
 class ClusterInstances(Protocol):
@@ -91,6 +91,9 @@ class Dependencies:
     sources: NodeSources
     clock: Clock
 
+
+WATCHED = Record(WatchedNodes, "PROVISIONING#{cluster}", "WATCHED", packed=(encode, decode))
+"""The last writer wins: one queue group has all runs for a cluster."""
 
 TRIED_AGAIN_AFTER = timedelta(minutes=10)
 """How long after a retirement that was declined its node is not given back again: what kept it is

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 
 from leeway.disruption.snapshot import NodeReturn, ReturnDecision
 from leeway.provisioning.node_details import NodeDetails
-from leeway.table import Record
 
 KEY_BYTES = 8
 
@@ -53,13 +52,15 @@ class WatchedNodes:
         return timedelta(0) <= self.seen_at - stored.seen_at < STORED_EVERY
 
 
-def _encode(nodes: WatchedNodes) -> bytes:
+def encode(nodes: WatchedNodes) -> bytes:
+    """Pack watched nodes for the table."""
     head = _HEAD.pack(nodes.seen_at.timestamp(), len(nodes.quiet))
     entries = (*nodes.quiet.items(), *nodes.held.items())
     return head + b"".join(_ENTRY.pack(key, at.timestamp()) for key, at in entries)
 
 
-def _decode(packed: bytes) -> WatchedNodes:
+def decode(packed: bytes) -> WatchedNodes:
+    """Return the watched nodes that were packed for the table."""
     seen_at, count = _HEAD.unpack_from(packed)
     entries = [
         (key, datetime.fromtimestamp(at, UTC))
@@ -72,9 +73,6 @@ def _decode(packed: bytes) -> WatchedNodes:
 _HEAD, _ENTRY = struct.Struct(">dI"), struct.Struct(f">{KEY_BYTES}sd")
 """When they were seen, and how many are quiet; a key with its time. 2,000 nodes have 32 KB in an
 item of DynamoDB, which holds 400 KB."""
-
-WATCHED = Record(WatchedNodes, "PROVISIONING#{cluster}", "WATCHED", packed=(_encode, _decode))
-"""The last writer wins: one queue group has all runs for a cluster."""
 
 
 def watch(
