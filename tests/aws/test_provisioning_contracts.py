@@ -14,7 +14,6 @@ from leeway.aws.provision_queue import (
 )
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
-from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
 from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.provisioning.tell import ProvisioningRecords
@@ -126,19 +125,6 @@ def test_the_keys_of_events_are_read_as_they_were_written(records: ProvisioningR
     assert dict(records.told(cluster)) == keys
     records.write_told(cluster, {})
     assert dict(records.told(cluster)) == {}
-
-
-def test_watched_nodes_are_replaced_and_read_as_they_were_written(aws: Sandbox) -> None:
-    records = DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE)
-    cluster = new("cluster")
-    assert records.watched(cluster) is None
-    quiet = {b"a" * 8: NOW - timedelta(hours=5), b"b" * 8: NOW + timedelta(microseconds=1)}
-    found = WatchedNodes(NOW, quiet, {b"c" * 8: NOW - timedelta(seconds=3, microseconds=7)})
-    records.write_watched(cluster, found)
-    assert records.watched(cluster) == found
-    records.write_watched(cluster, WatchedNodes(NOW, {}))
-    assert records.watched(cluster) == WatchedNodes(NOW, {})
-    assert records.watched(new("cluster")) is None
 
 
 def queue(aws: Sandbox) -> str:

@@ -18,7 +18,6 @@ from tests.disruption.clusters import Cluster
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.offerings import OfferingsInMemory
-from tests.fakes.provisioning import WatchedNodesInMemory
 from tests.fakes.returning import Records
 from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
@@ -45,9 +44,8 @@ class Returning:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.records = Records()
-        self.ledgers = TableInMemory()
         self.requests = CapacityRequestsInMemory()
-        self.watched = WatchedNodesInMemory()
+        self.table = TableInMemory()
         self.starts = Starts()
         self.queue = ProvisionQueueInMemory()
         self.aws = World()
@@ -64,10 +62,9 @@ class Returning:
         deps = Dependencies(
             index,
             self.records,
-            self.ledgers,
             OfferingsInMemory(),
             self.requests,
-            self.watched,
+            self.table,
             self,
             self.starts,
             self.queue,

@@ -135,11 +135,11 @@ def test_the_churn_cap_keeps_no_empty_node(empty: Returning) -> None:
 
 def use_up(returning: Returning) -> None:
     """Have another node retire, which is all that the churn cap allows in ten minutes."""
-    ledger, _ = read_ledger(returning.ledgers, "prod").request(
+    ledger, _ = read_ledger(returning.table, "prod").request(
         "i-other", 5, returning.policy.churn, NOW
     )
     assert ledger is not None
-    returning.ledgers.put(LEDGER, ledger)
+    returning.table.put(LEDGER, ledger)
 
 
 def test_a_declined_return_is_tried_again_after_ten_minutes(empty: Returning) -> None:

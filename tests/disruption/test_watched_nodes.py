@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leeway.disruption.return_capacity import WATCHED
 from leeway.disruption.rules import Cause
 from leeway.disruption.snapshot import NodeReturn, ReturnDecision
 from leeway.disruption.watched_nodes import (
@@ -20,6 +21,8 @@ from leeway.disruption.watched_nodes import (
 from leeway.provisioning.cluster_state import NodeDetails, PodOnNode
 from leeway.reasons import Reason
 from leeway.selection.pods import Pod, PodSpec
+
+from tests.fakes.table import TableInMemory
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -186,3 +189,19 @@ def test_a_decision_that_only_a_budget_forbids_is_held_for_as_long_as_it_does() 
         assert table.confirmed(waiting, NOW + minute * MINUTE) == ([], timedelta(0))
     at = NOW + 10 * MINUTE
     assert table.confirmed(ReturnDecision(given_back("b")), at) == (["b"], timedelta(0))
+
+
+TIMES = st.dictionaries(
+    st.binary(min_size=8, max_size=8),
+    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
+)
+
+
+@given(quiet=TIMES, held=TIMES)
+def test_watched_nodes_are_read_as_they_were_written(
+    quiet: dict[bytes, datetime], held: dict[bytes, datetime]
+) -> None:
+    table, watched = TableInMemory(), WatchedNodes(NOW + timedelta(microseconds=7), quiet, held)
+    table.put(WATCHED, watched, cluster="prod")
+    assert table.get(WATCHED, cluster="prod") == watched
+    assert table.get(WATCHED, cluster="dev") is None

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
@@ -89,19 +88,6 @@ class ProvisioningRecordsInMemory:
     def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
         # The table keeps whole seconds.
         self.keys[cluster] = {key: at.replace(microsecond=0) for key, at in told.items()}
-
-
-@dataclass
-class WatchedNodesInMemory:
-    """The WatchedNodesRecords Protocol."""
-
-    nodes: dict[str, WatchedNodes] = field(default_factory=dict)
-
-    def watched(self, cluster: str) -> WatchedNodes | None:
-        return self.nodes.get(cluster)
-
-    def write_watched(self, cluster: str, nodes: WatchedNodes) -> None:
-        self.nodes[cluster] = nodes
 
 
 @dataclass

@@ -34,10 +34,8 @@ from tests.fakes.provisioning import (
     PodEventsInMemory,
     PodTemplatesInMemory,
     ProvisioningRecordsInMemory,
-    WatchedNodesInMemory,
 )
 from tests.fakes.returning import Records
-from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
 from tests.launch.pools import node_class, pods, pool
 
@@ -94,7 +92,6 @@ class Buying(World):
         self.catalog = OneCatalog(catalog)
         self.own: dict[str, InstanceFacts] = {}
         self.retirements = Records()
-        self.watched = WatchedNodesInMemory()
 
     def dependencies(self) -> Dependencies:
         """The ports of a run."""
@@ -120,10 +117,9 @@ class Buying(World):
             ReturnDependencies(
                 instances=index,
                 records=self.retirements,
-                ledgers=TableInMemory(),
                 offerings=self.offerings,
                 requests=self.requests,
-                watched=self.watched,
+                table=self.table,
                 pools=no_pools,
                 retire_node=Starts(),
                 provision_nodes=ProvisionQueueInMemory(),

@@ -212,13 +212,13 @@ def test_a_cluster_without_pools_gives_the_nodes_of_deleted_pools_back(buying: B
     buying.manifests.written = ()
     buying.wait_for_nodes(*big_pods(1))
     assert buying.run().result.code == "ClusterWithoutPools"
-    assert buying.watched.nodes == {}, "it looks at no node"
+    assert buying.table.get(WATCHED, cluster="prod") is None, "it looks at no node"
     owner = Owner(OwnerKind.LEEWAY, "web")
     launched = {"owner": owner, "joined": True, "from_fleet": True}
     buying.own = {"i-1": FACTS.model_copy(update=launched)}
     report = buying.run()
     assert (report.result.code, report.without_node) == ("ClusterWithoutPools", ())
-    assert buying.watched.nodes.keys() == {"prod"}
+    assert buying.table.get(WATCHED, cluster="prod")
     assert not buying.events.calls
 
 

@@ -27,7 +27,7 @@ from leeway.disruption.snapshot import (
     own_instances,
     snapshot_of,
 )
-from leeway.disruption.watched_nodes import WatchedNodes, WatchedNodesRecords, confirm, watch
+from leeway.disruption.watched_nodes import WatchedNodes, confirm, decode, encode, watch
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
@@ -43,7 +43,7 @@ from leeway.retirement.attempts import apply_return
 from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
-from leeway.table import RecordChanged, Table
+from leeway.table import Record, RecordChanged, Table
 
 
 class ClusterInstances(Protocol):
@@ -80,16 +80,18 @@ class Dependencies:
 
     instances: ClusterInstances
     records: ReturnRecords
-    ledgers: Table
     offerings: UnavailableOfferings
     requests: CapacityRequests
-    watched: WatchedNodesRecords
+    table: Table
     pools: DeletedPools
     retire_node: RetireNode
     provision_nodes: ProvisionNodes
     sources: NodeSources
     clock: Clock
 
+
+WATCHED = Record(WatchedNodes, "PROVISIONING#{cluster}", "WATCHED", packed=(encode, decode))
+"""The last writer wins: one queue group has all runs for a cluster."""
 
 TRIED_AGAIN_AFTER = timedelta(minutes=10)
 """How long after a retirement that was declined its node is not given back again: what kept it is
@@ -127,7 +129,7 @@ class ReturnCapacity:
 
     def _run(self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool) -> CapacityReturned:
         cluster, state = read.cluster, read.state
-        before = self._deps.watched.watched(cluster)
+        before = self._deps.table.get(WATCHED, cluster=cluster)
         watched, quiet = watch(before, state.details, state.read_at)
         own: Mapping[str, InstanceFacts] = {}
         if may_begin and not policy.paused:
@@ -159,7 +161,7 @@ class ReturnCapacity:
 
     def _store(self, cluster: str, before: WatchedNodes | None, watched: WatchedNodes) -> None:
         if not watched.is_stored_by(before):
-            self._deps.watched.write_watched(cluster, watched)
+            self._deps.table.put(WATCHED, watched, cluster=cluster)
 
     def _wake(
         self, cluster: str, due: Iterable[datetime | None], now: datetime
@@ -241,7 +243,7 @@ class ReturnCapacity:
             retiring=retiring,
             gone=set(self._gone(read, own, retiring)),
             unavailable=self._deps.offerings.now(read.catalog.region, now),
-            most=read_ledger(self._deps.ledgers, cluster).left(ready, policy.churn, now),
+            most=read_ledger(self._deps.table, cluster).left(ready, policy.churn, now),
             worth=policy.worth,
             launches=launches,
             deleted=deleted,

@@ -66,10 +66,9 @@ def _return_capacity() -> returning.ReturnCapacity:
         returning.Dependencies(
             instances=InstanceIndex(table()),
             records=records(),
-            ledgers=table(),
             offerings=UnavailableOfferings(table()),
             requests=DynamoCapacityRequests(dynamodb, name),
-            watched=DynamoProvisioningRecords(dynamodb, name),
+            table=table(),
             pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
