@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
-from leeway.provisioning.provision_nodes import NodeProvisioning
+from leeway.provision_run import NodeProvisioning
 from leeway.wiring.clients import clock, settings
 from leeway.wiring.provision_nodes import dependencies
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.launch.fleets import FleetInstance
+from leeway.launch.intent import LaunchIntent
 
 from tests.end_to_end.environment import Entry, Journal
 from tests.end_to_end.promises import (

@@ -9,7 +9,8 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.manifests.configuration import ManifestTelemetry
-from leeway.provisioning.reasons import CATALOG_MISSING, OBJECT_NOT_READABLE
+from leeway.provision_run import CATALOG_MISSING
+from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport
@@ -135,7 +136,7 @@ def test_a_log_line_escapes_control_characters(
 
 CODES = {
     "admitted": {"NodeNotJoined"},
-    "reconciled": {"HookEventLost", "NodesNotRead"},
+    "reconciled": {"EventLost", "ReconcileIncomplete"},
     "headroom_reconciled": {"HeadroomObjectUnavailable"},
     "catalog_refreshed": {"CatalogPartlyRefreshed", "CatalogPartNotRead"},
 }

@@ -5,7 +5,7 @@ from typing import Any
 from leeway.admission.record import Admission
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.pool_pauses.record import FailedInstance, PoolRecord
+from leeway.pool_pauses import FailedInstance, PoolRecord
 
 from tests.admission.admission_records import LAUNCH, request
 from tests.admission.admission_run import MINUTE, Dependencies

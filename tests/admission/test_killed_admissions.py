@@ -14,7 +14,7 @@ from leeway.admission.record import (
 )
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.instances.observed import ObservedInstance
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 
 from tests.admission.admission_records import LAUNCH
 from tests.admission.admission_run import ATTEMPT, MINUTE, Dependencies, admit, use_case

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 from leeway.admission.record import AdmissionResult
-from leeway.pool_pauses.join_times import JoinTime
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import JoinTime, PoolRecord
 from leeway.ports.aws import CloudUnavailable
 
 from tests.admission.admission_records import LAUNCH, request

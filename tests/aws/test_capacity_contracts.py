@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from leeway.aws.capacity_requests import KEPT_FOR, DynamoCapacityRequests
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
-from leeway.capacity_requests.request import CapacityAnswer
+from leeway.capacity_requests import CapacityAnswer, CapacityRequests, ProvisionNodes
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason
 from leeway.table import RecordChanged

@@ -5,18 +5,14 @@ from functools import partial
 
 import pytest
 from leeway.admission.record import Admission, Admissions
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
 from leeway.execution.attempt import Phase
-from leeway.policy.rules import ChurnCap
 from leeway.reasons import Reason
-from leeway.retirement.disruption_budget import DisruptionLedger, DisruptionLedgers
 from leeway.retirement.record import Records
 from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE
 from tests.fakes.admissions import AdmissionsInMemory
-from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.records import RecordInMemory
 from tests.retirement.retirements import FACTS, interrupted
 from tests.sandbox.aws.started import Sandbox
@@ -52,24 +48,6 @@ def test_an_admission_is_written_only_over_the_version_that_was_read(
 
 
 @BOTH
-def test_a_ledger_is_written_only_over_the_version_that_was_read(aws: Sandbox, fake: bool) -> None:
-    port: DisruptionLedgers = (
-        LedgersInMemory()
-        if fake
-        else DynamoDisruptionLedgers(partial(aws.client, "dynamodb"), TABLE)
-    )
-    read = port.ledger("contract")
-    assert read == DisruptionLedger(cluster="contract")
-    changes = [read.request(instance, 10, ChurnCap(), NOW)[0] for instance in ("i-a", "i-b")]
-    first, second = changes
-    assert first is not None
-    assert second is not None
-    port.write(first)
-    with pytest.raises(RecordChanged):
-        port.write(second)
-    assert port.ledger("contract") == first
-
-
 @BOTH
 def test_a_retirement_is_written_only_over_the_version_that_was_read(
     aws: Sandbox, fake: bool

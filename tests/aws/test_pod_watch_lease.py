@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 from leeway.aws.pod_watch_lease import DynamoPodWatchLease
-from leeway.pod_watch.lease import Lease
-from leeway.pod_watch.ports import Leases
+from leeway.pod_watch.lease import Lease, Leases
 from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE, create_table

@@ -13,12 +13,11 @@ from leeway.aws.provision_queue import (
     SqsProvisionNodes,
 )
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.capacity_requests.ports import CapacityRequests
-from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
 from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
-from leeway.provisioning.ports import ProvisioningRecords
-from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
+from leeway.provisioning.tell import ProvisioningRecords
 from leeway.reasons import Reason
 from leeway.table import RecordChanged
 

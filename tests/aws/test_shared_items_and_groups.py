@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeSchedules, ScheduleTarget
 from leeway.clock import SystemClock
 from leeway.execution.shared_cache import CACHED, SharedCache
-from leeway.policy.rules import ChurnCap
 from leeway.ports.aws import CloudRefused
-from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway.retirement.hooks import GroupCache
-from leeway.table import RecordChanged
 
-from tests.aws.stored import TABLE, table_in
+from tests.aws.stored import table_in
 from tests.sandbox.aws.started import Sandbox, hook
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -28,34 +24,6 @@ SECOND = timedelta(seconds=1)
 
 def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
     return partial(aws.client, service)
-
-
-@pytest.fixture
-def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
-    return DynamoDisruptionLedgers(maker(aws, "dynamodb"), TABLE)
-
-
-def test_the_second_of_two_concurrent_ledger_writes_conflicts(
-    ledgers: DynamoDisruptionLedgers,
-) -> None:
-    read = ledgers.ledger("two-at-once")
-    for instance, loses in (("i-a", False), ("i-b", True)):
-        taken, _ = read.request(instance, 10, ChurnCap(), NOW)
-        assert taken is not None
-        if loses:
-            with pytest.raises(RecordChanged):
-                ledgers.write(taken)
-        else:
-            ledgers.write(taken)
-    assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
-
-
-def test_a_ledger_is_read_as_it_was_written(ledgers: DynamoDisruptionLedgers) -> None:
-    assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
-    taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
-    assert taken is not None
-    ledgers.write(taken)
-    assert ledgers.ledger("fresh") == taken
 
 
 def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox) -> None:

@@ -16,7 +16,7 @@ from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
 from leeway.reconciliation.find_lost_events import OpenRecords
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent
 
 from tests.admission.admission_records import request
@@ -450,7 +450,7 @@ def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
     assert records.open_records("under-way") == OpenRecords((arrival,))
     raised = ReplacementIntent(
         method="launch-successor",
-        reason=LAUNCHED_BY_GROUP(),
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
         requested_at=retirement.noticed_at,
         to_restore=True,
     )

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.ports.aws import CloudRefused
 
 from tests.fakes.pod_watches import WakesInMemory

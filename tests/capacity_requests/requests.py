@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 
 REQUESTED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 

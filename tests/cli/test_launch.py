@@ -124,7 +124,7 @@ def test_a_pod_without_a_node_is_one_line_with_its_reason(
     printed = capsys.readouterr()
     found = json.loads(printed.out)
     assert [one["code"] for one in found["withoutNode"]] == ["PodWithoutNode"]
-    assert [one["code"] for one in found["reasons"]] == ["NodeRoleNotSet"]
+    assert [one["code"] for one in found["reasons"]] == ["PoolSettingWrong"]
     lines = printed.err.splitlines()
     assert lines[-1].startswith("leeway: ")
     assert "spec.role" in lines[-1]

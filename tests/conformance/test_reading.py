@@ -11,8 +11,8 @@ from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.unscheduled_pods import PODS, SELECTION, HttpPodWatches
 from leeway.kubernetes.watch_request import WatchRequest, events_in
-from leeway.pod_watch.pods import needs_new_node
-from leeway.pod_watch.ports import PodChange
+from leeway.pod_watch.burst import needs_new_node
+from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_state import ClusterState
 from leeway_sandbox.real_cluster.target import RealCluster

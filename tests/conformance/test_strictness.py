@@ -14,7 +14,7 @@ from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import Pod
-from leeway.provisioning.ports import PodEvent
+from leeway.provisioning.tell import PodEvent
 from leeway.retirement.executor import evict
 from leeway.retirement.pods import Meaning, read_answer
 from leeway.retirement.progress import PodRequest, RemovalMethod

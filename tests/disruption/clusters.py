@@ -5,15 +5,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.disruption.snapshot import Snapshot, snapshot_of
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.intent import LaunchIntent
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.cluster_state import ClusterState, WaitingPod
-from leeway.provisioning.demand import demand_of
-from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode
+from leeway.provisioning.cluster_state import (
+    ClusterState,
+    NodeDetails,
+    PodBudget,
+    PodOnNode,
+    WaitingPod,
+)
+from leeway.provisioning.demand import ClusterRead, demand_of
 from leeway.selection.labels import INSTANCE_TYPE, NODE_CLASS
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod

@@ -1,6 +1,6 @@
 """The use case on ports in memory."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,45 +11,19 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
-from leeway.provisioning.ports import CapacityReturned
+from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason
-from leeway.reconciliation.find_lost_events import OpenRecords
-from leeway.retirement.record import Retirement
-from leeway.table import RecordChanged
 
 from tests.disruption.clusters import Cluster
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
-from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.provisioning import WatchedNodesInMemory
+from tests.fakes.returning import Records
+from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
-
-
-@dataclass
-class Records:
-    """The ReturnRecords Protocol."""
-
-    retirements: dict[str, Retirement] = field(default_factory=dict)
-    admissions: dict[str, Admission] = field(default_factory=dict)
-
-    def retirement(self, instance: str) -> Retirement | None:
-        return self.retirements.get(instance)
-
-    def admission(self, instance: str) -> Admission | None:
-        return self.admissions.get(instance)
-
-    def open_records(self, cluster: str) -> OpenRecords:
-        found = (one for one in self.retirements.values() if one.facts.cluster == cluster)
-        return OpenRecords(tuple(one for one in found if one.is_open))
-
-    def write(self, record: Retirement) -> None:
-        known = self.retirements.get(record.instance)
-        if (known.version if known else 0) != record.version - 1:
-            raise RecordChanged(record.instance)
-        self.retirements[record.instance] = record
 
 
 def launched(facts: InstanceFacts) -> Admission:
@@ -71,7 +45,7 @@ class Returning:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.records = Records()
-        self.ledgers = LedgersInMemory()
+        self.ledgers = TableInMemory()
         self.requests = CapacityRequestsInMemory()
         self.watched = WatchedNodesInMemory()
         self.starts = Starts()

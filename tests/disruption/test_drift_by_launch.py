@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from leeway.launch.settings_hashes import VERSION, settings_hashes, tag_value
+from leeway.launch.node_settings import VERSION, settings_hashes, tag_value
 from leeway.policy.rules import ChurnCap, Replacement
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.offers.catalog import Catalog

@@ -17,7 +17,7 @@ from leeway.disruption.watched_nodes import (
     confirm,
     watch,
 )
-from leeway.provisioning.node_details import NodeDetails, PodOnNode
+from leeway.provisioning.cluster_state import NodeDetails, PodOnNode
 from leeway.reasons import Reason
 from leeway.selection.pods import Pod, PodSpec
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 import pytest
-from leeway.launch.tags import cluster_tags
+from leeway.launch.node_settings import cluster_tags
 from leeway.launch.templates import tag_list
 from leeway_cli.doctor.facts import FunctionAnswers
 from leeway_cli.doctor.names import FUNCTIONS

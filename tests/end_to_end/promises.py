@@ -31,7 +31,7 @@ from leeway.launch.node_settings import settings_of
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import read_stored
-from leeway.provisioning.launch_cap import WINDOW
+from leeway.provisioning.brakes import WINDOW
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply

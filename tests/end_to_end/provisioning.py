@@ -134,7 +134,7 @@ def watch(env: Environment) -> None:
 
 
 def _watches(seen: Journal) -> bool:
-    return any("WatchLeaseFree" in str(e["line"]) for e in seen.of("logs"))
+    return any("PodsWatched" in str(e["line"]) for e in seen.of("logs"))
 
 
 _SIMULATED: WeakKeyDictionary[Sandbox, list[tuple[float, int]]] = WeakKeyDictionary()

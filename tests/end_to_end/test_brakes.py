@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from leeway.provisioning.vain_launches import MOST_IN_VAIN
+from leeway.provisioning.brakes import MOST_IN_VAIN
 from leeway_cli import main
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from leeway.aws.provision_queue import WAKES_APART
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.ports.aws import CloudUnavailable
 from leeway.table import RecordChanged
 

@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from leeway.instances.owners import INTENT_TAG
-from leeway.launch.fleet_errors import FleetError
-from leeway.launch.fleets import FleetRequest, Override
-from leeway.launch.intent import FleetInstance
-from leeway.launch.ports import FleetAnswer
+from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
 from leeway.ports.aws import CloudUnavailable
 
 

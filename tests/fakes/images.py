@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from leeway.launch.observed import Image
+from leeway.launch.images import Image
 from leeway.manifests.node_class import AmiTerm
 
 

@@ -4,9 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from leeway.launch.observed import OwnedTemplate
-from leeway.launch.tags import cluster_tags
-from leeway.launch.templates import LaunchTemplate
+from leeway.launch.node_settings import cluster_tags
+from leeway.launch.templates import LaunchTemplate, OwnedTemplate
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leeway.launch.observed import Subnet
+from leeway.launch.resolve_pools import Subnet
 from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from leeway.launch.ports import NodeCluster
+from leeway.launch.resolve_pools import NodeCluster
 from leeway.ports.aws import CloudRefused
 
 

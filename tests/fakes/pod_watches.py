@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from leeway.pod_watch.pods import UnscheduledPod
-from leeway.pod_watch.ports import PodChange
+from leeway.pod_watch.burst import UnscheduledPod
+from leeway.pod_watch.follower import PodChange
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import WatchExpired
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from leeway.pool_pauses.join_times import JoinTime
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import JoinTime, PoolRecord
 from leeway.table import RecordChanged
 
 

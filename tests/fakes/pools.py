@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from leeway.capacity_requests.request import CapacityAnswer
+from leeway.capacity_requests import CapacityAnswer
 from leeway.catalog.unavailable import Offering
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind

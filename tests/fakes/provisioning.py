@@ -11,10 +11,9 @@ from leeway.instances.facts import InstanceFacts
 from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
-from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.provisioning.ports import CapacityReturned, PodEvent
-from leeway.provisioning.status import ProvisioningStatus
+from leeway.provisioning.report import ProvisioningStatus
+from leeway.provisioning.tell import PodEvent
 from leeway.selection.offers.catalog import Catalog
 
 
@@ -142,25 +141,3 @@ class GroupInstancesInMemory:
 
     def members(self, group: str) -> frozenset[str]:
         return self.running.get(group, frozenset())
-
-
-class NothingReturned:
-    """Gives no capacity back, and remembers when it might have. `owns`: there are nodes of
-    Leeway."""
-
-    def __init__(self) -> None:
-        self.owns = False
-        self.deleted: frozenset[str] = frozenset()
-        self.runs: list[bool] = []
-
-    def has_nodes(self, cluster: str) -> bool:
-        return self.owns
-
-    def without_node(self, cluster: str) -> frozenset[str]:
-        return self.deleted
-
-    def after_run(
-        self, read: ClusterRead, policy: ClusterPolicy, may_begin: bool
-    ) -> CapacityReturned:
-        self.runs.append(may_begin)
-        return CapacityReturned()

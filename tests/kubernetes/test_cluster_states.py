@@ -129,7 +129,7 @@ def test_node_claims_that_cannot_be_listed_are_told_and_stop_nothing(
     assert state.claimed == ()
     assert [one.pod.name for one in state.waiting] == ["shop/web"]
     (told,) = state.unreadable
-    assert (told.kind, told.reason.code) == ("NodeClaim", "ObjectsNotReadable")
+    assert (told.kind, told.reason.code) == ("NodeClaim", "ObjectNotReadable")
     canned.failing.clear()
     state = states.read(CLUSTER)
     assert (len(state.claimed), state.unreadable) == (1, ())

@@ -8,7 +8,7 @@ import pytest
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.ports.kubernetes import ClusterRefused
-from leeway.provisioning.ports import PodEvent
+from leeway.provisioning.tell import PodEvent
 
 from tests.kubernetes.faulty_server import json_answer, running_faulty_server
 from tests.sandbox.kubernetes.live import Live

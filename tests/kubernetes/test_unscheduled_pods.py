@@ -14,9 +14,8 @@ import pytest
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.unscheduled_pods import HttpPodWatches
-from leeway.pod_watch.burst import SILENCE
-from leeway.pod_watch.pods import UNSCHEDULABLE, UnscheduledPod, needs_new_node
-from leeway.pod_watch.ports import PodChange, PodWatch, PodWatches
+from leeway.pod_watch.burst import SILENCE, UNSCHEDULABLE, UnscheduledPod, needs_new_node
+from leeway.pod_watch.follower import PodChange, PodWatch, PodWatches
 from leeway.ports.kubernetes import (
     ClusterForbidden,
     ClusterRefused,

@@ -9,11 +9,9 @@ from leeway.bootstrap.node import ClusterDetails
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant, parameters_of
+from leeway.launch.intent import LaunchOutcome
 from leeway.launch.launch_nodes import LaunchDependencies, LaunchNodes, LaunchOrder
-from leeway.launch.observed import Subnet
-from leeway.launch.outcome import LaunchOutcome
-from leeway.launch.ports import NodeCluster
-from leeway.launch.resolve_pools import NodeSources
+from leeway.launch.resolve_pools import NodeCluster, NodeSources, Subnet
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod

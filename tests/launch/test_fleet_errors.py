@@ -1,8 +1,8 @@
 """Each error of a fleet has a cause, a reason, and an effect on the rest of the run."""
 
 import pytest
-from leeway.launch.fleet_errors import Cause, FleetError, cause_of, consequences_of
-from leeway.launch.fleets import Override
+from leeway.launch.fleet_errors import Cause, cause_of, consequences_of
+from leeway.launch.fleets import FleetError, Override
 from leeway.selection.offers.catalog import ANY, Unavailable
 
 M5_A = Override("m5.large", "us-east-1a", "subnet-a")
@@ -78,7 +78,7 @@ def test_the_first_denial_may_mean_a_deleted_template_and_the_second_blocks_the_
     assert (first.blocked, first.repeat, first.avoided) == (None, True, frozenset())
     second = consequences_of("web", denied, denied_before=True)
     assert second.blocked is not None
-    assert second.blocked.code == "LaunchForbidden"
+    assert second.blocked.code == "LaunchRefused"
     assert not second.repeat
 
 

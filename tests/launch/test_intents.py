@@ -3,9 +3,14 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides
-from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, FleetInstance, LaunchIntent
-from leeway.launch.nodes_on_the_way import labels_for_admission, nodes_on_the_way
+from leeway.launch.fleets import FleetInstance, FleetRequest, Override, TemplateOverrides
+from leeway.launch.intent import (
+    JOIN_WITHIN,
+    REPEAT_WITHIN,
+    LaunchIntent,
+    labels_for_admission,
+    nodes_on_the_way,
+)
 from leeway.manifests.pools import pools_of
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack

@@ -6,11 +6,10 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from leeway.launch.images import ImageVariant, parameters_of
-from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN
+from leeway.launch.images import Image, ImageVariant, parameters_of
+from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchOutcome
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
-from leeway.launch.observed import Image, Subnet
-from leeway.launch.outcome import LaunchOutcome
+from leeway.launch.resolve_pools import Subnet
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
@@ -155,7 +154,7 @@ def test_a_subnet_that_is_full_is_replaced_by_another_one(world: World, catalog:
     world.fleets.free = {f"subnet-{zone[-1]}": 0 for zone in ZONES}
     outcome = world.launch_nodes.launch(order(catalog))
     assert outcome.complete
-    assert codes(outcome) >= {"SubnetExhausted"}
+    assert codes(outcome) >= {"SubnetWithoutAddresses"}
     assert world.offerings.now("us-east-1", NOW) == frozenset(), "no offering is to blame"
 
 
@@ -165,7 +164,7 @@ def test_subnets_without_addresses_end_the_launch_with_a_reason(
     world.fleets.free = {f"subnet-{zone[-1]}": 0 for zone in ZONES}
     outcome = world.launch_nodes.launch(order(catalog))
     assert len(outcome.without_node) == 3
-    assert codes(outcome) >= {"SubnetExhausted", "SubnetWithoutAddresses"}
+    assert codes(outcome) >= {"SubnetWithoutAddresses"}
 
 
 def test_a_partial_success_is_completed_in_the_same_run(world: World, catalog: Catalog) -> None:
@@ -182,21 +181,23 @@ def test_another_pool_is_used_if_one_cannot_be_launched_from(
     outcome = world.launch_nodes.launch(order(catalog, first, pool(), broken, node_class()))
     assert outcome.complete
     assert {one.pool for one in outcome.launched} == {"web"}
-    assert codes(outcome) == {"NodeRoleNotSet"}
+    assert codes(outcome) == {"PoolSettingWrong"}
+    assert "pool first has no node role" in outcome.reasons[0].message
 
 
 def test_a_pod_of_a_blocked_pool_has_the_reason_of_the_block_and_not_of_other_pools(
     world: World, catalog: Catalog
 ) -> None:
     documents = (*with_class(pool("a"), role=None), *with_class(pool("b"), userData="x" * 16_400))
-    for name, wanted in {"a": "NodeRoleNotSet", "b": "UserDataInvalid"}.items():
+    for name, wanted in {"a": "pool a has no node role", "b": "the user data of pool b"}.items():
         terms = (Requirements([Requirement.of(NODEPOOL, "In", [name])]),)
         (pod,) = pods(1)
         waiting = [replace(pod, spec=replace(pod.spec, terms=terms)), *pods(1, name="any")]
         given = (*documents, pool(), node_class())
         outcome = world.launch_nodes.launch(order(catalog, *given, waiting=waiting))
         (without,) = outcome.without_node
-        assert (without.pod, without.cause.code) == (pod.name, wanted)
+        assert (without.pod, without.cause.code) == (pod.name, "PoolSettingWrong")
+        assert wanted in without.cause.message
         assert without.reason.message.endswith(without.cause.message)
 
 
@@ -208,16 +209,15 @@ def test_a_pod_that_fits_no_pool_does_not_have_the_reason_of_a_blocked_one(
     outcome = world.launch_nodes.launch(order(catalog, *given, waiting=[*pods(1), *huge]))
     (without,) = outcome.without_node
     assert without.cause.code == "RequestTooLarge"
-    assert "NodeRole" not in without.reason.message
     assert "node role" not in without.reason.message
 
 
 REFUSALS = {
-    "UnauthorizedOperation": "LaunchForbidden",
-    "InvalidAMIID.NotFound": "LaunchMisconfigured",
-    "InvalidParameterValue": "LaunchMisconfigured",
+    "UnauthorizedOperation": "LaunchRefused",
+    "InvalidAMIID.NotFound": "LaunchRefused",
+    "InvalidParameterValue": "LaunchRefused",
     "MaxFleetCountExceeded": "QuotaReached",
-    "SomethingNew": "LaunchErrorUnknown",
+    "SomethingNew": "LaunchRefused",
 }
 
 
@@ -260,11 +260,11 @@ def broken_worlds() -> dict[str, tuple[Any, str]]:
         world.clusters.known.clear()
 
     return {
-        "subnets": (without_subnets, "SubnetsNotFound"),
-        "groups": (without_groups, "SecurityGroupsNotFound"),
-        "images": (without_images, "ImageNotFound"),
-        "profile": (without_profile, "NodeRoleWithoutProfile"),
-        "cluster": (without_cluster, "PoolNotRead"),
+        "subnets": (without_subnets, "no subnet matches"),
+        "groups": (without_groups, "no security group matches"),
+        "images": (without_images, "no AMI for x86_64 matches"),
+        "profile": (without_profile, "no instance profile of your own"),
+        "cluster": (without_cluster, "Leeway cannot read from AWS"),
     }
 
 
@@ -272,10 +272,12 @@ def broken_worlds() -> dict[str, tuple[Any, str]]:
 def test_what_is_missing_in_aws_is_the_reason_and_nothing_is_written(
     world: World, catalog: Catalog, missing: str
 ) -> None:
-    break_, code = broken_worlds()[missing]
+    break_, wanted = broken_worlds()[missing]
     break_(world)
     outcome = world.launch_nodes.launch(order(catalog))
-    assert codes(outcome) == {code}
+    (reason,) = outcome.reasons
+    assert reason.code in {"PoolSettingWrong", "PoolNotRead"}
+    assert wanted in reason.message
     assert len(outcome.without_node) == 3
     assert not world.intents.stored
     assert not world.fleets.requests
@@ -284,7 +286,7 @@ def test_what_is_missing_in_aws_is_the_reason_and_nothing_is_written(
 def test_user_data_that_is_too_large_is_the_reason(world: World, catalog: Catalog) -> None:
     large = node_class(userData="#!/bin/bash\n" + "x" * 16_384)
     outcome = world.launch_nodes.launch(order(catalog, pool(), large))
-    assert codes(outcome) == {"UserDataInvalid"}
+    assert codes(outcome) == {"PoolSettingWrong"}
     assert "16,384 bytes" in outcome.without_node[0].reason.message
 
 
@@ -295,7 +297,8 @@ def test_types_without_an_ami_are_left_out_with_a_warning(world: World, catalog:
     both = pool(arch=["amd64", "arm64"])
     outcome = world.launch_nodes.launch(order(catalog, both, node_class()))
     assert outcome.complete
-    assert codes(outcome) == {"ImageNotFound"}
+    assert codes(outcome) == {"PoolSettingWrong"}
+    assert "no AMI for arm64" in outcome.reasons[0].message
     for one in outcome.launched:
         machine = catalog.machine(one.instance.instance_type)
         assert machine is not None
@@ -443,7 +446,7 @@ def test_a_template_that_was_deleted_is_created_again_in_the_same_run(
     outcome = world.launch_nodes.launch(order(catalog, waiting=[*pods(3, cpu=90_000), *more]))
     assert outcome.complete, outcome.without_node
     assert len(world.fleets.running) == 5
-    assert codes(outcome) == {"LaunchTemplateDeleted"}
+    assert codes(outcome) == {"LaunchRepeated"}
     assert world.templates.existing
 
 
@@ -466,8 +469,8 @@ def test_a_missing_permission_blocks_the_pool_for_the_run_and_not_for_the_next_o
     world.fleets.refused = "UnauthorizedOperation"
     outcome = world.launch_nodes.launch(order(catalog))
     assert len(world.fleets.requests) == 2
-    assert codes(outcome) == {"LaunchForbidden"}
-    assert {one.cause.code for one in outcome.without_node} == {"LaunchForbidden"}
+    assert codes(outcome) == {"LaunchRefused"}
+    assert {one.cause.code for one in outcome.without_node} == {"LaunchRefused"}
     world.fleets.refused = ""
     assert world.launch_nodes.launch(order(catalog)).complete
 

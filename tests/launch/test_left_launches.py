@@ -17,17 +17,13 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.interruption.receive_notice import InstanceState
-from leeway.launch.fleets import FleetRequest
-from leeway.launch.intent import FleetInstance, LaunchIntent
-from leeway.launch.left_instances import may_be_left
-from leeway.launch.left_launches import LeftLaunches
-from leeway.launch.observed import OwnedTemplate
-from leeway.launch.tags import cluster_tags
-from leeway.launch.templates import LaunchTemplate
-from leeway.launch.unused_templates import MOST_DELETED, unused_templates
+from leeway.launch.fleets import FleetInstance, FleetRequest
+from leeway.launch.intent import LaunchIntent
+from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates
+from leeway.launch.node_settings import cluster_tags
+from leeway.launch.templates import LaunchTemplate, OwnedTemplate
 from leeway.notices import NoticeKind
-from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import NODES_NEVER_JOINED, PoolRecord
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
@@ -147,7 +143,7 @@ def stored(world: World) -> Admission:
 
 def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
     world = World(6 * MINUTE, INTENT)
-    assert world.check() == (["LaunchAdmissionNeverBegan"], [])
+    assert world.check() == (["LaunchNotAdmitted"], [])
     assert world.starts.started == [(NAME, "prod", 1)]
     record = stored(world)
     assert record.launch == Launch(intent="intent-1", pool="web", at=NOW)
@@ -164,7 +160,7 @@ def test_an_instance_whose_admission_was_never_started_is_admitted() -> None:
 def test_an_instance_of_an_intent_without_an_answer_is_admitted() -> None:
     lost = INTENT.model_copy(update={"instances": (), "request": FleetRequest("spot", 1, (), {})})
     world = World(6 * MINUTE, lost)
-    assert world.check() == (["LaunchAdmissionNeverBegan"], [])
+    assert world.check() == (["LaunchNotAdmitted"], [])
 
 
 def test_nothing_is_done_while_the_launch_itself_may_start_the_admission() -> None:
@@ -176,7 +172,7 @@ def test_nothing_is_done_while_the_launch_itself_may_start_the_admission() -> No
 def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
     world = World(26 * MINUTE, INTENT)
     world.admission()
-    assert world.check() == (["LaunchAdmissionDied"], [])
+    assert world.check() == (["LaunchNotAdmitted"], [])
     record = stored(world)
     assert (record.attempt, record.phase) == (2, Phase.NOTICED)
     assert record.labels == {"team": "a", "size": "large"}
@@ -185,7 +181,7 @@ def test_an_admission_that_died_is_continued_with_what_it_knew() -> None:
     assert record.deadline == world.time, "the rule applies at once"
     assert world.check() == ([], []), "not every minute"
     world.time += 11 * MINUTE
-    assert world.check() == (["LaunchAdmissionDied"], [])
+    assert world.check() == (["LaunchNotAdmitted"], [])
     assert stored(world).attempt == 3
 
 
@@ -204,7 +200,7 @@ def test_an_admission_that_ended_without_a_node_is_repeated_after_an_hour(
     world.admission(**ended)
     assert world.check() == ([], [])
     world.time = NOW + 75 * MINUTE
-    assert world.check() == (["LaunchedInstanceWithoutNode"], [])
+    assert world.check() == (["LaunchNotAdmitted"], [])
     assert stored(world).attempt == 2
 
 
@@ -266,7 +262,7 @@ def test_an_error_about_one_instance_hides_no_other() -> None:
     world = World(6 * MINUTE, INTENT)
     world.broken.add(other)
     unread = replace(RUNS, facts=FACTS.model_copy(update={"instance": other}))
-    assert world.check(unread, RUNS) == (["LaunchAdmissionNeverBegan"], ["LaunchedNodeNotAdmitted"])
+    assert world.check(unread, RUNS) == (["LaunchNotAdmitted"], ["LaunchedNodeNotAdmitted"])
 
 
 def test_a_start_that_fails_is_a_problem_and_is_repeated() -> None:

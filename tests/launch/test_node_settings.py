@@ -3,8 +3,15 @@
 from collections.abc import Callable
 
 import pytest
-from leeway.launch import reasons
-from leeway.launch.networks import (
+from leeway.launch.node_settings import (
+    NodeSettings,
+    NotLaunchable,
+    Setting,
+    instance_tags,
+    user_tags,
+)
+from leeway.launch.resolve_pools import (
+    Subnet,
     choose_profile,
     choose_security_groups,
     choose_subnets,
@@ -12,11 +19,6 @@ from leeway.launch.networks import (
     security_group_terms,
     subnet_terms,
 )
-from leeway.launch.node_settings import NodeSettings, Setting
-from leeway.launch.observed import Subnet
-from leeway.launch.problems import NotLaunchable
-from leeway.launch.tags import instance_tags, user_tags
-from leeway.reasons import ReasonCode
 
 from tests.launch.pools import NODE_CLASS, document, node_class, settings
 
@@ -52,20 +54,20 @@ def test_an_instance_profile_of_the_node_class_replaces_the_default_role() -> No
 
 
 @pytest.mark.parametrize(
-    ("field", "ask", "code"),
+    ("field", "ask"),
     [
-        ("subnetSelectorTerms", subnet_terms, reasons.SUBNETS_NOT_SELECTED),
-        ("securityGroupSelectorTerms", security_group_terms, reasons.SECURITY_GROUPS_NOT_SELECTED),
-        ("role", node_role, reasons.NODE_ROLE_NOT_SET),
+        ("subnetSelectorTerms", subnet_terms),
+        ("securityGroupSelectorTerms", security_group_terms),
+        ("role", node_role),
     ],
 )
 def test_a_missing_setting_is_an_error_that_names_manifest_and_field(
-    field: str, ask: Callable[[NodeSettings], object], code: ReasonCode
+    field: str, ask: Callable[[NodeSettings], object]
 ) -> None:
     assert field in NODE_CLASS
     with pytest.raises(NotLaunchable) as caught:
         ask(settings(node_class(**{field: None})))
-    assert caught.value.reason.code == code.name
+    assert caught.value.reason.code == "PoolSettingWrong"
     assert f"spec.{field}" in str(caught.value)
     assert "EC2NodeClass default" in str(caught.value)
     assert "spec.defaults." in str(caught.value)
@@ -94,15 +96,14 @@ def test_a_subnet_that_ec2_found_full_is_replaced_by_another_one_of_its_zone() -
 
 def test_terms_that_match_nothing_are_errors_that_name_the_terms() -> None:
     role = Setting("nodes", "EC2NodeClass default, spec.role")
-    failing: list[tuple[Callable[[], object], str, str]] = [
-        (lambda: choose_subnets("PLACE", []), "SubnetsNotFound", "PLACE"),
-        (lambda: choose_security_groups("PLACE", []), "SecurityGroupsNotFound", "PLACE"),
-        (lambda: choose_profile(role, []), "NodeRoleWithoutProfile", role.place),
+    failing: list[tuple[Callable[[], object], str]] = [
+        (lambda: choose_subnets("PLACE", []), "no subnet matches PLACE"),
+        (lambda: choose_security_groups("PLACE", []), "no security group matches PLACE"),
+        (lambda: choose_profile(role, []), f"the role nodes of {role.place}"),
     ]
-    for choose, code, named in failing:
+    for choose, named in failing:
         with pytest.raises(NotLaunchable) as caught:
             choose()
-        assert caught.value.reason.code == code
         assert named in str(caught.value)
 
 
@@ -118,7 +119,6 @@ def test_the_profile_that_eks_deletes_with_its_node_group_is_never_chosen() -> N
     assert choose_profile(role, [of_group, "own"]) == "own"
     with pytest.raises(NotLaunchable) as caught:
         choose_profile(role, [of_group])
-    assert caught.value.reason.code == "NodeRoleWithoutProfile"
     assert "EKS deletes those of managed node groups" in str(caught.value)
 
 
@@ -142,13 +142,11 @@ def test_instances_have_the_tags_of_the_cluster_and_of_the_user() -> None:
     ["aws:x", "AWS:x", "eks:cluster-name", "kubernetes.io/cluster/other", "leeway.sh/intent"],
 )
 def test_a_tag_that_would_change_the_owner_of_an_instance_is_refused(key: str) -> None:
-    with pytest.raises(NotLaunchable, match=r"EC2NodeClass default, spec\.tags") as caught:
+    with pytest.raises(NotLaunchable, match=r"EC2NodeClass default, spec\.tags is reserved"):
         user_tags(settings(node_class(tags={key: "x"})))
-    assert caught.value.reason.code == "TagReserved"
 
 
 def test_as_many_tags_as_ec2_accepts_beside_those_of_leeway() -> None:
     user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(44)})))
-    with pytest.raises(NotLaunchable) as caught:
+    with pytest.raises(NotLaunchable, match="EC2 accepts 44 beside those of Leeway"):
         user_tags(settings(node_class(tags={f"t{n}": "x" for n in range(45)})))
-    assert caught.value.reason.code == "TooManyTags"

@@ -1,8 +1,7 @@
 """Launches while a pool is paused."""
 
 from leeway.launch.intent import REPEAT_WITHIN
-from leeway.pool_pauses.reasons import NODES_NEVER_JOINED
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import NODES_NEVER_JOINED, PoolRecord
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW, World, codes, order

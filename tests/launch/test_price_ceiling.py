@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.launch.outcome import LaunchOutcome
-from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
+from leeway.launch.intent import LaunchOutcome
+from leeway.launch.prices import PriceCeiling, Prices, affordable
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import PlannedNode

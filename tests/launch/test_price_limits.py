@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from leeway.capacity_requests.request import PriceLimit
+from leeway.capacity_requests import PriceLimit
 from leeway.launch.fleets import Offers
-from leeway.launch.outcome import LaunchOutcome
+from leeway.launch.intent import LaunchOutcome
 from leeway.selection.offers.catalog import Catalog
 
 from tests.fakes.fleets import Shortage

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.launch.settings_hashes import VERSION, read_tag_value, settings_hashes, tag_value
+from leeway.launch.node_settings import VERSION, read_tag_value, settings_hashes, tag_value
 
 from tests.launch.pools import document, node_class, pool, settings
 

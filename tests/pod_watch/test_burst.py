@@ -7,8 +7,16 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.pod_watch.burst import LONGEST, RETRY_AFTER, SILENCE, SPACING, PodBursts
-from leeway.pod_watch.pods import UNSCHEDULABLE, UnscheduledPod, needs_new_node
+from leeway.pod_watch.burst import (
+    LONGEST,
+    RETRY_AFTER,
+    SILENCE,
+    SPACING,
+    UNSCHEDULABLE,
+    PodBursts,
+    UnscheduledPod,
+    needs_new_node,
+)
 
 
 def pod(uid: str = "a", because: str = UNSCHEDULABLE) -> UnscheduledPod:

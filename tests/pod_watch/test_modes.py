@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
-from leeway.pod_watch.modes import ConfiguredModes
-from leeway.pod_watch.ports import WatchMode
+from leeway.pod_watch.holding import WatchMode
+from leeway.pod_watch.watch_pods import mode_of
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
@@ -67,4 +67,4 @@ def test_a_cluster_is_watched_if_it_has_a_pool(
     for one in manifests:
         stored.write("prod", one, replaces=0)
     configuration = Configuration(stored, FakeClock(), Unheard())
-    assert ConfiguredModes(configuration).mode_of("prod") is mode
+    assert mode_of(configuration, "prod") is mode

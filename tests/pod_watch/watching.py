@@ -2,29 +2,29 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import cast
 
+from aws_lambda_powertools import Logger, Metrics
 from leeway.clock import SystemClock
-from leeway.pod_watch.holding import Periods
-from leeway.pod_watch.pods import UNSCHEDULABLE, UnscheduledPod
-from leeway.pod_watch.ports import PodWatches, WatchMode
-from leeway.pod_watch.reasons import MINUTE_SCHEDULE
-from leeway.pod_watch.watch_pods import WatchPods, WatchReport
-from leeway.reasons import Reason
+from leeway.pod_watch.burst import UNSCHEDULABLE, UnscheduledPod
+from leeway.pod_watch.follower import PodWatches
+from leeway.pod_watch.holding import Periods, PodWatchTelemetry, WatchMode
+from leeway.pod_watch.watch_pods import MINUTE_SCHEDULE, WatchPods, WatchReport
 
 from tests.fakes.leases import LeaseInMemory
 from tests.fakes.pod_watches import PodWatchesInMemory, WakesInMemory
 
+MINUTE = MINUTE_SCHEDULE
 QUICK = Periods(renew=0.1, configure=0.1, report=0.2)
-MINUTE = MINUTE_SCHEDULE().message
 
 
 @dataclass
 class Modes:
-    """The WatchModes Protocol; a mode may be an error."""
+    """The modes of clusters; a mode may be an error."""
 
     of: dict[str, WatchMode | Exception]
 
@@ -37,29 +37,29 @@ class Modes:
 
 @dataclass
 class Told:
-    """The telemetry of a run."""
+    """The log and the metrics of a run."""
 
     problems: list[tuple[str, str]] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)  # about the problems
     restored: list[str] = field(default_factory=list)
-    measured: list[int] = field(default_factory=list)
+    measured: list[float] = field(default_factory=list)
 
-    def watch_started(self, clusters: Sequence[str], reason: Reason) -> None:
+    def info(self, message: str, extra: dict[str, str]) -> None:
+        if extra["code"] == "PodWatchRestored":
+            self.restored.append(extra["cluster"])
+
+    def error(self, message: str, extra: dict[str, str]) -> None:
+        self.problems.append((extra["cluster"], extra["code"]))
+        self.sentences.append(message)
+
+    def add_dimension(self, name: str, value: str) -> None:
         pass
 
-    def watch_ended(self, reason: Reason) -> None:
+    def add_metric(self, name: str, unit: str, value: float) -> None:
+        self.measured.append(value)
+
+    def flush_metrics(self) -> None:
         pass
-
-    def woken(self, cluster: str, reason: Reason) -> None:
-        pass
-
-    def watch_problem(self, cluster: str, reason: Reason) -> None:
-        self.problems.append((cluster, reason.code))
-
-    def watch_restored(self, cluster: str, reason: Reason) -> None:
-        self.restored.append(cluster)
-
-    def watch_problems(self, problems: int) -> None:
-        self.measured.append(problems)
 
 
 @dataclass
@@ -78,11 +78,11 @@ class World:
 
     def watch_pods(self) -> WatchPods:
         return WatchPods(
-            self.modes,
+            self.modes.mode_of,
             self.on or self.watches,
             self.lease,
             self.wakes,
-            self.told,
+            PodWatchTelemetry(cast(Logger, self.told), cast(Metrics, self.told)),
             SystemClock(),
             lambda: f"run-{next(self.numbers)}",
             QUICK,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.pool_pauses.record import (
+from leeway.pool_pauses import (
     MOST_FAILURES,
     FailedInstance,
     PoolRecord,

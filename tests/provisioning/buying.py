@@ -4,15 +4,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
-from leeway.capacity_requests.request import CapacityRequest
-from leeway.launch.intent import FleetInstance
+from leeway.capacity_requests import CapacityRequest
+from leeway.disruption.return_capacity import Dependencies as ReturnDependencies
+from leeway.disruption.return_capacity import ReturnCapacity
+from leeway.instances.facts import InstanceFacts
+from leeway.launch.fleets import FleetInstance
 from leeway.manifests.reading import read_manifests
+from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
-from leeway.provisioning.ports import CapacityReturns
-from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.upcoming import UpcomingPods
 from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE
@@ -21,17 +24,20 @@ from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import Taint
 from leeway.selection.resources import Resources
 
-from tests.fakes.capacity_requests import CapacityRequestsInMemory
+from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
+from tests.fakes.functions import Starts
 from tests.fakes.provisioning import (
     GroupInstancesInMemory,
     ManifestsInMemory,
-    NothingReturned,
     OneCatalog,
     OneClusterState,
     PodEventsInMemory,
     PodTemplatesInMemory,
     ProvisioningRecordsInMemory,
+    WatchedNodesInMemory,
 )
+from tests.fakes.returning import Records
+from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
 from tests.launch.pools import node_class, pods, pool
 
@@ -86,7 +92,9 @@ class Buying(World):
         self.pod_templates = PodTemplatesInMemory()
         self.events = PodEventsInMemory()
         self.catalog = OneCatalog(catalog)
-        self.returns: CapacityReturns = NothingReturned()
+        self.own: dict[str, InstanceFacts] = {}
+        self.retirements = Records()
+        self.watched = WatchedNodesInMemory()
 
     def dependencies(self) -> Dependencies:
         """The ports of a run."""
@@ -100,9 +108,28 @@ class Buying(World):
             groups=self.groups,
             upcoming=UpcomingPods(self.manifests, self.pools, lambda _: self.pod_templates),
             records=self.records,
-            returns=self.returns,
+            returns=self._return_capacity(),
             events_in=lambda _: self.events,
             clock=self,
+        )
+
+    def _return_capacity(self) -> ReturnCapacity:
+        index: Any = SimpleNamespace(of_cluster=lambda _: self.own)
+        no_pools: Any = SimpleNamespace(deleted_pools=lambda _: {})
+        return ReturnCapacity(
+            ReturnDependencies(
+                instances=index,
+                records=self.retirements,
+                ledgers=TableInMemory(),
+                offerings=self.offerings,
+                requests=self.requests,
+                watched=self.watched,
+                pools=no_pools,
+                retire_node=Starts(),
+                provision_nodes=ProvisionQueueInMemory(),
+                sources=self.deps.sources,
+                clock=self,
+            )
         )
 
     def wait_for_nodes(self, *some: Pod) -> None:

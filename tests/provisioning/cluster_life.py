@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.capacity_requests.request import CapacityRequest
-from leeway.launch.intent import JOIN_WITHIN, FleetInstance
+from leeway.capacity_requests import CapacityRequest
+from leeway.launch.fleets import FleetInstance
+from leeway.launch.intent import JOIN_WITHIN
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.provisioning.report import ProvisioningReport

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from leeway.launch.price_ceiling import PriceCeiling
+from leeway.launch.prices import PriceCeiling
 from leeway.provisioning.explain_pod import PodPlan, Situation, explain_pod
 from leeway.selection.labels import ARCH, HOSTNAME
 from leeway.selection.pods import ExistingNode, Pod, PodSpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.resolve_pools import NodeSources
-from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
+from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.pools import pods

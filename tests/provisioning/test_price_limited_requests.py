@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from leeway.capacity_requests.request import PriceLimit
+from leeway.capacity_requests import PriceLimit
 from leeway.provisioning.cluster_state import WaitingPod
 from leeway.selection.offers.catalog import Catalog
 

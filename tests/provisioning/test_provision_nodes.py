@@ -5,22 +5,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant
 from leeway.launch.intent import JOIN_WITHIN
+from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE
-from leeway.provisioning.told_pods import KEPT_FOR
+from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
+from leeway.provisioning.tell import KEPT_FOR
+from leeway.retirement.record import NODE_DELETED, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
 from leeway.selection.pools import Taint
 
 from tests.fakes.fleets import Shortage
-from tests.fakes.provisioning import NothingReturned
 from tests.launch.launching import NOW
 from tests.launch.pools import node_class, pods, pool
 from tests.provisioning.buying import (
@@ -31,6 +32,7 @@ from tests.provisioning.buying import (
     big_pods,
     node,
 )
+from tests.retirement.retirements import FACTS, interrupted
 
 
 @pytest.fixture
@@ -106,9 +108,11 @@ def test_an_instance_whose_node_was_deleted_does_not_hold_its_pods(buying: Buyin
     buying.wait_for_nodes(*big_pods(2))
     launched = buying.run().launched
     assert not buying.run().launched, "the first ones may still join"
-    nothing = NothingReturned()
-    nothing.deleted = frozenset(one.instance.instance for one in launched[:1])
-    buying.returns = nothing
+    gone = launched[0].instance.instance
+    terms = ReturnTerms(cause=NODE_DELETED)
+    changed: dict[str, Any] = {"kind": NoticeKind.CAPACITY_RETURN, "terms": terms}
+    changed["facts"] = FACTS.model_copy(update={"instance": gone})
+    buying.retirements.retirements[gone] = interrupted().model_copy(update=changed)
     assert len(buying.run().launched) == 1
 
 
@@ -205,15 +209,16 @@ def test_at_most_zero_launches_nothing(buying: Buying) -> None:
 
 
 def test_a_cluster_without_pools_gives_the_nodes_of_deleted_pools_back(buying: Buying) -> None:
-    returns = buying.returns = NothingReturned()
     buying.manifests.written = ()
     buying.wait_for_nodes(*big_pods(1))
     assert buying.run().result.code == "ClusterWithoutPools"
-    assert returns.runs == []
-    returns.owns = True
+    assert buying.watched.nodes == {}, "it looks at no node"
+    owner = Owner(OwnerKind.LEEWAY, "web")
+    launched = {"owner": owner, "joined": True, "from_fleet": True}
+    buying.own = {"i-1": FACTS.model_copy(update=launched)}
     report = buying.run()
     assert (report.result.code, report.without_node) == ("ClusterWithoutPools", ())
-    assert returns.runs == [True]
+    assert buying.watched.nodes.keys() == {"prod"}
     assert not buying.events.calls
 
 
@@ -338,7 +343,7 @@ def test_events_that_could_not_be_written_are_written_by_a_later_run(buying: Buy
     buying.wait_for_nodes(*pods(2, cpu=900_000))
     buying.events.down = True
     report = buying.run()
-    assert [one.code for one in report.failures] == ["PodEventsNotWritten"]
+    assert [one.code for one in report.failures] == ["ProvisioningNotWritten"]
     assert not report.retry
     buying.events.down = False
     assert not buying.run().failures
@@ -349,10 +354,10 @@ def test_a_failing_launch_is_told_in_the_events_and_in_the_status(buying: Buying
     buying.wait_for_nodes(*big_pods(1))
     buying.fleets.refused = "UnauthorizedOperation"
     report = buying.run()
-    assert {one.cause.code for one in report.without_node} == {"LaunchForbidden"}
+    assert {one.cause.code for one in report.without_node} == {"LaunchRefused"}
     status = buying.records.statuses["prod"]
-    assert [one.code for one in status.problems] == ["LaunchForbidden"]
-    assert {one.reason for one in buying.events.existing.values()} == {"LaunchForbidden"}
+    assert [one.code for one in status.problems] == ["LaunchRefused"]
+    assert {one.reason for one in buying.events.existing.values()} == {"LaunchRefused"}
 
 
 def test_a_shortage_is_told_and_another_offering_is_used(buying: Buying) -> None:
@@ -379,7 +384,7 @@ def test_a_run_without_time_launches_nothing_and_says_so(buying: Buying) -> None
     buying.wait_for_nodes(*big_pods(1))
     report = buying.run(seconds=10)
     assert not report.launched
-    assert {one.cause.code for one in report.without_node} == {"RunOutOfTime"}
+    assert {one.cause.code for one in report.without_node} == {"NodeNotLaunched"}
 
 
 def test_a_retiring_nodes_pods_get_a_node_before_they_are_evicted(buying: Buying) -> None:

@@ -5,9 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from leeway.provisioning.messages import LONGEST_WHY
-from leeway.provisioning.provision_nodes import NodeProvisioning
-from leeway.provisioning.receive_messages import RETRY_AFTER, MessageReceiver
+from leeway.provision_run import NodeProvisioning
+from leeway.provisioning.receive_messages import LONGEST_WHY, RETRY_AFTER, MessageReceiver
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog
@@ -22,7 +21,7 @@ PROD = {"cluster": "prod", "why": "pods are pending"}
 
 @dataclass
 class Reports:
-    """The Telemetry Protocol."""
+    """The Reports Protocol."""
 
     runs: list[ProvisioningReport] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
@@ -44,7 +43,7 @@ class Receiving:
         self.queue = ProvisionQueueInMemory()
         self.reports = Reports()
         self.receiver = MessageReceiver(
-            NodeProvisioning(self.buying.dependencies()),
+            NodeProvisioning(self.buying.dependencies()).run,
             self.visibility,
             self.queue,
             clusters,

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from leeway.aws.provisioning_records import _ENTRY
-from leeway.launch.outcome import PodWithoutNode
-from leeway.provisioning.status import ProvisioningStatus, grouped
-from leeway.provisioning.told_pods import MOST_TOLD, due_events, remembered
+from leeway.launch.intent import PodWithoutNode
+from leeway.provisioning.report import ProvisioningStatus, grouped
+from leeway.provisioning.tell import MOST_TOLD, due_events, remembered
 from leeway.reasons import Reason
 
 from tests.launch.launching import NOW

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.headroom.ports import PodTemplate
-from leeway.pool_pauses.join_times import KEPT, JoinTime
-from leeway.provisioning.lead import LONGEST_LEAD, Lead, lead_of
-from leeway.provisioning.reasons import UPCOMING_PODS_NOT_READ
+from leeway.pool_pauses import KEPT, JoinTime
+from leeway.provisioning.upcoming import LONGEST_LEAD, UPCOMING_PODS_NOT_READ, Lead, lead_of
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.launching import NOW
@@ -124,7 +123,7 @@ def test_a_lead_covers_the_median_of_every_pool_and_is_bounded(
     assert timedelta(minutes=1) <= both.time <= LONGEST_LEAD
     assert both.time == max(lead_of([name], times).time for name in times)
     known: Lead = lead_of(["web"], times)
-    assert known.reason.code == ("JoinTimeMeasured" if web else "JoinTimeUnknown")
+    assert known.why.startswith("The median" if web else "Leeway has admitted no node")
 
 
 def test_a_pool_keeps_a_bounded_number_of_join_times() -> None:

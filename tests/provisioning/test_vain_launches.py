@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from leeway.launch.intent import FleetInstance, LaunchIntent
-from leeway.provisioning.vain_launches import vain_launches, workload_of
+from leeway.launch.fleets import FleetInstance
+from leeway.launch.intent import LaunchIntent
+from leeway.provisioning.brakes import vain_launches, workload_of
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode, Pod
 from leeway.selection.pools import Taint

@@ -9,7 +9,7 @@ import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
-from leeway.provisioning.messages import Batch, read_batch
+from leeway.provisioning.receive_messages import Batch, read_batch
 from leeway_sandbox.template import DeployedTemplate, FunctionResource, read_template
 
 from tests.template.granted import resources

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from leeway.launch.tags import cluster_tags
+from leeway.launch.node_settings import cluster_tags
 from leeway_sandbox.aws.ec2_checks import (
     FLEET,
     INSTANCE,

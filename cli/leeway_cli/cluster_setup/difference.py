@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from leeway.launch.reasons import SPOT_ROLE_MISSING
+from leeway.launch.fleet_errors import SPOT_ROLE_MISSING
 
 from leeway_cli.cluster_setup.settings import (
     STANDARD,

@@ -21,10 +21,9 @@ from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.cluster_state import ClusterState
+from leeway.provisioning.cluster_state import ClusterState, NodeDetails
+from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
-from leeway.provisioning.node_details import NodeDetails
 from leeway.selection.solver.problem import Proceed
 from leeway.wiring.launch_nodes import node_sources
 

@@ -9,11 +9,11 @@ from leeway_cli.output import write_stderr
 from leeway_cli.stack import cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.capacity_requests.request import CapacityRequest
+    from leeway.capacity_requests import CapacityRequest
     from leeway.launch.intent import LaunchIntent
     from leeway.manifests.base import Manifest
-    from leeway.provisioning.cluster_read import ClusterRead
     from leeway.provisioning.cluster_state import ClusterState
+    from leeway.provisioning.demand import ClusterRead
     from leeway.selection.offers.catalog import Catalog
 
 
@@ -69,11 +69,14 @@ def cluster_read(
 ) -> "ClusterRead":
     """Return a cluster as a run of provision_nodes reads it, except for instances of Auto Scaling
     groups that have not joined. `stored` are the launches and the requests for capacity."""
-    from leeway.launch.nodes_on_the_way import promised_nodes
+    from leeway.launch.intent import promised_nodes
     from leeway.manifests.pools import pools_of
-    from leeway.provisioning.cluster_read import ClusterRead
-    from leeway.provisioning.demand import demand_of
-    from leeway.provisioning.starting_nodes import starting_nodes, starting_of_karpenter
+    from leeway.provisioning.demand import (
+        ClusterRead,
+        demand_of,
+        starting_nodes,
+        starting_of_karpenter,
+    )
 
     (intents, requests), now = stored, state.read_at
     promised = promised_nodes(intents, pools_of(manifests), catalog)

@@ -17,7 +17,7 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.kubernetes.connection import Connection
-    from leeway.provisioning.cluster_read import ClusterRead
+    from leeway.provisioning.demand import ClusterRead
     from leeway.provisioning.explain_pod import Situation
 
 
@@ -105,13 +105,13 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
 
 def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
-    from leeway.launch.nodes_on_the_way import nodes_on_the_way
-    from leeway.launch.price_ceiling import Prices
+    from leeway.launch.intent import nodes_on_the_way
+    from leeway.launch.prices import Prices
     from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.pools import pools_of
     from leeway.policy.rules import ClusterPolicy
+    from leeway.provisioning.brakes import price_ceiling
     from leeway.provisioning.explain_pod import Situation
-    from leeway.provisioning.launch_cap import price_ceiling
 
     state, pools = read.state, pools_of(read.manifests)
     policies = [cluster_policy(one) for one in read.manifests if isinstance(one, Cluster)]

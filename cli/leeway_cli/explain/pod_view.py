@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leeway.provisioning.pod_rules import DEFAULT_SCHEDULER
+from leeway.provisioning.read_objects import DEFAULT_SCHEDULER
 
 from leeway_cli.output import stdout_console
 from leeway_cli.selection.select import launch_as_data

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.provisioning.node_details import FOREVER
+from leeway.provisioning.cluster_state import FOREVER
 
 from leeway_cli.explain.money import price_as_data
 from leeway_cli.selection.select import launch_as_data

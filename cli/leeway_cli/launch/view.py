@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from leeway_cli.output import stdout_console
 
 if TYPE_CHECKING:
+    from leeway.launch.intent import LaunchOutcome
     from leeway.launch.launch_nodes import LaunchPreview
-    from leeway.launch.outcome import LaunchOutcome
     from leeway.launch.prepare import PreparedLaunch
 
     from leeway_cli.launch.admissions import Joined

@@ -9,7 +9,7 @@ from leeway_cli.output import Format, print_json, stdout_console
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
-    from leeway.pool_pauses.record import PoolRecord
+    from leeway.pool_pauses import PoolRecord
 
 
 def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
@@ -21,7 +21,7 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
     from leeway.aws.pool_records import DynamoPoolRecords
     from leeway.clock import SystemClock
     from leeway.execution.retrying import retry_conflicts
-    from leeway.pool_pauses.record import resumed
+    from leeway.pool_pauses import resumed
     from leeway.wiring.clients import client
 
     records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table)

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 from leeway.printable import printable
-from leeway.provisioning.status import ProvisioningStatus
+from leeway.provisioning.report import ProvisioningStatus
 from leeway.reasons import Reason
 from leeway.retirement.drain import DrainState
 from leeway.retirement.progress import Stage

@@ -10,8 +10,7 @@ from leeway.aws.errors import code_of
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
-from leeway.launch.node_settings import NodeSettings, settings_of
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterSpec
@@ -20,7 +19,7 @@ from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_without_limits
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import PoolRecord
 from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 

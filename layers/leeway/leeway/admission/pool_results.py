@@ -9,11 +9,11 @@ from leeway.admission.readiness import (
 from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.pool_pauses.join_times import JoinTime
-from leeway.pool_pauses.ports import PoolRecords
-from leeway.pool_pauses.record import (
+from leeway.pool_pauses import (
     FailedInstance,
+    JoinTime,
     PoolRecord,
+    PoolRecords,
     after_admission,
     after_failure,
     after_join,

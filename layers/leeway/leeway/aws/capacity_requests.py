@@ -11,7 +11,7 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_partition
 from leeway.aws.versions import put_version
-from leeway.capacity_requests.request import CapacityRequest
+from leeway.capacity_requests import CapacityRequest
 
 KEPT_FOR = timedelta(days=1)
 """How long DynamoDB keeps a request after its end, for `leeway status`."""

@@ -8,10 +8,7 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
 from leeway.instances.owners import INTENT_TAG
-from leeway.launch.fleet_errors import FleetError
-from leeway.launch.fleets import FleetRequest, Override
-from leeway.launch.intent import FleetInstance
-from leeway.launch.ports import FleetAnswer
+from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Override
 from leeway.launch.templates import VERSION, tag_list
 from leeway.ports.aws import CloudRefused
 from leeway.selection.labels import SPOT

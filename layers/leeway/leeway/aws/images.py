@@ -7,7 +7,7 @@ from typing import Any
 
 from leeway.aws.ec2 import tag_filters
 from leeway.aws.errors import aws_errors
-from leeway.launch.observed import Image
+from leeway.launch.images import Image
 from leeway.manifests.node_class import AmiTerm
 
 _PARAMETERS_IN_ONE_CALL = 10  # Source: SSM API reference, GetParameters

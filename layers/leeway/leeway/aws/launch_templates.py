@@ -8,9 +8,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of
-from leeway.launch.observed import OwnedTemplate
-from leeway.launch.tags import cluster_tags
-from leeway.launch.templates import LaunchTemplate, tag_list
+from leeway.launch.node_settings import cluster_tags
+from leeway.launch.templates import LaunchTemplate, OwnedTemplate, tag_list
 from leeway.parallel import in_parallel
 
 _EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"

@@ -5,7 +5,7 @@ from typing import Any
 
 from leeway.aws.ec2 import tag_filters
 from leeway.aws.errors import aws_errors
-from leeway.launch.observed import Subnet
+from leeway.launch.resolve_pools import Subnet
 from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from leeway.aws.errors import aws_errors
 from leeway.bootstrap.node import UserDataError, described
-from leeway.launch.ports import NodeCluster
+from leeway.launch.resolve_pools import NodeCluster
 from leeway.ports.aws import CloudRefused
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_partition
 from leeway.aws.versions import put_version
-from leeway.pool_pauses.join_times import JoinTime
-from leeway.pool_pauses.record import PoolRecord
+from leeway.pool_pauses import JoinTime, PoolRecord
 
 KEPT_FOR = timedelta(days=30)
 """How long DynamoDB keeps a join time, and the record of a pool that is not paused, after its last

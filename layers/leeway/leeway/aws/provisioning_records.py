@@ -11,8 +11,8 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.disruption.watched_nodes import KEY_BYTES as WATCHED_KEY_BYTES
 from leeway.disruption.watched_nodes import WatchedNodes
-from leeway.provisioning.status import ProvisioningStatus
-from leeway.provisioning.told_pods import KEY_BYTES
+from leeway.provisioning.report import ProvisioningStatus
+from leeway.provisioning.tell import KEY_BYTES
 
 _ENTRY = struct.Struct(f">{KEY_BYTES}sI")
 """A key, and the time in seconds since 1970."""

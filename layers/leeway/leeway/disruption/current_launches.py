@@ -8,10 +8,8 @@ from leeway.disruption import reasons
 from leeway.disruption.drift import CurrentLaunch
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.images import ImageVariant, variant_of
-from leeway.launch.node_settings import NodeSettings, settings_of
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_hashes, settings_of
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
-from leeway.launch.settings_hashes import settings_hashes
 from leeway.launch.templates import TemplateImage
 from leeway.manifests.base import Manifest
 from leeway.ports.aws import CloudRefused, CloudUnavailable

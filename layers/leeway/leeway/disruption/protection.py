@@ -10,7 +10,7 @@ from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.durations import render_duration
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
-from leeway.provisioning.node_details import FOREVER
+from leeway.provisioning.cluster_state import FOREVER
 from leeway.reasons import Reason
 
 
@@ -47,7 +47,8 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
     """Yield everything that protects a node."""
     rules = snapshot.rules.get(one.pool)
     if rules is None:
-        yield Blocker(reasons.POOL_WITHOUT_RULES(pool=one.pool))
+        count = sum(each.pool == one.pool for each in snapshot.own)
+        yield Blocker(reasons.POOL_UNKNOWN(pool=one.pool, count=count))
     elif rules.drained_from is not None and snapshot.now < rules.drained_from:
         count = sum(each.pool == one.pool for each in snapshot.own)
         reason = reasons.POOL_HAS_NODES(

@@ -15,14 +15,14 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import OwnerKind
 from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
-from leeway.launch.nodes_on_the_way import nodes_on_the_way
+from leeway.launch.intent import nodes_on_the_way
 from leeway.manifests.node_pool import NodePool as PoolManifest
 from leeway.manifests.pools import pools_of
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, blocking
-from leeway.provisioning.vain_launches import workload_of
+from leeway.provisioning.brakes import workload_of
+from leeway.provisioning.cluster_state import NodeDetails, PodBudget, PodOnNode, blocking
+from leeway.provisioning.demand import ClusterRead
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
@@ -56,7 +56,7 @@ class OwnNode:
       and was launched for pods that still wait.
     - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
       and EC2 ends its instance; only its Node is left.
-    - `drift`: why it differs from what would be launched now; empty if it does not.
+    - `drift`: how it differs from what would be launched now; empty if it does not.
     """
 
     node: ExistingNode
@@ -74,7 +74,7 @@ class OwnNode:
     going: bool = False
     gone: bool = False
     busy: bool = False
-    drift: tuple[Reason, ...] = ()
+    drift: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -290,7 +290,7 @@ class _Nodes:
 
     def _drift(
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails
-    ) -> tuple[Reason, ...]:
+    ) -> tuple[str, ...]:
         pool = self._pools.get(facts.owner.name)
         # A group may have the name of a pool.
         if pool is None or facts.owner.kind is not OwnerKind.LEEWAY:

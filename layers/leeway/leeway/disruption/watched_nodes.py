@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from leeway.disruption.snapshot import NodeReturn, ReturnDecision
-from leeway.provisioning.node_details import NodeDetails
+from leeway.provisioning.cluster_state import NodeDetails
 
 KEY_BYTES = 8
 

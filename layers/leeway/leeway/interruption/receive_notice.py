@@ -186,7 +186,7 @@ class _About:
         return InstanceOutcome(result, reason, self.facts.instance, self.facts.cluster, attempt)
 
     def ignored(self, why: object) -> InstanceOutcome:
-        return self.outcome(NoticeResult.IGNORED, NOTICE_IGNORED(why=why))
+        return self.outcome(NoticeResult.IGNORED, NOTICE_IGNORED(why))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +221,12 @@ class ReceiveNotice:
         """
         notice = parse_notice(event)
         if why := self._why_not_for_us(notice):
-            return _ignored(notice, NOTICE_IGNORED(why=why))
+            return _ignored(notice, NOTICE_IGNORED(why))
         if notice.reservation and not notice.instances:
             found = self.instances.in_reservation(notice.reservation)
             if not found:
                 why = f"no instance runs in capacity reservation {notice.reservation}"
-                return _ignored(notice, NOTICE_IGNORED(why=why))
+                return _ignored(notice, NOTICE_IGNORED(why))
             notice = replace(notice, instances=tuple(map(InstanceId, found)))
         if not notice.instances:
             return _ignored(notice, rule(notice, DEFAULTS[notice.kind]).reason)
@@ -267,7 +267,7 @@ class ReceiveNotice:
         retirement = known.retirement
         if retirement is None and notice.state == "running":
             # EC2 sends this event for every launch, so no call is made for it.
-            never = NOTICE_IGNORED(why="the instance runs and has never been retired")
+            never = NOTICE_IGNORED("the instance runs and has never been retired")
             return InstanceOutcome(NoticeResult.IGNORED, never, instance)
         # The index is never older than the record: the instance may have left its group since.
         facts = known.facts or (
@@ -275,11 +275,11 @@ class ReceiveNotice:
         )
         if facts is None:
             why = "EC2 has no such instance, or its tags name no cluster, or several clusters"
-            return InstanceOutcome(NoticeResult.NOT_OURS, INSTANCE_NOT_MANAGED(why=why), instance)
+            return InstanceOutcome(NoticeResult.NOT_OURS, INSTANCE_NOT_MANAGED(why), instance)
         cluster = facts.cluster
         if cluster not in self.clusters:
             why = f"the parameter ClusterNames does not name its cluster {cluster}"
-            reason = INSTANCE_NOT_MANAGED(why=why)
+            reason = INSTANCE_NOT_MANAGED(why)
             return InstanceOutcome(NoticeResult.NOT_OURS, reason, instance, cluster)
         cluster_policy = self.policies.policy_of(cluster)
         policy = cluster_policy.notices[notice.kind]

@@ -14,7 +14,7 @@ from leeway.kubernetes.connection import (
 from leeway.kubernetes.names import is_segment
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 from leeway.printable import printable
-from leeway.provisioning.ports import PodEvent
+from leeway.provisioning.tell import PodEvent
 
 LONGEST_MESSAGE = 1024
 """Characters of an Event's message. Source: Kubernetes API, EventsV1."""

@@ -10,8 +10,8 @@ from msgspec.json import Decoder
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.decoders import read_json
 from leeway.kubernetes.watch_request import WatchRequest, events_in
-from leeway.pod_watch.pods import UnscheduledPod
-from leeway.pod_watch.ports import PodChange
+from leeway.pod_watch.burst import UnscheduledPod
+from leeway.pod_watch.follower import PodChange
 from leeway.ports.kubernetes import ClusterUnavailable
 
 PODS = "/api/v1/pods"

@@ -13,16 +13,27 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.launch import reasons
-from leeway.launch.fleet_errors import FleetError
-from leeway.launch.fleets import FleetRequest
-from leeway.launch.intent import JOIN_WITHIN, FleetInstance, LaunchIntent
-from leeway.launch.ports import FleetAnswer, Fleets, LaunchIntents
+from leeway.launch.fleets import FleetAnswer, FleetError, FleetInstance, FleetRequest, Fleets
+from leeway.launch.intent import JOIN_WITHIN, LaunchIntent, LaunchIntents
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.table import RecordChanged
+
+LAUNCH_UNANSWERED = ReasonCode(
+    "LaunchUnanswered",
+    "EC2 did not answer a launch of {count} nodes of pool {pool} ({error}): the next run repeats "
+    "the request with its client token, so that nothing is launched twice.",
+    "a-launch-is-refused",
+)
+LAUNCHED_NODE_NOT_ADMITTED = ReasonCode(
+    "LaunchedNodeNotAdmitted",
+    "Leeway launched {instance} and could not start its admission ({error}): the next run starts "
+    "it.",
+)
+NODE_LAUNCHED = ReasonCode("NodeLaunched", "Leeway launched {instance} for pool {pool}.")
+
 
 ADMITTED_AT_ONCE = 16
 """Admissions that a run starts at the same time: each takes three calls."""
@@ -38,6 +49,11 @@ class CarriedOut:
     intent: LaunchIntent
     errors: tuple[FleetError, ...] = ()
     unanswered: Reason | None = None
+
+
+def unanswered(results: Iterable[CarriedOut]) -> tuple[Reason, ...]:
+    """Return why EC2 did not answer, of the results that have no answer."""
+    return tuple(one.unanswered for one in results if one.unanswered is not None)
 
 
 class IntentExecutor:
@@ -75,9 +91,7 @@ class IntentExecutor:
         try:
             answer = retry_while_unavailable(self._clock, lambda: self._answer(intent, request))
         except CloudUnavailable as error:
-            reason = reasons.LAUNCH_UNANSWERED(
-                count=request.count, pool=intent.pool, error=clause(error)
-            )
+            reason = LAUNCH_UNANSWERED(count=request.count, pool=intent.pool, error=clause(error))
             return CarriedOut(intent, unanswered=reason)
         answered = intent.answered(answer.instances)
         # Another run may have had the same answer.
@@ -112,7 +126,7 @@ class IntentExecutor:
                 self._admit(intent, known, labels_of(intent, instance))
             except API_ERRORS as error:
                 name, why = instance.instance, clause(error)
-                return reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=name, error=why)
+                return LAUNCHED_NODE_NOT_ADMITTED(instance=name, error=why)
             return None
 
         waiting = intent.to_admit
@@ -131,7 +145,7 @@ class IntentExecutor:
             id=f"launch-{intent.id}",
             requested_at=intent.created_at,
             deadline=intent.created_at + JOIN_WITHIN,
-            reason=reasons.NODE_LAUNCHED(instance=instance, pool=intent.pool),
+            reason=NODE_LAUNCHED(instance=instance, pool=intent.pool),
             launch=Launch(intent=intent.id, pool=intent.pool, at=intent.created_at),
             labels=labels,
             taints=intent.taints_for_admission,
@@ -160,8 +174,3 @@ def _facts_of(intent: LaunchIntent, instance: FleetInstance) -> InstanceFacts:
         capacity_type=instance.capacity_type,
         owner=Owner(OwnerKind.LEEWAY, intent.pool),
     )
-
-
-def unanswered(results: Iterable[CarriedOut]) -> tuple[Reason, ...]:
-    """Return why EC2 did not answer, of the results that have no answer."""
-    return tuple(one.unanswered for one in results if one.unanswered is not None)

@@ -8,10 +8,45 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from leeway.launch import reasons
-from leeway.launch.fleets import Override
-from leeway.reasons import Reason, clause
+from leeway.launch.fleets import FleetError
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import ANY, Unavailable
+
+CAPACITY_UNAVAILABLE = ReasonCode(
+    "CapacityUnavailable",
+    "EC2 has no {capacity_type} capacity for {types} in {zones} now ({codes}): Leeway uses other "
+    "offerings for three minutes.",
+)
+
+QUOTA_REACHED = ReasonCode(
+    "QuotaReached",
+    "The account has reached an EC2 quota with {capacity_type} {types} in {zones} ({codes}): "
+    "request an increase in Service Quotas.",
+    "an-ec2-quota-is-reached",
+)
+
+SPOT_ROLE_MISSING = ReasonCode(
+    "SpotRoleMissing",
+    "The account has no role AWSServiceRoleForEC2Spot, without which EC2 launches no Spot "
+    "instance: Leeway uses on-demand capacity where a pool allows it. Create the role with `aws "
+    "iam create-service-linked-role --aws-service-name spot.amazonaws.com`, or run `leeway adopt`.",
+    "the-account-has-no-spot-role",
+)
+SUBNET_WITHOUT_ADDRESSES = ReasonCode(
+    "SubnetWithoutAddresses",
+    "Subnet {subnets} has too few free addresses, so Leeway launches no node there: free addresses "
+    "in it, or add a subnet{place}.",
+    "a-subnet-has-no-free-addresses",
+)
+LAUNCH_REFUSED = ReasonCode(
+    "LaunchRefused",
+    "EC2 refuses a launch of pool {pool} ({error}): {remedy}.",
+    "a-launch-is-refused",
+)
+LAUNCH_REPEATED = ReasonCode(
+    "LaunchRepeated",
+    "EC2 has not carried out a launch of pool {pool} ({code}): {why}, so Leeway repeats it.",
+)
 
 DENIED = "UnauthorizedOperation"
 """EC2's code for a missing permission. EC2 also answers it if a launch template does not exist: it
@@ -30,6 +65,7 @@ _NO_CAPACITY = frozenset(
         "Unsupported",
     }
 )
+
 _QUOTAS = frozenset(
     {
         "InstanceLimitExceeded",
@@ -38,9 +74,13 @@ _QUOTAS = frozenset(
         "VcpuLimitExceeded",
     }
 )
+
 _SPOT_QUOTAS = frozenset({"MaxSpotInstanceCountExceeded"})
+
 _SPOT_ROLE = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
+
 _SUBNETS = frozenset({"InsufficientFreeAddressesInSubnet"})
+
 _FORBIDDEN = frozenset(
     {
         "AccessDenied",
@@ -51,6 +91,7 @@ _FORBIDDEN = frozenset(
         DENIED,
     }
 )
+
 _THROTTLED = frozenset(
     {
         "EC2ThrottledException",
@@ -63,9 +104,11 @@ _THROTTLED = frozenset(
         "Unavailable",
     }
 )
+
 _TEMPLATES = frozenset(
     {"InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"}
 )
+
 _MISCONFIGURED = ("Invalid", "Missing", "Malformed", "TagLimitExceeded", "IncorrectState")
 """Beginnings of the codes of wrong templates, AMIs, security groups, profiles and volumes."""
 
@@ -82,16 +125,6 @@ class Cause(StrEnum):
     TEMPLATE = "template"
     THROTTLING = "throttling"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class FleetError:
-    """An error of one override of a fleet, or of the whole call (`override` is None)."""
-
-    code: str
-    message: str
-    capacity_type: str
-    override: Override | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +186,13 @@ def consequences_of(
 _PASSING = frozenset({Cause.TEMPLATE, Cause.THROTTLING})
 """The same launch may succeed in the next round: EC2 throttles less then, and a launch template
 that was deleted is created again."""
+
 _STOPPING = frozenset({Cause.PERMISSION, Cause.SETTINGS})
+
 _UNAVAILABLE = frozenset({Cause.CAPACITY, Cause.QUOTA, Cause.SPOT_ROLE})
+
 _AVOIDED = frozenset({*_STOPPING, Cause.UNKNOWN})
+
 _CAUSES = (
     (_NO_CAPACITY, Cause.CAPACITY),
     (_QUOTAS | _SPOT_QUOTAS, Cause.QUOTA),
@@ -196,30 +233,33 @@ def _offering(error: FleetError) -> Unavailable | None:
 
 def _reason(pool: str, cause: Cause, errors: Sequence[FleetError]) -> Reason:
     first = errors[0]
-    facts = {
-        "capacity_type": first.capacity_type,
-        "types": _some(one.override.instance_type for one in errors if one.override),
-        "zones": _some(one.override.zone for one in errors if one.override),
-        "codes": _some(one.code for one in errors),
-        "code": first.code,
-        "error": clause(first.message),
-        "pool": pool,
-        "subnets": _some(one.override.subnet for one in errors if one.override),
-    }
-    return _REASONS[cause](**facts)
-
-
-_REASONS = {
-    Cause.CAPACITY: reasons.CAPACITY_UNAVAILABLE,
-    Cause.QUOTA: reasons.QUOTA_REACHED,
-    Cause.SPOT_ROLE: reasons.SPOT_ROLE_MISSING,
-    Cause.SUBNET: reasons.SUBNET_EXHAUSTED,
-    Cause.PERMISSION: reasons.LAUNCH_FORBIDDEN,
-    Cause.SETTINGS: reasons.LAUNCH_MISCONFIGURED,
-    Cause.TEMPLATE: reasons.TEMPLATE_DELETED,
-    Cause.THROTTLING: reasons.LAUNCH_THROTTLED,
-    Cause.UNKNOWN: reasons.LAUNCH_ERROR_UNKNOWN,
-}
+    types = _some(one.override.instance_type for one in errors if one.override)
+    zones = _some(one.override.zone for one in errors if one.override)
+    offering = {"capacity_type": first.capacity_type, "types": types, "zones": zones}
+    error = f"{first.code}: {clause(first.message)}"
+    match cause:
+        case Cause.CAPACITY:
+            return CAPACITY_UNAVAILABLE(**offering, codes=_some(one.code for one in errors))
+        case Cause.QUOTA:
+            return QUOTA_REACHED(**offering, codes=_some(one.code for one in errors))
+        case Cause.SPOT_ROLE:
+            return SPOT_ROLE_MISSING()
+        case Cause.SUBNET:
+            subnets = _some(one.override.subnet for one in errors if one.override)
+            return SUBNET_WITHOUT_ADDRESSES(subnets=subnets, place="")
+        case Cause.TEMPLATE:
+            why = "a launch template was deleted and is created again"
+            return LAUNCH_REPEATED(pool=pool, code=first.code, why=why)
+        case Cause.THROTTLING:
+            return LAUNCH_REPEATED(pool=pool, code=first.code, why="EC2 throttles launches")
+        case Cause.PERMISSION:
+            remedy = "grant the missing permission"
+        case Cause.SETTINGS:
+            remedy = "correct its EC2NodeClass"
+        case Cause.UNKNOWN:
+            what = f"{first.capacity_type} {types} in {zones}"
+            remedy = f"Leeway uses other offerings than {what} for three minutes"
+    return LAUNCH_REFUSED(pool=pool, error=error, remedy=remedy)
 
 
 def _some(names: Iterable[str], most: int = 3) -> str:

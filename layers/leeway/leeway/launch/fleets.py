@@ -5,10 +5,11 @@ Planned nodes with the same choices are one request for several instances.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from math import inf, isnan
+from typing import Protocol
 
 from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT, WELL_KNOWN
 from leeway.selection.offers.allocatable import NodeClass
@@ -17,7 +18,91 @@ from leeway.selection.offers.machines import EFA
 from leeway.selection.packing.plan import Choice, Plan, PlannedNode
 from leeway.selection.pools import NodePool
 
+
+@dataclass(frozen=True, slots=True)
+class FleetInstance:
+    """An instance that a fleet launched."""
+
+    instance: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """An instance type in a subnet, and the subnet's zone."""
+
+    instance_type: str
+    zone: str
+    subnet: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetError:
+    """An error of one override of a fleet, or of the whole call (`override` is None)."""
+
+    code: str
+    message: str
+    capacity_type: str
+    override: Override | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetAnswer:
+    """The instances that a fleet launched, and the errors of its overrides."""
+
+    instances: tuple[FleetInstance, ...]
+    errors: tuple[FleetError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateOverrides:
+    """A launch template, and the overrides that boot with it."""
+
+    template: str
+    overrides: tuple[Override, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRequest:
+    """A request for `count` instances; EC2 may launch fewer. `capacity_type` is spot or
+    on-demand; `tags` are those of instances and volumes."""
+
+    capacity_type: str
+    count: int
+    templates: tuple[TemplateOverrides, ...]
+    tags: Mapping[str, str]
+
+    @property
+    def overrides(self) -> tuple[Override, ...]:
+        """All overrides."""
+        return tuple(one for each in self.templates for one in each.overrides)
+
+
+class Fleets(Protocol):
+    """Fleets of EC2 of type instant."""
+
+    def create(self, request: FleetRequest, token: str) -> FleetAnswer:
+        """Launch instances; the same request with the same token launches nothing again. A call
+        that EC2 refuses is an answer with an error that has no override.
+
+        Raises:
+            CloudUnavailable: the instances may have been launched: repeat the call.
+        """
+        ...
+
+    def launched_by(self, intent: str) -> Sequence[FleetInstance]:
+        """List the instances with the tag of an intent that start or run."""
+        ...
+
+    def alive(self, instances: Collection[str]) -> frozenset[str]:
+        """Return those of some instances that start or run."""
+        ...
+
+
 MOST_OVERRIDES = 300
+
 MOST_TEMPLATES = 50
 """Overrides and launch templates of one request. Sources: EC2 user guide, "EC2 Fleet and Spot Fleet
 quotas"; EC2 API reference, CreateFleet."""
@@ -57,39 +142,6 @@ class LaunchGroup:
     def pods(self) -> tuple[str, ...]:
         """The pods that the nodes are planned for."""
         return tuple(pod for node in self.nodes for pod in node.pods)
-
-
-@dataclass(frozen=True, slots=True)
-class Override:
-    """An instance type in a subnet, and the subnet's zone."""
-
-    instance_type: str
-    zone: str
-    subnet: str
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateOverrides:
-    """A launch template, and the overrides that boot with it."""
-
-    template: str
-    overrides: tuple[Override, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FleetRequest:
-    """A request for `count` instances; EC2 may launch fewer. `capacity_type` is spot or
-    on-demand; `tags` are those of instances and volumes."""
-
-    capacity_type: str
-    count: int
-    templates: tuple[TemplateOverrides, ...]
-    tags: Mapping[str, str]
-
-    @property
-    def overrides(self) -> tuple[Override, ...]:
-        """All overrides."""
-        return tuple(one for each in self.templates for one in each.overrides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,34 @@ Bottlerocket AMI IDs" and "Retrieve recommended Microsoft Windows AMI IDs".
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
-from leeway.launch import reasons
-from leeway.launch.node_settings import NodeSettings
-from leeway.launch.observed import Image
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.node_settings import NodeSettings, NotLaunchable
 from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import GPU_RESOURCES, NEURON, Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An AMI. `architecture` is the name that EC2 uses, such as x86_64."""
+
+    id: str
+    name: str
+    architecture: str
+    created_at: datetime
+    root_device: str
+    deprecated: bool = False
+
 
 type Accelerator = Literal["", "nvidia", "neuron"]
 
 _EKS = "/aws/service/eks/optimized-ami"
+
 _BOTTLEROCKET = "/aws/service/bottlerocket"
+
 _WINDOWS = "/aws/service/ami-windows-latest"
+
 _LATEST = "latest"
 
 
@@ -66,7 +80,8 @@ def parameters_of(
         family, release = settings.template.pool.node_class.family, _LATEST
     if family is AmiFamily.CUSTOM:
         raise NotLaunchable(
-            reasons.IMAGES_NOT_SELECTED(pool=settings.pool, node_class=settings.node_class)
+            f"pool {settings.pool} has the AMI family Custom and no AMI: set spec.amiSelectorTerms "
+            f"in EC2NodeClass {settings.node_class}"
         )
     return {one: _parameter(family, release, kubernetes, one) for one in sorted(variants)}
 
@@ -82,9 +97,8 @@ def image_by_parameter(
     if parameter in values:
         return values[parameter]
     place = settings.images.place if settings.images.value else "the AMI family of the pool"
-    looked_up = f"AWS has no SSM parameter {parameter}"
     raise NotLaunchable(
-        reasons.IMAGE_NOT_FOUND(machines=str(variant), place=place, looked_up=looked_up)
+        f"no AMI for {variant} matches {place}: AWS has no SSM parameter {parameter}"
     )
 
 
@@ -99,11 +113,8 @@ def image_by_terms(settings: NodeSettings, variant: ImageVariant, images: Iterab
     if found:
         return min(found, key=lambda one: (one.deprecated, -one.created_at.timestamp(), one.name))
     raise NotLaunchable(
-        reasons.IMAGE_NOT_FOUND(
-            machines=str(variant),
-            place=settings.images.place,
-            looked_up="EC2 shows none with this architecture",
-        )
+        f"no AMI for {variant} matches {settings.images.place}: EC2 shows none with this "
+        "architecture"
     )
 
 

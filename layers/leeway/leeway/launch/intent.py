@@ -4,32 +4,69 @@ A run that ends in between leaves the request with its client token: the next ru
 EC2 launches nothing again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.launch.fleets import FleetRequest
+from leeway.bootstrap.node import split
+from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.ports.kubernetes_objects import Taint
+from leeway.reasons import Reason, ReasonCode
+from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_ID
+from leeway.selection.offers.catalog import Catalog, InstanceType
+from leeway.selection.offers.machines import EFA
+from leeway.selection.packing.plan import Placement
+from leeway.selection.pods import ExistingNode
+from leeway.selection.pools import NodePool
+from leeway.selection.resources import Resources
 
-JOIN_WITHIN = timedelta(minutes=15)
-"""How long a launched instance may take to join its cluster."""
-
-REPEAT_WITHIN = timedelta(minutes=5)
-"""How long after it was written a request without an answer is repeated. After that its instances
-are found by their tag: the pods that needed them may have gone."""
+POD_WITHOUT_NODE = ReasonCode(
+    "PodWithoutNode",
+    "Leeway can launch no node for pod {pod}: {why}",
+    "a-pod-gets-no-node",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class FleetInstance:
-    """An instance that a fleet launched."""
+class LaunchedNode:
+    """An instance that was launched for a pool."""
 
-    instance: str
-    instance_type: str
-    zone: str
-    capacity_type: str
+    instance: FleetInstance
+    pool: str
+    intent: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodWithoutNode:
+    """A pod that gets no node, and the reason. `cause` is the reason without the name of the pod,
+    the same for every pod with this cause."""
+
+    pod: str
+    reason: Reason
+    cause: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOutcome:
+    """The outcome of one run.
+
+    `launched` are the instances of this run, and those of a request that an earlier run left
+    without an answer. `placed` are pods that have a place on nodes that exist or were launched.
+    `reasons` are errors that were worked around, and warnings. `complete`: every pod gets a node.
+    """
+
+    launched: tuple[LaunchedNode, ...]
+    placed: tuple[Placement, ...]
+    without_node: tuple[PodWithoutNode, ...]
+    reasons: tuple[Reason, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pod gets a node."""
+        return not self.without_node
 
 
 class LaunchIntent(BaseModel):
@@ -96,3 +133,130 @@ class LaunchIntent(BaseModel):
 
     def _changed(self, **fields: object) -> "LaunchIntent":
         return self.model_copy(update={**fields, "version": self.version + 1})
+
+
+def labels_for_admission(
+    intent: LaunchIntent, instance: FleetInstance, pool: NodePool, catalog: Catalog
+) -> Mapping[str, str]:
+    """Return the labels that admission puts on the node of an instance, so that it has all that
+    selection counted on. The labels of its state (`JOINED`) are not among them."""
+    kind = _type_of(instance, pool, catalog)
+    promised = split(_labels(intent, instance, kind, catalog)).admission if kind else {}
+    found = {**intent.labels_for_admission, **promised}
+    return {key: value for key, value in sorted(found.items()) if key not in JOINED}
+
+
+class LaunchIntents(Protocol):
+    """The table's launch intents."""
+
+    def of_cluster(self, cluster: str) -> Sequence[LaunchIntent]:
+        """Read the intents of a cluster consistently, the oldest first."""
+        ...
+
+    def write(self, intent: LaunchIntent) -> None:
+        """Write an intent whose `version` is one above the stored one (1: there is none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+
+JOIN_WITHIN = timedelta(minutes=15)
+"""How long a launched instance may take to join its cluster."""
+
+
+REPEAT_WITHIN = timedelta(minutes=5)
+"""How long after it was written a request without an answer is repeated. After that its instances
+are found by their tag: the pods that needed them may have gone."""
+
+
+def nodes_on_the_way(
+    intents: Iterable[LaunchIntent],
+    joined: Collection[str],
+    pools: Iterable[NodePool],
+    catalog: Catalog,
+    now: datetime,
+) -> tuple[ExistingNode, ...]:
+    """Return the instances of intents that have no Node yet, each by its id. `joined` are the
+    instances that have a Node. They count for pods, and against the limits of their pools."""
+    promised = _promised(intents, pools, catalog)
+    return tuple(
+        node for intent, node in promised if node.name not in joined and intent.may_join(now)
+    )
+
+
+def overdue_nodes(
+    intents: Iterable[LaunchIntent],
+    joined: Collection[str],
+    pools: Iterable[NodePool],
+    catalog: Catalog,
+    now: datetime,
+) -> tuple[ExistingNode, ...]:
+    """Return the instances of pools with limits that have no Node, and are too old to join. They
+    take no pods, and count against the limits until they have ended."""
+    limited = [pool for pool in pools if pool.limits is not None]
+    return tuple(
+        node.closed()
+        for intent, node in _promised(intents, limited, catalog)
+        if node.name not in joined and not intent.may_join(now)
+    )
+
+
+def promised_nodes(
+    intents: Iterable[LaunchIntent], pools: Iterable[NodePool], catalog: Catalog
+) -> Mapping[str, ExistingNode]:
+    """Return what was promised of each launched instance, joined or not, by its id."""
+    return {node.name: node for _, node in _promised(intents, pools, catalog)}
+
+
+def _promised(
+    intents: Iterable[LaunchIntent], pools: Iterable[NodePool], catalog: Catalog
+) -> Iterator[tuple[LaunchIntent, ExistingNode]]:
+    by_name = {pool.name: pool for pool in pools}
+    for intent in intents:
+        if intent.pool in by_name:
+            for instance in intent.instances:
+                for node in _node(intent, instance, by_name[intent.pool], catalog):
+                    yield intent, node
+
+
+def _node(
+    intent: LaunchIntent, instance: FleetInstance, pool: NodePool, catalog: Catalog
+) -> Iterator[ExistingNode]:
+    kind = _type_of(instance, pool, catalog)
+    if kind is not None:
+        yield ExistingNode(
+            name=instance.instance,
+            labels={**_labels(intent, instance, kind, catalog), **JOINED},
+            allocatable=_present(kind.allocatable, intent),
+            capacity=_present(kind.capacity, intent),
+            taints=pool.taints,
+            pool=pool.name,
+        )
+
+
+def _present(resources: Resources, intent: LaunchIntent) -> Resources:
+    """A node has EFAs only if it was launched for pods that request them."""
+    if intent.efa:
+        return resources
+    return Resources({name: amount for name, amount in resources.items() if name != EFA})
+
+
+def _type_of(instance: FleetInstance, pool: NodePool, catalog: Catalog) -> InstanceType | None:
+    index = catalog.index.get(instance.instance_type)
+    return None if index is None else catalog.for_node_class(pool.node_class).type(index)
+
+
+def _labels(
+    intent: LaunchIntent, instance: FleetInstance, kind: InstanceType, catalog: Catalog
+) -> dict[str, str]:
+    zone_id = catalog.zone_ids.get(instance.zone, "")
+    return {
+        **kind.labels,
+        **intent.labels,
+        ZONE: instance.zone,
+        **({ZONE_ID: zone_id} if zone_id else {}),
+        CAPACITY_TYPE: instance.capacity_type,
+        NODEPOOL: intent.pool,
+    }

@@ -1,44 +1,53 @@
 """The use case: plan, prepare, launch, and plan again with what is left, within one run."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from math import inf
+from typing import Protocol
 
 from leeway.admission.record import Admissions
-from leeway.capacity_requests.request import PriceLimit
+from leeway.capacity_requests import PriceLimit
 from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
-from leeway.launch import reasons
 from leeway.launch.carry_out import CarriedOut, IntentExecutor, unanswered
-from leeway.launch.fleet_errors import DENIED, Cause, cause_of, consequences_of
-from leeway.launch.fleets import LaunchGroup, Offers, groups_of
+from leeway.launch.fleet_errors import DENIED, LAUNCH_REFUSED, Cause, cause_of, consequences_of
+from leeway.launch.fleets import FleetInstance, Fleets, LaunchGroup, Offers, groups_of
 from leeway.launch.images import variant_of
-from leeway.launch.intent import FleetInstance, LaunchIntent
-from leeway.launch.node_settings import NodeSettings, settings_of
-from leeway.launch.nodes_on_the_way import (
+from leeway.launch.intent import (
+    POD_WITHOUT_NODE,
+    LaunchedNode,
+    LaunchIntent,
+    LaunchIntents,
+    LaunchOutcome,
+    PodWithoutNode,
     labels_for_admission,
     nodes_on_the_way,
     overdue_nodes,
 )
-from leeway.launch.outcome import LaunchedNode, LaunchOutcome, PodWithoutNode
-from leeway.launch.ports import Fleets, InstanceDescriptions, LaunchIntents, LaunchTemplates
+from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.prepare import PreparedLaunch, machines_of, prepare
-from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
-from leeway.launch.price_limits import ceilings, lowest, too_dear
-from leeway.launch.problems import NotLaunchable
+from leeway.launch.prices import (
+    PRICE_CEILING_REACHED,
+    PriceCeiling,
+    Prices,
+    affordable,
+    ceilings,
+    lowest,
+    too_dear,
+)
 from leeway.launch.resolve_pools import NodeSources, PoolResolver
-from leeway.launch.supplies import Supplies
+from leeway.launch.templates import LaunchTemplates
 from leeway.manifests.base import Manifest
 from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
-from leeway.pool_pauses.ports import PoolRecords
+from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Placement, Plan
@@ -48,18 +57,55 @@ from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
+POOL_NOT_READ = ReasonCode(
+    "PoolNotRead",
+    "Leeway cannot read from AWS what nodes of pool {pool} need: {error}.",
+    "a-node-pool-launches-no-nodes",
+)
+
+
+NODE_NOT_LAUNCHED = ReasonCode("NodeNotLaunched", "The node of the pod is not launched yet: {why}.")
+
+
+REPLACEMENT_TOO_DEAR = ReasonCode(
+    "ReplacementTooDear",
+    "No new node for the pods that move costs less than the nodes that would go.",
+)
+
+
+LAUNCHES_CAPPED = ReasonCode(
+    "LaunchesCapped",
+    "Cluster {cluster} has reached its maximum of launches in ten minutes: Leeway continues as "
+    "time passes; spec.launches.atMost of the Cluster manifest changes the maximum.",
+    "launches-are-held-back",
+)
+
+
+class InstanceDescriptions(Protocol):
+    """Instances of EC2."""
+
+    def describe_all(self, instances: Collection[str]) -> Mapping[str, InstanceFacts]:
+        """Read instances by their ids. Those that EC2 does not know yet, and those whose tags do
+        not name exactly one cluster, are left out."""
+        ...
+
+
 MOST_ROUNDS = 6
 """How often one run plans and launches. Each round leaves out what EC2 has refused."""
 
+
 THROTTLED_PAUSE = 2.0
 """Seconds before the next round if EC2 throttled overrides of a fleet."""
+
 
 IMPROVE_FOR = timedelta(seconds=1)
 """How long a plan is improved. Pods wait for it meanwhile, and most batches are planned to the end
 in less."""
 
+
 AT_ONCE = 8
 """Fleets that one run requests at the same time, and offerings that it marks."""
+
 
 SHOWN_AFTER = timedelta(minutes=1)
 """How long after a launch EC2 may not list its instances yet."""
@@ -217,8 +263,10 @@ class LaunchNodes:
                 self._deps.templates.ensure(one.templates)
                 ready.append(one)
             except API_ERRORS as error:
-                run.blocked[one.intent.pool] = reasons.TEMPLATE_NOT_CREATED(
-                    pool=one.intent.pool, error=clause(error)
+                run.blocked[one.intent.pool] = LAUNCH_REFUSED(
+                    pool=one.intent.pool,
+                    error=f"a launch template is not created: {clause(error)}",
+                    remedy="correct its EC2NodeClass, or grant the missing permission",
                 )
         return ready
 
@@ -239,6 +287,32 @@ class LaunchNodes:
                 }
                 run.intents[position], failed = self._executor.admit(intent, facts, run.labels)
                 run.reasons += failed
+
+
+@dataclass
+class Supplies:
+    """The supplies of the last plans, the oldest first."""
+
+    _kept: list[tuple[object, Catalog, Supply]] = field(default_factory=list)
+
+    def of(
+        self,
+        pools: Sequence[NodePool],
+        catalog: Catalog,
+        unavailable: Iterable[Unavailable],
+        daemons: Sequence[PodSpec],
+    ) -> Supply:
+        """Return the supply of these pools."""
+        key = (tuple(pools), frozenset(unavailable), tuple(daemons))
+        self._kept = [one for one in self._kept if one[2].arrays <= MOST_ARRAYS]
+        for known in self._kept:
+            if known[1] is catalog and known[0] == key:
+                self._kept.remove(known)
+                break
+        else:
+            known = (key, catalog, Supply(pools, catalog, key[1], daemons))
+        self._kept = [*self._kept, known][-MOST_KEPT:]
+        return known[2]
 
 
 @dataclass
@@ -300,7 +374,10 @@ class _Run:
         """Stop if the run has no time for a further round."""
         until = self.order.until
         if until is not None and self.deps.clock.now() >= until:
-            self.stopped = (*self.stopped, reasons.RUN_OUT_OF_TIME())
+            self.stopped = (
+                *self.stopped,
+                NODE_NOT_LAUNCHED(why="the run has no time left, and the next run goes on"),
+            )
 
     def plan(self) -> Plan:
         """Plan for all pods: on nodes that exist, on launched ones, and on new ones."""
@@ -385,7 +462,7 @@ class _Run:
         left = max(0, most - self.added)
         for group in groups:
             if len(group.nodes) > left:
-                self.capped = reasons.LAUNCHES_CAPPED(cluster=self.order.cluster)
+                self.capped = LAUNCHES_CAPPED(cluster=self.order.cluster)
             if left:
                 yield replace(group, nodes=group.nodes[:left])
             left = max(0, left - len(group.nodes))
@@ -407,9 +484,7 @@ class _Run:
         for group in given:
             nodes = allowed.keep(group.nodes)
             if len(nodes) < len(group.nodes):
-                self.capped = reasons.PRICE_CEILING_REACHED(
-                    cluster=self.order.cluster, most=ceiling.most
-                )
+                self.capped = PRICE_CEILING_REACHED(cluster=self.order.cluster, most=ceiling.most)
             if nodes:
                 yield replace(group, nodes=nodes), lowest(allowed.below, nodes)
 
@@ -437,9 +512,7 @@ class _Run:
         except NotLaunchable as problem:
             self.blocked[settings.pool] = problem.reason
         except API_ERRORS as error:
-            self.blocked[settings.pool] = reasons.POOL_NOT_READ(
-                pool=settings.pool, error=clause(error)
-            )
+            self.blocked[settings.pool] = POOL_NOT_READ(pool=settings.pool, error=clause(error))
         return None
 
     def accept(self, results: Sequence[CarriedOut]) -> None:
@@ -488,13 +561,15 @@ class _Run:
         others = [one for one in self.reasons if one not in self.blocked.values()]
         last = self.stopped or tuple(others[-1:])
         missing = {one.pod: one.reason for one in plan.unschedulable if one.pod not in blocked}
-        waits = self.capped or next(iter(last), reasons.NODE_NOT_LAUNCHED())
+        waits = self.capped or next(
+            iter(last), NODE_NOT_LAUNCHED(why="EC2 did not launch it, and the next run tries again")
+        )
         missing |= dict.fromkeys(waiting, waits)
-        missing |= dict.fromkeys(sorted(self.dear), reasons.REPLACEMENT_TOO_DEAR())
+        missing |= dict.fromkeys(sorted(self.dear), REPLACEMENT_TOO_DEAR())
         whys = {pod: _why(cause, last) for pod, cause in missing.items()}
         whys |= {pod: _why(cause, self.stopped) for pod, cause in blocked.items()}
         without = tuple(
-            PodWithoutNode(pod, reasons.POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
+            PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=whys[pod]), cause=cause)
             for pod, cause in {**missing, **blocked}.items()
         )
         shown = [*self.reasons, *self.blocked.values(), *self.stopped]
@@ -554,3 +629,12 @@ def _planned(plan: Plan) -> list[str]:
 
 def _why(cause: Reason, others: Iterable[Reason]) -> str:
     return " ".join(dict.fromkeys([cause.message, *(one.message for one in others)]))
+
+
+MOST_KEPT = 4
+"""Supplies that are kept. One takes some megabytes."""
+
+
+MOST_ARRAYS = 1000
+"""A supply that holds more arrays is not kept: it has one for each requirement that a pod has had,
+and whoever may create pods may write any."""

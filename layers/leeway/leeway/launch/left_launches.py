@@ -1,40 +1,64 @@
 """Use case of reconcile: continue launches that were left undone, and remove what they leave."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.admission.record import AdmissionRequest, Admissions, apply_request
+from leeway.admission.readiness import CLOCKS_DIFFER_BY
+from leeway.admission.record import (
+    Admission,
+    AdmissionRequest,
+    AdmissionResult,
+    Admissions,
+    Launch,
+    apply_request,
+    repeated_launch_request,
+)
 from leeway.clock import Clock
+from leeway.execution.attempt import OVERDUE
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
-from leeway.launch import reasons
-from leeway.launch.intent import LaunchIntent
-from leeway.launch.left_instances import (
-    check_deleted_node,
-    check_left_instance,
-    has_joined,
-    have_vanished,
-    may_be_left,
-)
-from leeway.launch.ports import LaunchIntents, OwnedLaunchTemplates
-from leeway.launch.unused_templates import unused_templates
-from leeway.notices import InstanceId, Notice, NoticeKind
+from leeway.instances.owners import OwnerKind
+from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
+from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent, LaunchIntents
+from leeway.launch.templates import OwnedLaunchTemplates, OwnedTemplate
 from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
-from leeway.pool_pauses.ports import PoolRecords
+from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import Records
-from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
-from leeway.reconciliation.report import HandledFinding, LaunchCheck
-from leeway.retirement.attempts import apply_notice
+from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
+from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_DELETED
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms
 from leeway.retirement.record import Records as RetirementRecords
-from leeway.retirement.record import ReturnTerms
+from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 from leeway.table import Table
+
+LAUNCH_NOT_ADMITTED = ReasonCode(
+    "LaunchNotAdmitted",
+    "Launched instance {instance} of pool {pool} has not been admitted: {why}.",
+    "nodes-are-not-ready",
+)
+LAUNCH_UNKNOWN = ReasonCode(
+    "LaunchUnknown",
+    "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
+    "has neither an admission nor a launch intent that names it. Leeway does not terminate it: "
+    "find out who launched or tagged it, and terminate it if it is not needed.",
+    "an-instance-is-tagged-as-leeways",
+)
+NODES_VANISHED = ReasonCode(
+    "NodesVanished",
+    "{count} of {launched} running instances that Leeway launched for cluster {cluster} have no "
+    "Node ({instances}): Leeway ends none of them, because the API server may have lost its "
+    "objects. Check the cluster; restart the kubelets of the instances, or end them.",
+    "the-node-of-an-instance-was-deleted",
+)
 
 TEMPLATES_CHECKED_EVERY = timedelta(minutes=59)
 """How long a check of a cluster's launch templates is claimed."""
@@ -97,9 +121,9 @@ class LeftLaunches:
                 return None if left is None else left.reason
             attempt = self._admit(observed.facts, left.request)
         except API_ERRORS as error:
-            return reasons.LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
+            return LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
         return HandledFinding(
-            instance, left.reason, reasons.ADMISSION_STARTED_AGAIN(attempt=attempt)
+            instance, left.reason, f"Leeway started attempt {attempt} of the admission."
         )
 
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
@@ -125,7 +149,7 @@ class LeftLaunches:
         without = _without_node(joined, nodes) if joined else []
         if have_vanished(len(without), len(joined)):
             some = ", ".join(sorted(one.facts.instance for one in without)[:MOST_NAMED])
-            vanished = reasons.NODES_VANISHED(
+            vanished = NODES_VANISHED(
                 count=len(without), launched=len(joined), cluster=cluster, instances=some
             )
             return LaunchCheck(problems=(vanished,))
@@ -145,33 +169,23 @@ class LeftLaunches:
                 return reason
             attempt = self._retire(observed.facts, reason, now)
         except API_ERRORS as error:
-            found = f"Instance {instance} has no Node."
-            return FINDING_NOT_HANDLED(finding=found, error=clause(error))
-        return HandledFinding(instance, reason, reasons.RETURN_STARTED(attempt=attempt))
+            what = f"end instance {instance}, which has no Node"
+            return RECONCILE_INCOMPLETE(what=what, error=clause(error))
+        return HandledFinding(instance, reason, f"Attempt {attempt} of its retirement was started.")
 
     def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
         """Start the retirement of an instance without a Node; returns its attempt."""
         ruling = Ruling(Action.RETIRE, None, Replacement.NONE, OnBlocked.WAIT, reason)
-        notice = Notice(
-            id=f"node-deleted-{facts.instance}-{now.isoformat()}",
-            kind=NoticeKind.CAPACITY_RETURN,
-            account="",
-            region="",
-            time=now,
-            instances=(InstanceId(facts.instance),),
-        )
+        terms = ReturnTerms(cause=NODE_DELETED.name)
 
         def begin() -> int:
             stored = self._retirements.retirement(facts.instance)
-            change = apply_notice(stored, notice, ruling, facts)
-            record = change.record
+            change = apply_return(stored, facts, ruling, terms, now)
             if change.write:
-                terms = ReturnTerms(cause=NODE_DELETED.name)
-                record = record.model_copy(update={"terms": terms})
-                self._retirements.write(record)
+                self._retirements.write(change.record)
             if change.start:
-                self._retire_node.start(facts.instance, facts.cluster, record.attempt)
-            return record.attempt
+                self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
+            return change.record.attempt
 
         return retry_conflicts(f"the retirement of {facts.instance}", begin)
 
@@ -206,3 +220,191 @@ def _without_node(
         return []
     read = nodes.nodes()
     return [one for one in unnamed if not any(node.runs_on(one.facts.instance) for node in read)]
+
+
+ADMITTED_AGAIN_AFTER = timedelta(hours=1)
+"""How long after an admission ended without a node it is repeated: a missing permission to
+terminate the instance, for example, may have been granted."""
+
+RETURNED_AGAIN_AFTER = timedelta(minutes=10)
+"""How long after the retirement of an instance without a Node ended it is repeated: the cluster or
+EC2 may not have answered."""
+
+WATCHED_FOR = timedelta(days=29)
+"""How long after its launch an instance is checked: admission records are kept for 30 days."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftInstance:
+    """A launched instance that needs an admission (`request`), or a person (None)."""
+
+    reason: Reason
+    request: AdmissionRequest | None = None
+
+
+def may_be_left(observed: ObservedInstance, now: datetime) -> bool:
+    """Whether the records of an instance are to be checked. EKS tags an instance that joins, so
+    most need no read."""
+    age = now - observed.launched_at
+    return (
+        observed.facts.owner.kind is OwnerKind.LEEWAY
+        and not observed.group
+        and not observed.facts.joined
+        and observed.state in {"pending", "running"}
+        and REPEAT_WITHIN <= age < WATCHED_FOR
+    )
+
+
+def check_left_instance(
+    observed: ObservedInstance,
+    admission: Admission | None,
+    intents: Collection[LaunchIntent],
+    now: datetime,
+) -> LeftInstance | None:
+    """Check an instance that may be left; None if there is nothing to do now.
+
+    An instance without an admission and without a launch intent that names it is only reported:
+    everybody with the right to tag instances can write its tags.
+    """
+    instance = observed.facts.instance
+    if admission is not None:
+        return _of_admission(admission, now)
+    intent = next((one for one in intents if one.id == observed.intent), None)
+    if intent is None or not _launched(intent, observed):
+        if now - observed.launched_at < JOIN_WITHIN:
+            return None
+        pool = observed.facts.owner.name
+        return LeftInstance(LAUNCH_UNKNOWN(instance=instance, pool=pool))
+    if now < intent.created_at + REPEAT_WITHIN:
+        return None
+    return LeftInstance(
+        LAUNCH_NOT_ADMITTED(
+            instance=instance, pool=intent.pool, why="no admission of it was started"
+        ),
+        _request(intent, observed, now),
+    )
+
+
+def has_joined(observed: ObservedInstance) -> bool:
+    """Whether an instance that runs has joined, by the tags that only EC2 and EKS write, and is
+    Leeway's, by its other tags."""
+    facts = observed.facts
+    own = facts.owner.kind is OwnerKind.LEEWAY and not observed.group
+    return own and facts.joined and facts.from_fleet and observed.state == "running"
+
+
+def have_vanished(without_node: int, joined: int) -> bool:
+    """Whether so many of the joined instances have no Node that the API server may have lost its
+    objects: more than half of them, and more than one."""
+    return without_node > 1 and 2 * without_node > joined
+
+
+def check_deleted_node(
+    observed: ObservedInstance,
+    admission: Admission | None,
+    retirement: Retirement | None,
+    now: datetime,
+) -> Reason | None:
+    """Check an instance that has joined and that the cluster has no Node for; None if there is
+    nothing to do now. NODE_DELETED: it is to be returned. LAUNCH_UNKNOWN: no record says that
+    Leeway launched it, so a person has to look at it."""
+    facts = observed.facts
+    instance, pool = facts.instance, facts.owner.name
+    launch = admission.launch if admission is not None else None
+    if admission is None or launch is None or admission.facts.cluster != facts.cluster:
+        return LAUNCH_UNKNOWN(instance=instance, pool=pool)
+    if (launch.pool, launch.intent) != (pool, observed.intent):
+        return LAUNCH_UNKNOWN(instance=instance, pool=pool)
+    if admission.is_open or (retirement is not None and _covers(retirement, now)):
+        return None
+    return NODE_DELETED(
+        instance=instance,
+        pool=pool,
+        cluster=facts.cluster,
+        minutes=ENDED_WITHOUT_NODE_AFTER.total_seconds() / 60,
+    )
+
+
+def _covers(retirement: Retirement, now: datetime) -> bool:
+    ended_at = retirement.ended_at
+    return retirement.is_open or (ended_at is not None and now < ended_at + RETURNED_AGAIN_AFTER)
+
+
+def _of_admission(admission: Admission, now: datetime) -> LeftInstance | None:
+    if admission.launch is None or admission.result is AdmissionResult.ADMITTED:
+        return None
+    instance = admission.instance
+    if admission.is_open:
+        if now <= admission.deadline + OVERDUE:
+            return None
+        why = "the execution of its admission has died"
+    else:
+        ended_at = admission.ended_at or admission.deadline
+        if now < ended_at + ADMITTED_AGAIN_AFTER:
+            return None
+        why = "it runs, and its admission ended without a node"
+    reason = LAUNCH_NOT_ADMITTED(instance=instance, pool=admission.launch.pool, why=why)
+    return LeftInstance(reason, repeated_launch_request(admission, now))
+
+
+def _launched(intent: LaunchIntent, observed: ObservedInstance) -> bool:
+    """Whether an intent can have launched an instance whose tag names it."""
+    named = {one.instance for one in intent.instances}
+    facts = observed.facts
+    return (
+        intent.cluster == facts.cluster
+        and intent.pool == facts.owner.name
+        and observed.launched_at >= intent.created_at - CLOCKS_DIFFER_BY
+        and (not intent.is_answered or facts.instance in named)
+    )
+
+
+def _request(intent: LaunchIntent, observed: ObservedInstance, now: datetime) -> AdmissionRequest:
+    instance = observed.facts.instance
+    return AdmissionRequest(
+        id=f"left-{intent.id}",
+        requested_at=now,
+        deadline=max(intent.created_at + JOIN_WITHIN, now),
+        reason=NODE_LAUNCHED(instance=instance, pool=intent.pool),
+        launch=Launch(intent=intent.id, pool=intent.pool, at=intent.created_at),
+        labels={
+            **intent.labels_for_admission,
+            NODEPOOL: intent.pool,
+            CAPACITY_TYPE: observed.facts.capacity_type,
+        },
+        taints=intent.taints_for_admission,
+        startup_taints=intent.startup_taints,
+    )
+
+
+UNUSED_AFTER = timedelta(hours=1)
+"""The age from which a launch template is deleted if no intent names it. The table keeps intents
+for an hour, so no launch has used it in that time. A launch that needs it later creates it again,
+with one call; templates that stay would reach EC2's quota of 5,000 in a region, since each AMI
+release and each change of user data makes new ones."""
+
+MOST_DELETED = 50
+"""How many templates one run deletes. The others follow an hour later."""
+
+
+def unused_templates(
+    cluster: str,
+    templates: Iterable[OwnedTemplate],
+    intents: Iterable[LaunchIntent],
+    now: datetime,
+) -> tuple[str, ...]:
+    """Return the names of templates to delete, the oldest first.
+
+    The form of the name is checked too: everybody with the right to tag launch templates can write
+    the tags of other ones.
+    """
+    form = re.compile(rf"leeway-{re.escape(cluster)}-[0-9a-f]{{16}}")
+    used = {name for intent in intents for name in intent.templates}
+    found = [
+        (one.created_at, one.name)
+        for one in templates
+        if form.fullmatch(one.name)
+        and one.name not in used
+        and now - one.created_at >= UNUSED_AFTER
+    ]
+    return tuple(name for _, name in sorted(found))[:MOST_DELETED]

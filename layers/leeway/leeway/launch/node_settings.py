@@ -1,9 +1,13 @@
 """The EC2 settings of a pool's nodes: from its node class, or from the Cluster's defaults."""
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from leeway.bootstrap.node import NodeTemplate, templates_of
+from leeway.instances.owners import INTENT_TAG, OWNED_PREFIX, OWNER_TAG, POOL_TAG, SETTINGS_TAG
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, Defaults
 from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
@@ -15,6 +19,22 @@ from leeway.manifests.node_class import (
     MetadataOptions,
 )
 from leeway.manifests.node_pool import NodePool
+from leeway.reasons import ReasonCode
+
+POOL_SETTING_WRONG = ReasonCode(
+    "PoolSettingWrong",
+    "A setting of a node pool is missing or wrong: {problem}.",
+    "a-node-pool-launches-no-nodes",
+)
+
+
+class NotLaunchable(Exception):
+    """Nothing can be launched from a pool. The problem names the manifest and the field to
+    correct."""
+
+    def __init__(self, problem: str) -> None:
+        self.reason = POOL_SETTING_WRONG(problem=problem)
+        super().__init__(self.reason.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +125,111 @@ def _settings(
 
 def _setting[T](value: T | None, place: str) -> Setting[T] | None:
     return None if value is None else Setting(value, place)
+
+
+CLUSTER_TAG = "eks:eks-cluster-name"
+
+MOST_TAGS = 50
+"""Tags of one resource. Source: EC2 user guide, "Tag restrictions"."""
+
+# Keys by which AWS, Karpenter and Leeway find out whose an instance is.
+_RESERVED = (
+    "aws:",
+    "eks:",
+    "leeway.sh/",
+    "karpenter.sh/nodeclaim",
+    "karpenter.sh/nodepool",
+    "karpenter.sh/provisioner-name",
+    OWNED_PREFIX,
+)
+
+
+def user_tags(settings: NodeSettings) -> Mapping[str, str]:
+    """Return the tags of the manifests: those of the node class replace those of the Cluster.
+
+    Raises:
+        NotLaunchable: a key is reserved, or there are too many.
+    """
+    merged: dict[str, str] = {}
+    for setting in settings.tags:
+        for key in setting.value:
+            if key.lower().startswith(_RESERVED):
+                raise NotLaunchable(f"key {key} of {setting.place} is reserved: remove the tag")
+        merged |= setting.value
+    most = MOST_TAGS - len(_of_leeway("", "", "", ""))
+    if len(merged) > most:
+        raise NotLaunchable(
+            f"pool {settings.pool} has {len(merged)} tags of its own, and EC2 accepts {most} "
+            f"beside those of Leeway: remove tags from {settings.tags[-1].place}"
+        )
+    return merged
+
+
+def cluster_tags(cluster: str) -> Mapping[str, str]:
+    """Return the tags of everything that Leeway creates for a cluster."""
+    return {CLUSTER_TAG: cluster, f"{OWNED_PREFIX}{cluster}": "owned", OWNER_TAG: "leeway"}
+
+
+def instance_tags(
+    cluster: str, pool: str, intent: str, launch_settings: str, own: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return the tags of instances and volumes. `own` are the user's: they may set `Name`."""
+    of_leeway = _of_leeway(cluster, pool, intent, launch_settings)
+    return {"Name": f"{cluster}-{pool}", **own, **of_leeway}
+
+
+def _of_leeway(cluster: str, pool: str, intent: str, launch_settings: str) -> Mapping[str, str]:
+    known = {POOL_TAG: pool, INTENT_TAG: intent, SETTINGS_TAG: launch_settings}
+    return {**cluster_tags(cluster), **known}
+
+
+VERSION = "v1"
+"""The version of this way to hash. If it changes, instances with hashes of another version have not
+changed by them. Source: Karpenter's design "Drift Hash Versioning"."""
+
+_LENGTH = 8
+
+
+def settings_hashes(settings: NodeSettings) -> Mapping[str, str]:
+    """Return a hash for each part of a pool's settings, by the name of the part."""
+    return {name: _hash(value) for name, value in _parts(settings)}
+
+
+def tag_value(hashes: Mapping[str, str]) -> str:
+    """Return the value of the tag, in characters that EC2 allows in tags, at most 256 of them."""
+    return " ".join((VERSION, *(f"{name}={value}" for name, value in sorted(hashes.items()))))
+
+
+def read_tag_value(value: str) -> Mapping[str, str]:
+    """Return the hashes in the value of a tag, which anybody may have written; empty if there are
+    none of this version."""
+    version, *parts = value.split(" ")
+    if version != VERSION:
+        return {}
+    return {name: text for name, found, text in (one.partition("=") for one in parts) if found}
+
+
+def _parts(settings: NodeSettings) -> Iterator[tuple[str, Any]]:
+    """Fields with their defaults are left out, so that a new field changes no hash."""
+    template, node_class = settings.template, settings.template.pool.node_class
+    kubelet = template.kubelet.model_dump(mode="json", exclude_defaults=True)
+    devices = [one.model_dump(mode="json", exclude_defaults=True) for one in settings.block_devices]
+    tags: dict[str, str] = {}
+    for setting in settings.tags:
+        tags |= setting.value
+    yield "block-devices", sorted(map(_text, devices))
+    yield "kubelet", [kubelet, node_class.prefix_delegation]
+    yield "metadata-options", settings.metadata.model_dump(mode="json", exclude_defaults=True)
+    yield "monitoring", settings.detailed_monitoring
+    yield "public-address", settings.public_address
+    yield "role", [one and one.value for one in (settings.role, settings.profile)]
+    yield "tags", tags
+    yield "user-data", [node_class.family, node_class.raid0, template.user_data]
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(_text(value).encode()).hexdigest()[:_LENGTH]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -5,21 +5,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 
-from leeway.bootstrap.node import ClusterDetails, UserDataError, node_of
+from leeway.bootstrap.node import UserDataError, node_of
 from leeway.bootstrap.user_data import UserData, render
-from leeway.launch import reasons
 from leeway.launch.fleets import LaunchGroup, Offers, request_of, select_overrides, token_of
-from leeway.launch.images import ImageVariant, variant_of
+from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent
-from leeway.launch.networks import SubnetChoice
-from leeway.launch.node_settings import NodeSettings
-from leeway.launch.problems import NotLaunchable
-from leeway.launch.settings_hashes import settings_hashes, tag_value
-from leeway.launch.tags import instance_tags
+from leeway.launch.node_settings import (
+    NotLaunchable,
+    instance_tags,
+    settings_hashes,
+    tag_value,
+)
+from leeway.launch.resolve_pools import ResolvedPool
 from leeway.launch.templates import (
     LaunchTemplate,
-    NodeResources,
-    TemplateImage,
     network_cards,
     template_of,
 )
@@ -27,19 +26,6 @@ from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import EFA, Machine
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedPool:
-    """A pool's settings with the resources of AWS that they select. `images` lacks the variants
-    that have no AMI; `warnings` name them, and the subnets that are left out."""
-
-    settings: NodeSettings
-    details: ClusterDetails
-    resources: NodeResources
-    subnets: SubnetChoice
-    images: Mapping[ImageVariant, TemplateImage]
-    warnings: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +68,10 @@ def prepare(
     selected = select_overrides(choices, pool.subnets.by_zone, offers, below)
     if selected is None:
         zones = ", ".join(sorted({zone for one in group.choices for zone in one.zones}))
-        raise NotLaunchable(reasons.NOTHING_OFFERED(pool=group.pool.name, zones=zones))
+        raise NotLaunchable(
+            f"pool {group.pool.name} has no subnet with free addresses in a zone that offers "
+            f"one of its instance types: add subnets in {zones}"
+        )
     used = dict.fromkeys(one.instance_type for one in selected.overrides)
     boots = _boots(group, pool, {name: bootable[name] for name in used})
     cluster = pool.details.name
@@ -147,7 +136,9 @@ def _boots(
                 )
                 known[key] = _Boot(template, user_data)
         except UserDataError as error:
-            reason = reasons.USER_DATA_INVALID(pool=group.pool.name, error=clause(error))
-            raise NotLaunchable(reason) from error
+            pool_name = group.pool.name
+            raise NotLaunchable(
+                f"the user data of pool {pool_name} can't be rendered: {clause(error)}"
+            ) from error
         found[name] = known[key]
     return found

@@ -6,19 +6,16 @@ Equal data has one name, so a template is created once and never changed.
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Protocol
 
 from leeway.bootstrap.node import ClusterDetails
-from leeway.launch.node_settings import NodeSettings
-from leeway.launch.tags import cluster_tags
+from leeway.launch.node_settings import NodeSettings, cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
 from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.quantities import whole
-
-VERSION = "1"
-"""The version that fleets use: Leeway creates no other one, and EC2 changes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +25,42 @@ class LaunchTemplate:
     name: str
     data: str
     tags: Mapping[str, str]
+
+
+class LaunchTemplates(Protocol):
+    """Launch templates of EC2."""
+
+    def ensure(self, templates: Collection[LaunchTemplate]) -> None:
+        """Create those that do not exist."""
+        ...
+
+    def forget(self, names: Collection[str]) -> None:
+        """Look for these templates again at the next `ensure`: they may have been deleted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedTemplate:
+    """A launch template of EC2 with the tags of a cluster's launch templates."""
+
+    name: str
+    created_at: datetime
+
+
+class OwnedLaunchTemplates(Protocol):
+    """The launch templates that Leeway created for a cluster."""
+
+    def owned_by(self, cluster: str) -> Sequence[OwnedTemplate]:
+        """List the launch templates whose tags name Leeway as the owner, and this cluster."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a launch template. One that does not exist any more is not an error."""
+        ...
+
+
+VERSION = "1"
+"""The version that fleets use: Leeway creates no other one, and EC2 changes none."""
 
 
 @dataclass(frozen=True, slots=True)

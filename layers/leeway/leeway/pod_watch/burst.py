@@ -5,8 +5,7 @@ All times are seconds of one monotonic clock, and are arguments.
 
 import math
 from collections.abc import Collection
-
-from leeway.pod_watch.pods import UnscheduledPod, needs_new_node
+from dataclasses import dataclass
 
 SILENCE = 0.5
 """A burst ends after this many seconds without a further pod."""
@@ -20,6 +19,29 @@ run of the buyer for each of them; a run takes about as long."""
 
 RETRY_AFTER = 5.0
 """Seconds after which a wake that failed is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnscheduledPod:
+    """A pod in the answer of a watch.
+
+    - `phase`: `Pending` until all containers have been started.
+    - `node`: the name of its node, empty if it has none.
+    - `nominated`: the node on which the scheduler preempts other pods for it, or empty.
+    - `gated`: it has scheduling gates.
+    - `terminating`: it is being deleted.
+    - `of_daemon_set`: a DaemonSet created it.
+    - `unscheduled_because`: the reason of its condition PodScheduled=False, or empty.
+    """
+
+    uid: str
+    phase: str = "Pending"
+    node: str = ""
+    nominated: str = ""
+    gated: bool = False
+    terminating: bool = False
+    of_daemon_set: bool = False
+    unscheduled_because: str = ""
 
 
 class PodBursts:
@@ -86,3 +108,20 @@ class PodBursts:
         self._reported -= waiting
         self._collected |= waiting
         self._not_before = now + RETRY_AFTER
+
+
+UNSCHEDULABLE = "Unschedulable"
+"""Reason of the condition PodScheduled. `SchedulerError` and `SchedulingGated` are others."""
+
+
+def needs_new_node(pod: UnscheduledPod) -> bool:
+    """Return whether the buyer should look at this pod now.
+
+    A pod of a DaemonSet belongs to one existing node, and no other node helps it. A pod with a
+    nominated node gets its place by preemption, for example that of a pause pod.
+    """
+    return (
+        pod.phase == "Pending"
+        and pod.unscheduled_because == UNSCHEDULABLE
+        and not (pod.node or pod.nominated or pod.gated or pod.terminating or pod.of_daemon_set)
+    )

@@ -6,10 +6,53 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from leeway.pod_watch.pauses import HEALTHY_AFTER, pause_after
-from leeway.pod_watch.ports import PodChange, PodWatch, PodWatches
+from leeway.pod_watch.burst import UnscheduledPod
 from leeway.ports.kubernetes import WatchExpired
+
+
+@dataclass(frozen=True, slots=True)
+class PodChange:
+    """One event of a watch: `version` is the place from which a later watch resumes.
+
+    - `pod`: the pod; None if the event only announces a version.
+    - `gone`: the pod is bound to a node or deleted.
+    """
+
+    version: str
+    pod: UnscheduledPod | None = None
+    gone: bool = False
+
+
+class PodWatch(Protocol):
+    """One watch on the unscheduled pods of a cluster."""
+
+    def run(self, began: Callable[[], None], receive: Callable[[PodChange], None]) -> None:
+        """Watch until the API server ends the watch; call `began` when it has accepted it.
+
+        Raises:
+            WatchExpired: the version is too old; a watch without a version begins again.
+            ClusterUnavailable, ClusterRefused: the API server failed, or refused.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End the watch, from another thread."""
+        ...
+
+
+class PodWatches(Protocol):
+    """Watches on the unscheduled pods of clusters."""
+
+    def watch(self, cluster: str, version: str) -> PodWatch:
+        """Prepare a watch that continues after a version. Without a version it reports first all
+        unscheduled pods that exist.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the endpoint of the cluster can't be read.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +171,26 @@ class Follower:
             return
         self._version, self._has_received = change.version or self._version, True
         self._send(PodReceived(self, change))
+
+
+HEALTHY_AFTER = 10.0
+"""Seconds that a watch must last to count as healthy. A reverse proxy may close each watch at once,
+and must not be asked again at once."""
+
+FIRST = 1.0
+
+LONGEST = 30.0
+"""Seconds: the pause doubles with each failure up to this, half of what the minute's schedule
+leaves a pod to wait."""
+
+
+def pause_after(failures: int, fraction: float) -> float:
+    """Return the seconds to wait after consecutive failures; none after a healthy watch.
+
+    `fraction` is a random number from 0 to 1: half of the pause is random, so that watches which
+    failed together do not return together.
+    """
+    if failures < 1:
+        return 0.0
+    longest = min(LONGEST, FIRST * 2.0 ** min(failures - 1, 10))
+    return longest * (0.5 + fraction / 2)

@@ -10,35 +10,53 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.failures import describe_error
 from leeway.pod_watch.burst import PodBursts
 from leeway.pod_watch.follower import (
     Follower,
     FollowerMessage,
     PodReceived,
+    PodWatches,
     WatchBegan,
     WatchHealthy,
     WatchInterrupted,
 )
-from leeway.pod_watch.lease import Renewal, RenewalDecision
-from leeway.pod_watch.lease_keeper import LeaseKeeper
-from leeway.pod_watch.ports import PodWatches, WatchMode
-from leeway.pod_watch.reasons import (
-    NO_CLUSTER_TO_WATCH,
-    POD_WATCH_INTERRUPTED,
-    POD_WATCH_REFUSED,
-    POD_WATCH_RESTORED,
-    PODS_UNSCHEDULABLE,
-    PROVISIONING_NOT_WOKEN,
-    WATCH_LEASE_UNAVAILABLE,
-    WATCH_TIME_OVER,
-)
+from leeway.pod_watch.lease import WATCH_LEASE_UNAVAILABLE, LeaseKeeper, Renewal
 from leeway.ports.kubernetes import ClusterRefused
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+from leeway.telemetry import Telemetry
+
+
+class WatchMode(StrEnum):
+    """How pending pods of a cluster are found."""
+
+    NOT_AT_ALL = "not-at-all"
+    """It has no pool, so nothing can be launched."""
+    BY_THE_MINUTE = "by-the-minute"
+    """By the schedule of each minute only, as the Cluster manifest says."""
+    BY_WATCH = "by-watch"
+
+
+POD_WATCH_ENDED = ReasonCode("PodWatchEnded", "This run watches pods no longer: {why}.")
+POD_WATCH_FAILED = ReasonCode(
+    "PodWatchFailed",
+    "The watch on unscheduled pods of cluster {cluster} failed: {error}. It is retried with "
+    "growing pauses; meanwhile pending pods wait for the schedule of each minute.{advice}",
+    "pods-are-not-watched",
+)
+POD_WATCH_RESTORED = ReasonCode(
+    "PodWatchRestored", "The watch on unscheduled pods of cluster {cluster} works again."
+)
+PROVISIONING_NOT_WOKEN = ReasonCode(
+    "ProvisioningNotWoken",
+    "The message to provision_nodes for cluster {cluster} can't be sent: {error}. It is retried.",
+    "pods-are-not-watched",
+)
+NO_CLUSTER = "no cluster has a pool and a Cluster manifest that allows watches"
 
 CALLS_AT_ONCE = 8
 """Threads for calls to AWS."""
@@ -57,24 +75,21 @@ class Periods:
     report: float = 60.0
 
 
-class Telemetry(Protocol):
-    """Logs and metrics of a run that watches."""
+@dataclass(frozen=True, slots=True)
+class PodWatchTelemetry(Telemetry):
+    """Logs and measures pod watches."""
+
+    def tell(self, reason: Reason, **facts: object) -> None:
+        """Log what a run does."""
+        self.logger.info(reason.message, extra={"code": reason.code, **facts})
 
     def watch_problem(self, cluster: str, reason: Reason) -> None:
         """Log why a cluster is not watched, or what failed; `cluster` may be empty."""
-        ...
-
-    def watch_restored(self, cluster: str, reason: Reason) -> None:
-        """Log that a cluster is watched again."""
-        ...
-
-    def woken(self, cluster: str, reason: Reason) -> None:
-        """Log why the buyer of a cluster is woken."""
-        ...
+        self.logger.error(reason.message, extra={"code": reason.code, "cluster": cluster})
 
     def watch_problems(self, problems: int) -> None:
-        """Measure how many watches do not work."""
-        ...
+        """Count the watches that do not work, and the clusters whose buyer was not woken."""
+        self.count("MinorProblems", problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ class _Modes:
 
 @dataclass(frozen=True, slots=True)
 class _Renewed:
-    decision: RenewalDecision | None
+    renewal: Renewal | None
     error: Exception | None = None
 
 
@@ -130,7 +145,7 @@ class Holding:
         provisioning: ProvisionNodes,
         keeper: LeaseKeeper,
         modes: Callable[[], Mapping[str, WatchMode]],
-        telemetry: Telemetry,
+        telemetry: PodWatchTelemetry,
         ends_at: float,
         periods: Periods,
     ) -> None:
@@ -167,7 +182,7 @@ class Holding:
     def _act(self, now: float) -> None:
         """Do everything that is due."""
         if now >= self._ends_at:
-            self._ended = WATCH_TIME_OVER()
+            self._ended = POD_WATCH_ENDED(why="its time is over")
         for cluster in self._clusters.values():
             if now >= cluster.due_at():
                 self._wake(cluster, now)
@@ -221,7 +236,7 @@ class Holding:
                     cluster.bursts.restart()
             case WatchHealthy():
                 if cluster.problem:
-                    self._telemetry.watch_restored(name, POD_WATCH_RESTORED(cluster=name))
+                    self._telemetry.tell(POD_WATCH_RESTORED(cluster=name), cluster=name)
                 cluster.problem = False
             case WatchInterrupted(error=error):
                 cluster.settled = True
@@ -240,9 +255,14 @@ class Holding:
         if cluster.problem:
             return
         cluster.problem = True
-        code = POD_WATCH_REFUSED if isinstance(error, ClusterRefused) else POD_WATCH_INTERRUPTED
-        name = cluster.follower.cluster
-        self._telemetry.watch_problem(name, code(cluster=name, error=describe_error(error)))
+        name, advice = cluster.follower.cluster, ""
+        if isinstance(error, ClusterRefused):
+            advice = (
+                " Apply rbac/ and create the access entry of the role of watch_pods with the group "
+                "leeway:watch."
+            )
+        reason = POD_WATCH_FAILED(cluster=name, error=describe_error(error), advice=advice)
+        self._telemetry.watch_problem(name, reason)
 
     def _configure(self, modes: Mapping[str, WatchMode]) -> None:
         """Start and stop watches as the manifests say. A cluster that can't be read now stays as it
@@ -255,12 +275,12 @@ class Holding:
             elif mode is not WatchMode.BY_WATCH and name in self._clusters:
                 self._clusters.pop(name).follower.stop()
         if not self._clusters:
-            self._ended = NO_CLUSTER_TO_WATCH()
+            self._ended = POD_WATCH_ENDED(why=NO_CLUSTER)
 
     def _renewed(self, message: _Renewed) -> None:
         self._renewing = False
         self._renew_at = time.monotonic() + self._periods.renew
-        if message.decision is None:
+        if message.renewal is None:
             if not self._lease_problem:
                 reason = WATCH_LEASE_UNAVAILABLE(
                     error=message.error and describe_error(message.error),
@@ -270,8 +290,8 @@ class Holding:
             self._lease_problem = True
             return
         self._lease_problem = False
-        if message.decision.renewal is Renewal.END:
-            self._ended = message.decision.reason
+        if message.renewal is Renewal.END:
+            self._ended = POD_WATCH_ENDED(why="another run watches all clusters")
 
     def _report(self) -> None:
         problems = sum(cluster.problem for cluster in self._clusters.values())
@@ -279,13 +299,12 @@ class Holding:
 
     def _wake(self, cluster: _Cluster, now: float) -> None:
         uids, cluster.sending = cluster.bursts.take(now), True
-        reason = PODS_UNSCHEDULABLE(pods=len(uids))
-        self._telemetry.woken(cluster.follower.cluster, reason)
-        self._calls.submit(self._send, cluster.follower, uids, reason)
+        self._calls.submit(self._send, cluster.follower, uids)
 
-    def _send(self, follower: Follower, uids: frozenset[str], reason: Reason) -> None:
+    def _send(self, follower: Follower, uids: frozenset[str]) -> None:
         try:
-            self._provisioning.wake(follower.cluster, reason.message)
+            why = f"The scheduler found no node for {len(uids)} new pods."
+            self._provisioning.wake(follower.cluster, why)
         except Exception as error:  # noqa: BLE001 (logged and retried by the thread that decides)
             self._inbox.put(_Sent(follower, uids, error))
         else:

@@ -9,26 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
 
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.clock import Clock
 from leeway.failures import describe_error
+from leeway.manifests.configuration import POOL, Configuration
 from leeway.parallel import in_parallel
-from leeway.pod_watch.holding import Holding, Periods
-from leeway.pod_watch.holding import Telemetry as HoldingTelemetry
-from leeway.pod_watch.lease_keeper import LeaseKeeper
-from leeway.pod_watch.ports import Leases, PodWatches, WatchMode, WatchModes
-from leeway.pod_watch.reasons import (
-    MINUTE_SCHEDULE,
-    NO_CLUSTER_TO_WATCH,
-    POOLS_NOT_READ,
+from leeway.pod_watch.follower import PodWatches
+from leeway.pod_watch.holding import (
+    NO_CLUSTER,
     PROVISIONING_NOT_WOKEN,
-    TOO_LITTLE_TIME_TO_WATCH,
-    WATCH_LEASE_UNAVAILABLE,
+    Holding,
+    Periods,
+    PodWatchTelemetry,
+    WatchMode,
 )
+from leeway.pod_watch.lease import PODS_NOT_WATCHED, WATCH_LEASE_UNAVAILABLE, LeaseKeeper, Leases
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
 
 LONGEST_WATCH = 14 * 60.0
 """Seconds that a run watches at most: Lambda ends a function after 15 minutes."""
@@ -39,19 +37,15 @@ SHORTEST_WATCH = 60.0
 TIME_TO_CLOSE = 30.0
 """Seconds before the function's timeout at which the watches are closed."""
 
+MINUTE_SCHEDULE = "The schedule of each minute."
+
 CLUSTERS_AT_ONCE = 32
 
-
-class Telemetry(HoldingTelemetry, Protocol):
-    """Logs and metrics of a run."""
-
-    def watch_started(self, clusters: Sequence[str], reason: Reason) -> None:
-        """Log that this run watches, and why."""
-        ...
-
-    def watch_ended(self, reason: Reason) -> None:
-        """Log why a run that watched has ended."""
-        ...
+POOLS_NOT_READ = ReasonCode(
+    "PoolsNotRead",
+    "The pools of cluster {cluster} can't be read: {error}.",
+    "pods-are-not-watched",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +63,16 @@ class WatchPods:
 
     def __init__(
         self,
-        modes: WatchModes,
+        mode_of: Callable[[str], WatchMode],
         watches: PodWatches,
         leases: Leases,
         provisioning: ProvisionNodes,
-        telemetry: Telemetry,
+        telemetry: PodWatchTelemetry,
         clock: Clock,
         new_id: Callable[[], str],
         periods: Periods | None = None,
     ) -> None:
-        self._modes = modes
+        self._mode_of_cluster = mode_of
         self._watches = watches
         self._leases = leases
         self._provisioning = provisioning
@@ -102,7 +96,7 @@ class WatchPods:
         self._telemetry.watch_problems(problems)
         if keeper is None:
             return WatchReport(woken, (), reason)
-        self._telemetry.watch_started(watched, reason)
+        self._telemetry.tell(reason, clusters=len(watched))
         ended = Holding(
             self._watches,
             self._provisioning,
@@ -112,7 +106,7 @@ class WatchPods:
             ends_at,
             self._periods,
         ).run(modes)
-        self._telemetry.watch_ended(ended)
+        self._telemetry.tell(ended)
         return WatchReport(woken, watched, ended)
 
     def _take_lease(
@@ -121,9 +115,11 @@ class WatchPods:
         """Take the lease if there is something to watch; None if this run does not watch."""
         remaining = ends_at - time.monotonic()
         if not watched:
-            return None, NO_CLUSTER_TO_WATCH()
+            return None, PODS_NOT_WATCHED(why=NO_CLUSTER)
         if remaining < SHORTEST_WATCH:
-            return None, TOO_LITTLE_TIME_TO_WATCH(seconds=round(remaining + TIME_TO_CLOSE))
+            left = round(remaining + TIME_TO_CLOSE)
+            why = f"the function has {left} s left, which is too short. Raise its timeout"
+            return None, PODS_NOT_WATCHED(why=why)
         watches_for = timedelta(seconds=remaining)
         keeper = LeaseKeeper(self._leases, self._clock, self._new_id(), watches_for)
         try:
@@ -142,7 +138,7 @@ class WatchPods:
 
     def _mode_of(self, cluster: str) -> WatchMode | None:
         try:
-            return self._modes.mode_of(cluster)
+            return self._mode_of_cluster(cluster)
         except (CloudUnavailable, CloudRefused) as error:
             reason = POOLS_NOT_READ(cluster=cluster, error=describe_error(error))
             self._telemetry.watch_problem(cluster, reason)
@@ -150,9 +146,24 @@ class WatchPods:
 
     def _wake(self, cluster: str) -> bool:
         try:
-            self._provisioning.wake(cluster, MINUTE_SCHEDULE().message)
+            self._provisioning.wake(cluster, MINUTE_SCHEDULE)
         except (CloudUnavailable, CloudRefused) as error:
             reason = PROVISIONING_NOT_WOKEN(cluster=cluster, error=describe_error(error))
             self._telemetry.watch_problem(cluster, reason)
             return False
         return True
+
+
+def mode_of(configuration: Configuration, cluster: str) -> WatchMode:
+    """Return the mode of a cluster, by its manifests at most a minute ago. A pool whose manifest is
+    invalid can launch nothing, and does not count. Deleted pools may have left nodes, which are
+    given back.
+
+    Raises:
+        CloudUnavailable, CloudRefused: its manifests have never been read.
+    """
+    if not configuration.manifests(cluster, (POOL,)):
+        deleted = configuration.has_deleted(cluster, (POOL,))
+        return WatchMode.BY_THE_MINUTE if deleted else WatchMode.NOT_AT_ALL
+    watches = configuration.policy_of(cluster).watches_pods
+    return WatchMode.BY_WATCH if watches else WatchMode.BY_THE_MINUTE

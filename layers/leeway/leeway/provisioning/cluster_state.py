@@ -1,13 +1,77 @@
 """The state of a cluster as provision_nodes reads it, and its Protocol."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
-from leeway.provisioning.node_details import NodeDetails, PodBudget
 from leeway.reasons import Reason
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PodOnNode:
+    """A pod that runs on a node, and is neither a DaemonSet's nor a static pod.
+
+    `controlled`: a controller creates it again. `protected_until` is until when an annotation
+    forbids to disrupt it. `created_at` is None if it is not known.
+    """
+
+    pod: Pod
+    uid: str
+    controlled: bool
+    protected_until: datetime | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetails:
+    """A Node besides its resources.
+
+    - `instance`: the id of its instance, empty without one.
+    - `ready`: its condition Ready is True, since `ready_since` if the Node says that.
+    - `protected`: an annotation forbids to disrupt it.
+    - `pods`: the pods that keep it from being empty.
+    - `busy`: a pod terminates on it, or the scheduler preempts others there for a pod.
+    - `changed_at`: when the last of its pods came or went, or when a read found that; None if none
+      has since the first read.
+    """
+
+    instance: str
+    created_at: datetime
+    ready: bool = False
+    ready_since: datetime | None = None
+    protected: bool = False
+    pods: tuple[PodOnNode, ...] = ()
+    busy: bool = False
+    changed_at: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PodBudget:
+    """A PodDisruptionBudget, and how many of its pods may be disrupted now."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+    allowed: int
+
+    def selects(self, pod: Pod) -> bool:
+        """Whether it selects a pod. A missing selector selects nothing. Source: Kubernetes API,
+        `PodDisruptionBudgetSpec.selector`."""
+        of_namespace = self.selector is not None and pod.spec.namespace == self.namespace
+        return of_namespace and self.selector is not None and self.selector.selects(pod.spec.labels)
+
+
+def blocking(budgets: Iterable[PodBudget], pod: Pod) -> tuple[str, ...]:
+    """Return the names of the budgets that let the API server refuse the eviction of a pod now. It
+    evicts no pod that several budgets select. Source: Kubernetes, eviction subresource."""
+    selecting = [one for one in budgets if one.selects(pod)]
+    if len(selecting) > 1:
+        return tuple(one.name for one in selecting)
+    return tuple(one.name for one in selecting if one.allowed < 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,28 @@
 """The pods that need a node, and the nodes that may take them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
-from leeway.capacity_requests.request import CapacityRequest, PriceLimit
-from leeway.provisioning.cluster_state import ClusterState, WaitingPod
-from leeway.provisioning.starting_nodes import StartingNode
-from leeway.selection.offers.catalog import Unavailable
+from leeway.capacity_requests import CapacityRequest, PriceLimit
+from leeway.instances.facts import InstanceFacts
+from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
+from leeway.manifests.base import Manifest
+from leeway.provisioning.cluster_state import ClaimedNode, ClusterState, WaitingPod
+from leeway.reasons import Reason
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    JOINED,
+    NODEPOOL,
+    ZONE,
+    ZONE_ID,
+)
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Pod
+from leeway.selection.pools import Taint
+from leeway.selection.resources import EBS_VOLUMES, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +40,14 @@ class Demand:
     moving: Mapping[str, tuple[Pod, ...]]
     unavailable: frozenset[Unavailable]
     price_limits: Mapping[str, PriceLimit] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StartingNode:
+    """A Node that starts, as it was promised, and its instance."""
+
+    instance: str
+    node: ExistingNode
 
 
 def demand_of(
@@ -114,3 +137,184 @@ def _in_pool(node: ExistingNode, promise: ExistingNode | None) -> ExistingNode:
         return node
     capacity = node.capacity or promise.capacity
     return replace(node, pool=node.pool or promise.pool, capacity=capacity)
+
+
+_STARTING = frozenset(
+    {
+        "ebs.csi.aws.com/agent-not-ready",
+        "karpenter.sh/unregistered",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    }
+)
+"""Keys of taints that a node has while it starts. Sources: Kubernetes, "Well-Known Labels,
+Annotations and Taints"; aws-ebs-csi-driver, "Node startup taint"."""
+
+
+def starting_nodes(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    promised: Mapping[str, ExistingNode],
+    intents: Iterable[LaunchIntent],
+    now: datetime,
+) -> Mapping[str, StartingNode]:
+    """Return the nodes that start, by the name of the Node.
+
+    `joined` are the names of the Nodes of instances, and `promised` what was promised of the nodes
+    that were launched, by the id of the instance. A node starts for 15 minutes at most after its
+    launch.
+    """
+    startup = dict(_startup_taints(intents, now))
+    known = joined.keys() & startup.keys() & promised.keys()
+    promises = {joined[instance]: promised[instance] for instance in known}
+    found = {}
+    for node in nodes:
+        promise = promises.get(node.name)
+        if promise is not None and _starts(node, promise, startup[promise.name]):
+            merged = _merged(node, promise, startup[promise.name])
+            found[node.name] = StartingNode(promise.name, merged)
+    return found
+
+
+def starting_in_groups(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    launched: Iterable[InstanceFacts],
+    members: Mapping[str, Collection[str]],
+) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+    """Return the Nodes that start of instances that groups launched, by name, and nodes for the
+    instances that have no Node, each by the id of its instance.
+
+    A node of the same group and type that is Ready shows what such a node offers: `members` are the
+    instances of each group. An instance without such a node does not count.
+    """
+    by_name = {node.name: node for node in nodes}
+    starting: dict[str, StartingNode] = {}
+    coming = []
+    for instance in launched:
+        own = by_name.get(joined.get(instance.instance, ""))
+        if own is not None:
+            if _transient(own):
+                taints = tuple(taint for taint in own.taints if taint.key not in _STARTING)
+                starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
+            continue
+        fellows = (by_name.get(joined.get(one, "")) for one in members.get(_group(instance), ()))
+        sample = next((one for one in fellows if one and _shows(one, instance)), None)
+        if sample is not None:
+            coming.append(_like(sample, instance))
+    return starting, tuple(coming)
+
+
+def starting_of_karpenter(
+    nodes: Iterable[ExistingNode],
+    joined: Mapping[str, str],
+    claimed: Iterable[ClaimedNode],
+    now: datetime,
+) -> tuple[Mapping[str, StartingNode], tuple[ExistingNode, ...]]:
+    """Return the Nodes that start of instances that Karpenter launched, by name, and the nodes of
+    those that have no Node, each by the id of its instance.
+
+    A NodeClaim counts for 15 minutes after its creation: Karpenter ends an instance that has not
+    joined until then.
+    """
+    by_name = {node.name: node for node in nodes}
+    starting: dict[str, StartingNode] = {}
+    coming: dict[str, ExistingNode] = {}
+    for one in claimed:
+        if now - one.created_at >= JOIN_WITHIN:
+            continue
+        labels = {**one.node.labels, **JOINED}
+        promise = replace(one.node, name=one.instance, labels=labels)
+        if one.instance not in joined:
+            coming[one.instance] = promise
+            continue
+        own, startup = by_name.get(joined[one.instance]), _STARTING | one.startup_taints
+        if own is not None and _starts(own, promise, startup):
+            starting[own.name] = StartingNode(one.instance, _merged(own, promise, startup))
+    return starting, tuple(coming.values())
+
+
+def _group(instance: InstanceFacts) -> str:
+    return instance.owner.name
+
+
+def _transient(node: ExistingNode) -> bool:
+    return any(taint.key in _STARTING for taint in node.taints)
+
+
+def _shows(node: ExistingNode, instance: InstanceFacts) -> bool:
+    cordoned = any(taint.key == "node.kubernetes.io/unschedulable" for taint in node.taints)
+    same = node.labels.get(INSTANCE_TYPE) == instance.instance_type
+    return same and not cordoned and not _transient(node)
+
+
+def _like(sample: ExistingNode, instance: InstanceFacts) -> ExistingNode:
+    own = {HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE}
+    labels = {key: value for key, value in sample.labels.items() if key not in own}
+    return replace(
+        sample,
+        name=instance.instance,
+        labels={**labels, ZONE: instance.zone},
+        pods=(),
+        terminating=Resources(),
+        daemons=Resources(),
+    )
+
+
+def _startup_taints(
+    intents: Iterable[LaunchIntent], now: datetime
+) -> Iterator[tuple[str, frozenset[str]]]:
+    for intent in intents:
+        for instance in intent.joining(now):
+            yield instance.instance, _STARTING | frozenset(intent.startup_taints)
+
+
+def _starts(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> bool:
+    tainted = any(taint.key in startup for taint in node.taints)
+    return tainted or NODEPOOL not in node.labels or bool(_missing_devices(node, promise))
+
+
+def _missing_devices(node: ExistingNode, promise: ExistingNode) -> dict[str, int]:
+    """The promised devices that the node does not offer yet, such as nvidia.com/gpu."""
+    return {
+        name: amount
+        for name, amount in promise.allocatable.items()
+        if "/" in name and name != EBS_VOLUMES and not node.allocatable.of(name)
+    }
+
+
+def _merged(node: ExistingNode, promise: ExistingNode, startup: frozenset[str]) -> ExistingNode:
+    kept: dict[Taint, None] = dict.fromkeys(
+        taint for taint in (*promise.taints, *node.taints) if taint.key not in startup
+    )
+    allocatable = {**node.allocatable, **_missing_devices(node, promise)}
+    return replace(
+        node,
+        labels={**promise.labels, **node.labels},
+        allocatable=Resources(allocatable) if node.allocatable else promise.allocatable,
+        capacity=node.capacity or promise.capacity,
+        taints=tuple(kept),
+        pool=promise.pool,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRead:
+    """What a run knows about its cluster before it launches.
+
+    - `intents`: the launches of the last hour, read before the `state`.
+    - `starting`: the nodes that start, by name. `requests`: the open ones of retirements.
+    - `problems`: why the pods that are due soon are not all known.
+    """
+
+    cluster: str
+    manifests: Sequence[Manifest]
+    catalog: Catalog
+    state: ClusterState
+    intents: Sequence[LaunchIntent]
+    requests: Sequence[CapacityRequest]
+    starting: Mapping[str, StartingNode]
+    demand: Demand
+    problems: tuple[Reason, ...] = ()

@@ -6,8 +6,7 @@ Pure: it plans for all pending pods, as provision_nodes does, and reads the resu
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
-from leeway.launch.reasons import PRICE_CEILING_REACHED
+from leeway.launch.prices import PRICE_CEILING_REACHED, PriceCeiling, Prices, affordable
 from leeway.reasons import Reason
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode

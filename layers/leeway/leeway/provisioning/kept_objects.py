@@ -10,22 +10,27 @@ from datetime import datetime
 
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import (
+    FOREVER,
     ClaimedNode,
     ClusterState,
-    UnreadableObject,
-    WaitingPod,
-)
-from leeway.provisioning.kept_nodes import KeptNode, read_claimed, read_node, reduced_node
-from leeway.provisioning.kept_pods import KeptPod, PodSpecs, read_pod, reduced_pod
-from leeway.provisioning.node_details import (
-    FOREVER,
     NodeDetails,
     PodBudget,
     PodOnNode,
-    budget_of,
+    UnreadableObject,
+    WaitingPod,
 )
-from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
-from leeway.reasons import clause
+from leeway.provisioning.read_objects import (
+    KeptNode,
+    KeptPod,
+    PodSpecs,
+    budget_of,
+    read_claimed,
+    read_node,
+    read_pod,
+    reduced_node,
+    reduced_pod,
+)
+from leeway.reasons import ReasonCode, clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import (
     ClusterFacts,
@@ -43,6 +48,13 @@ from leeway.selection.reading.objects import (
     name_of,
 )
 from leeway.selection.reading.pod_objects import attach_once, with_volumes
+
+OBJECT_NOT_READABLE = ReasonCode(
+    "ObjectNotReadable",
+    "Leeway can't read {kind} {name}: {problem}. It launches no node for this object. Other "
+    "objects are read.",
+    "an-object-can-not-be-read",
+)
 
 BUDGET = "PodDisruptionBudget"
 
@@ -143,7 +155,9 @@ class KeptObjects:
         """Note that all objects of a kind can't be read, and keep none of them."""
         for key in self.keys(kind):
             self.remove(kind, key)
-        reason = OBJECTS_NOT_READABLE(kind=kind, problem=clause(problem[:_LONGEST_PROBLEM]))
+        reason = OBJECT_NOT_READABLE(
+            kind="all objects of kind", name=kind, problem=clause(problem[:_LONGEST_PROBLEM])
+        )
         self._unreadable[kind, ""] = UnreadableObject(kind, "", reason)
 
     def remove(self, kind: str, key: str, ended_at: datetime | None = None) -> None:

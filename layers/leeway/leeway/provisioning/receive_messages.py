@@ -6,24 +6,41 @@ SQS has no delay for single messages of a FIFO queue.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from leeway.capacity_requests.ports import ProvisionNodes
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from leeway.capacity_requests import ProvisionNodes
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
-from leeway.provisioning.messages import (
-    ClusterMessages,
-    ProvisionMessage,
-    SqsRecord,
-    read_batch,
+from leeway.manifests.cluster import NAME
+from leeway.printable import printable
+from leeway.provisioning.report import MOST_NAMES, ProvisioningReport, grouped
+from leeway.reasons import Reason, ReasonCode
+from leeway.telemetry import Telemetry
+
+MESSAGE_DROPPED = ReasonCode(
+    "MessageDropped",
+    "Leeway dropped a message of the provisioning queue: {problem}.",
+    "clusterproblemsalarm",
 )
-from leeway.provisioning.ports import MessageVisibility
-from leeway.provisioning.provision_nodes import FOR_THE_END, NodeProvisioning
-from leeway.provisioning.reasons import NO_TIME_FOR_CLUSTER
-from leeway.provisioning.report import ProvisioningReport
-from leeway.reasons import Reason
+
+NO_TIME_FOR_CLUSTER = ReasonCode(
+    "NoTimeForCluster",
+    "The invocation has no time left for cluster {cluster}: SQS delivers the message again.",
+)
+
+
+class MessageVisibility(Protocol):
+    """When SQS delivers messages again that are not deleted."""
+
+    def hide(self, receipts: Sequence[str], seconds: int) -> None:
+        """Deliver these messages again after so many seconds, unless they are deleted before."""
+        ...
+
 
 RETRY_AFTER = timedelta(seconds=15)
 """When SQS delivers the messages of a failed run again."""
@@ -31,11 +48,14 @@ RETRY_AFTER = timedelta(seconds=15)
 LONGEST_DELAY = timedelta(minutes=2)
 """How long a message for later is hidden at most before it is looked at again."""
 
+FOR_THE_END = timedelta(seconds=15)
+"""The time that a run keeps after its last launch, for answers, Events and the status."""
+
 SAFETY = timedelta(seconds=2)
 """How long before Lambda ends the invocation a run is over."""
 
 
-class Telemetry(Protocol):
+class Reports(Protocol):
     """Logs and metrics of provisioning."""
 
     def provisioned(self, report: ProvisioningReport) -> None:
@@ -47,19 +67,51 @@ class Telemetry(Protocol):
         ...
 
 
+class ProvisionMessage(BaseModel):
+    """A request for a run, at the time `at` (epoch seconds) if that is later. `why` is for logs and
+    the status."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    cluster: Annotated[str, StringConstraints(pattern=NAME)]
+    why: str = ""
+    at: Annotated[int, Field(ge=0)] = 0
+
+
+class SqsRecord(BaseModel):
+    """A message in the form of Lambda's event source mapping."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    message_id: Annotated[str, Field(alias="messageId")]
+    receipt: Annotated[str, Field(alias="receiptHandle")] = ""
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMessages:
+    """The messages of one batch for one cluster: one run serves them all."""
+
+    cluster: str
+    why: str
+    ids: tuple[str, ...]
+    receipts: tuple[str, ...]
+
+
 class MessageReceiver:
-    """Receives batches. `clusters` are those of the stack."""
+    """Receives batches. `run` makes the run for a cluster, at most until a time: it raises nothing.
+    `clusters` are those of the stack."""
 
     def __init__(
         self,
-        provisioning: NodeProvisioning,
+        run: Callable[[str, str, datetime], ProvisioningReport],
         visibility: MessageVisibility,
         queue: ProvisionNodes,
         clusters: Collection[str],
-        telemetry: Telemetry,
+        telemetry: Reports,
         clock: Clock,
     ) -> None:
-        self._provisioning = provisioning
+        self._run_for = run
         self._visibility = visibility
         self._queue = queue
         self._clusters = clusters
@@ -112,7 +164,7 @@ class MessageReceiver:
             reason = NO_TIME_FOR_CLUSTER(cluster=messages.cluster)
             report = ProvisioningReport(messages.cluster, messages.why, reason, retry=True)
         else:
-            report = self._provisioning.run(messages.cluster, messages.why, until)
+            report = self._run_for(messages.cluster, messages.why, until)
         self._telemetry.provisioned(report)
         if report.retry:
             self._hide(messages.receipts, RETRY_AFTER)
@@ -124,3 +176,128 @@ class MessageReceiver:
             self._visibility.hide(receipts, int(during.total_seconds()))
         except API_ERRORS:
             return
+
+
+LONGEST_WHY = 200
+"""Characters of the reasons of a run in its log line and status."""
+
+
+class SqsEvent(BaseModel):
+    """A batch of messages."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    records: Annotated[tuple[SqsRecord, ...], Field(alias="Records")]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch by cluster, its messages for later, and why some of its messages are dropped."""
+
+    clusters: tuple[ClusterMessages, ...]
+    later: tuple[tuple[SqsRecord, ProvisionMessage], ...]
+    dropped: tuple[Reason, ...]
+
+
+def read_batch(event: Any, clusters: Collection[str]) -> Batch:
+    """Read a batch. `clusters` are those of the stack: a message for another one is dropped, as one
+    that is not valid is, because a repetition would not help.
+
+    Raises:
+        ValidationError: the event is not one of SQS.
+    """
+    found: dict[str, list[tuple[SqsRecord, str]]] = {}
+    later = []
+    dropped = []
+    for record in SqsEvent.model_validate(event).records:
+        try:
+            message = ProvisionMessage.model_validate_json(record.body)
+        except ValidationError as error:
+            dropped.append(MESSAGE_DROPPED(problem=_first(error)))
+            continue
+        if message.cluster in clusters and message.at:
+            later.append((record, message))
+        elif message.cluster in clusters:
+            found.setdefault(message.cluster, []).append((record, message.why))
+        else:
+            problem = f"add cluster {message.cluster} to the stack's ClusterNames"
+            dropped.append(MESSAGE_DROPPED(problem=problem))
+    return Batch(
+        tuple(
+            ClusterMessages(
+                cluster,
+                _merged(why for _, why in messages),
+                tuple(record.message_id for record, _ in messages),
+                tuple(record.receipt for record, _ in messages if record.receipt),
+            )
+            for cluster, messages in found.items()
+        ),
+        tuple(later),
+        tuple(dropped),
+    )
+
+
+def _merged(reasons: Iterable[str]) -> str:
+    return printable("; ".join(dict.fromkeys(filter(None, reasons))))[:LONGEST_WHY]
+
+
+def _first(error: ValidationError) -> str:
+    """The first error, without the message's own text: a sender could write lines of a log."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "body"
+    return f"{place}: {first['type']}"
+
+
+MOST_UNREADABLE = 50
+"""Objects that one run logs: whoever may create pods may create thousands that can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningTelemetry(Telemetry):
+    """Logs and measures provisioning."""
+
+    def provisioned(self, report: ProvisioningReport) -> None:
+        """Log a run with its launches, its problems, the objects that can't be read and the groups
+        of pods without a node, and count the problems."""
+        cluster = {"cluster": report.cluster}
+        self.logger.info(
+            report.result.message,
+            extra={
+                **cluster,
+                "code": report.result.code,
+                "why": report.why,
+                "pods": report.pods,
+                "launched": [one.instance.instance for one in report.launched],
+                "without_node": len(report.without_node),
+                "seconds": round(report.seconds, 3),
+            },
+        )
+        for reason in report.ahead:
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.launch_problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.unreadable[:MOST_UNREADABLE]:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        if len(report.unreadable) > MOST_UNREADABLE:
+            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
+        for reason in report.failures:
+            self.logger.error(reason.message, extra={**cluster, "code": reason.code})
+        for reason in (*report.returned.begun, *report.returned.rehearsed):
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.returned.problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        groups, others = grouped(report.without_node)
+        for group in groups:
+            facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
+            self.logger.warning(group.reason.message, extra={**cluster, **facts})
+        if others:
+            text = f"{others} further pods get no node, for other reasons."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
+        self.count("LaunchProblems", int(report.capped))
+        self.count("ClusterProblems", len(report.failures))
+
+    def dropped(self, reason: Reason) -> None:
+        """Log and count a message that is dropped."""
+        self.logger.error(reason.message, extra={"code": reason.code})
+        self.count("ClusterProblems", 1)

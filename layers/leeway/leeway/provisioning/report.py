@@ -1,10 +1,31 @@
 """The report of one run for a cluster: its log line, metrics and the function's answer."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
 
-from leeway.launch.outcome import LaunchedNode, PodWithoutNode
-from leeway.provisioning.ports import CapacityReturned
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReturned:
+    """What a run gives back.
+
+    - `begun`: the retirements that it began. `rehearsed`: those that it would begin without
+      spec.dryRun, each once.
+    - `problems`: what keeps it from giving back, as long as it is new; `lasting`: what an earlier
+      run has logged already. `failures`: what failed; the next run tries again.
+    """
+
+    begun: tuple[Reason, ...] = ()
+    rehearsed: tuple[Reason, ...] = ()
+    problems: tuple[Reason, ...] = ()
+    lasting: tuple[Reason, ...] = ()
+    failures: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +57,142 @@ class ProvisioningReport:
     returned: CapacityReturned = field(default_factory=CapacityReturned)
     retry: bool = False
     seconds: float = 0.0
+
+
+MOST_GROUPS = 40
+
+MOST_NAMES = 5
+
+MOST_LAUNCHED = 100
+
+MOST_PROBLEMS = 20
+
+MOST_RETURNED = 20
+
+LONGEST_MESSAGE = 1000
+"""They bound the status to some 100 KB; an item of DynamoDB holds 400 KB."""
+
+
+class LaunchedInstance(BaseModel):
+    """An instance that was launched."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    instance: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    pool: str
+
+
+class PodsWithoutNode(BaseModel):
+    """Pods that get no node for the same reason: how many, and the names of some."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    reason: Reason
+    count: Annotated[int, Field(ge=1)]
+    some: tuple[str, ...]
+
+
+class ProvisioningStatus(BaseModel):
+    """The last run of provision_nodes for a cluster.
+
+    - `why`: the message that started the run. `pods`: how many pods had no place.
+    - `launched`: the instances of the last run that launched some, at `launched_at`.
+    - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
+    - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
+    - `problems`: why launches failed, and which objects can't be read.
+    - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
+    - `failure`: why the run ended early, None if it did not.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    cluster: str
+    run_at: AwareDatetime
+    why: str = ""
+    dry_run: bool = False
+    pods: int = 0
+    launched: tuple[LaunchedInstance, ...] = ()
+    launched_at: AwareDatetime | None = None
+    launched_count: int = 0
+    ahead: tuple[Reason, ...] = ()
+    without_node: tuple[PodsWithoutNode, ...] = ()
+    others: int = 0
+    problems: tuple[Reason, ...] = ()
+    returned: tuple[Reason, ...] = ()
+    returned_at: AwareDatetime | None = None
+    failure: Reason | None = None
+
+
+def grouped(pods: Iterable[PodWithoutNode]) -> tuple[tuple[PodsWithoutNode, ...], int]:
+    """Group pods by reason, the largest group first; return the groups that a status holds, and the
+    number of the other pods."""
+    by_reason: dict[Reason, list[str]] = {}
+    for one in pods:
+        by_reason.setdefault(shortened(one.cause), []).append(one.pod)
+    ordered = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    groups = tuple(
+        PodsWithoutNode(reason=reason, count=len(names), some=tuple(names[:MOST_NAMES]))
+        for reason, names in ordered[:MOST_GROUPS]
+    )
+    return groups, sum(len(names) for _, names in ordered[MOST_GROUPS:])
+
+
+def launched_instances(nodes: Sequence[LaunchedNode]) -> tuple[LaunchedInstance, ...]:
+    """Return launched nodes as a status holds them."""
+    return tuple(
+        LaunchedInstance(
+            instance=one.instance.instance,
+            instance_type=one.instance.instance_type,
+            zone=one.instance.zone,
+            capacity_type=one.instance.capacity_type,
+            pool=one.pool,
+        )
+        for one in nodes[:MOST_LAUNCHED]
+    )
+
+
+def shortened(reason: Reason) -> Reason:
+    """Return a reason with at most LONGEST_MESSAGE characters."""
+    return Reason(reason.code, reason.message[:LONGEST_MESSAGE])
+
+
+def status_of(
+    report: ProvisioningReport, before: ProvisioningStatus | None, dry_run: bool, now: datetime
+) -> ProvisioningStatus:
+    """Return the status after a run. `before` is the stored one."""
+    failure = report.failures[0] if report.retry else None
+    if failure is not None and before is not None:
+        update = {"failure": shortened(failure), "run_at": now, "why": report.why}
+        return before.model_copy(update=update)
+    groups, others = grouped(report.without_node)
+    launched = launched_instances(report.launched)
+    count, at = len(report.launched), now
+    if before is not None and not launched:
+        launched, count = before.launched, before.launched_count
+    launched_at = now if report.launched else before.launched_at if before else None
+    returned, returned_at = report.returned.begun, now
+    if before is not None and not returned:
+        returned, returned_at = before.returned, before.returned_at or now
+    back = report.returned
+    found = (*report.launch_problems, *report.failures, *back.problems, *back.lasting)
+    problems = [*found, *report.unreadable][:MOST_PROBLEMS]
+    return ProvisioningStatus(
+        cluster=report.cluster,
+        run_at=at,
+        why=report.why,
+        dry_run=dry_run,
+        pods=report.pods,
+        launched=launched,
+        launched_at=launched_at,
+        launched_count=count,
+        ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
+        without_node=groups,
+        others=others,
+        problems=tuple(map(shortened, problems)),
+        returned=tuple(map(shortened, returned[:MOST_RETURNED])),
+        returned_at=returned_at if returned else None,
+        failure=None if failure is None else shortened(failure),
+    )

@@ -4,30 +4,76 @@ Leeway's own buffers create their pause pods ahead of a window, and these are pe
 that a user owns is scaled when its window opens, so its pods are planned for before they exist.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from statistics import median_low
+from typing import Protocol
 
 from leeway.execution.retrying import API_ERRORS
 from leeway.headroom.plan import (
+    DEFAULT_JOIN_TIME,
+    RUN_EVERY,
+    ScaleTarget,
     UpcomingNeed,
     conflicting_targets,
     upcoming_needs,
 )
 from leeway.headroom.ports import PodTemplate
+from leeway.launch.intent import JOIN_WITHIN
+from leeway.manifests.reading import Written
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.pool_pauses.ports import PoolRecords
-from leeway.provisioning.lead import LONGEST_LEAD, Lead, lead_of, measured
-from leeway.provisioning.ports import ClusterManifests, PodTemplates
-from leeway.provisioning.reasons import PROVISIONED_AHEAD, UPCOMING_PODS_NOT_READ
-from leeway.reasons import Reason, clause
+from leeway.policy.rules import ClusterPolicy
+from leeway.pool_pauses import JoinTime, PoolRecords
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.reading.cluster_objects import pending_pods
 
+
+class ClusterManifests(Protocol):
+    """The stored manifests of clusters."""
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return a cluster's policy. Raises nothing."""
+        ...
+
+    def manifests(self, cluster: str, resources: Collection[str]) -> Sequence[Written]:
+        """Return a cluster's valid manifests of some kinds."""
+        ...
+
+
+class PodTemplates(Protocol):
+    """The pod templates of a cluster's objects."""
+
+    def template(self, target: ScaleTarget) -> PodTemplate | None:
+        """Read the pod template of an object; None if the object does not exist."""
+        ...
+
+
+UPCOMING_PODS_NOT_READ = ReasonCode(
+    "UpcomingPodsNotRead",
+    "Leeway cannot read the pods that {target} will have soon, so their nodes are launched when "
+    "the pods are pending: {error}.",
+    "nodes-are-not-launched-before-a-window",
+)
+PROVISIONED_AHEAD = ReasonCode(
+    "ProvisionedAhead",
+    "{target} will have {pods} more pods at {time} UTC: Leeway plans their nodes {lead} s before. "
+    "{why}",
+)
+
 KINDS = ("scaledobject.keda.sh",)
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The time before a window, and why."""
+
+    time: timedelta
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +101,7 @@ class Upcoming:
                     pods=len(due),
                     time=f"{need.since:%H:%M}",
                     lead=seconds,
-                    why=lead.reason.message,
+                    why=lead.why,
                 )
                 reasons += (reason,)
         return replace(self, pods=pods, reasons=reasons)
@@ -142,3 +188,40 @@ def pods_of(need: UpcomingNeed, template: PodTemplate) -> tuple[Pod, ...]:
         replace(one, name=f"{due} ({number})")
         for number, one in enumerate(pending_pods([workload], {}), 1)
     )
+
+
+LONGEST_LEAD = JOIN_WITHIN + RUN_EVERY
+"""The longest lead: a node that takes longer to join counts as one that never joins."""
+
+
+def measured(join_times: Iterable[JoinTime]) -> Mapping[str, tuple[timedelta, ...]]:
+    """Return join times by pool."""
+    found: dict[str, tuple[timedelta, ...]] = {}
+    for one in join_times:
+        found[one.pool] = (*found.get(one.pool, ()), timedelta(seconds=one.seconds))
+    return found
+
+
+def lead_of(pools: Iterable[str], join_times: Mapping[str, tuple[timedelta, ...]]) -> Lead:
+    """Return the lead of pods that these pools have nodes for: the median of the join times of the
+    slowest pool, and one run more, since the next one would be too late by a minute.
+
+    A pool without a join time counts with the default.
+    """
+    found = [_of_pool(pool, join_times.get(pool, ())) for pool in pools]
+    slowest = max(found, key=lambda one: one.time, default=_of_pool("", ()))
+    return Lead(min(slowest.time + RUN_EVERY, LONGEST_LEAD), slowest.why)
+
+
+def _of_pool(pool: str, times: tuple[timedelta, ...]) -> Lead:
+    if not times:
+        seconds = round(DEFAULT_JOIN_TIME.total_seconds())
+        why = (
+            "Leeway has admitted no node of these pools yet, and assumes "
+            f"{seconds} s until a node is ready for pods."
+        )
+        return Lead(DEFAULT_JOIN_TIME, why)
+    median = median_low(times)
+    seconds = round(median.total_seconds())
+    latest = f"The median of the last {len(times)} nodes of pool {pool}"
+    return Lead(median, f"{latest} was ready for pods {seconds} s after its launch.")

@@ -16,7 +16,7 @@ from leeway.retirement.record import Retirement, Successor
 
 # For annotations only: the modules of the steps import this one.
 if TYPE_CHECKING:
-    from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
+    from leeway.capacity_requests import CapacityRequests, ProvisionNodes
     from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import Clock
     from leeway.execution.attempt import AttemptId, Steps
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node
-    from leeway.retirement.disruption_budget import DisruptionLedgers
-    from leeway.retirement.drain import DrainStates
     from leeway.retirement.outcome import RetirementTelemetry
     from leeway.retirement.record import Records
+    from leeway.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The ports of retire_node, which a warm function keeps for all of its executions.
 
+    - `fast_table` is the table for calls that delay a drain: it gives up early.
     - `open_cluster` returns the API of the cluster with the given name.
     - Without `provision_nodes` the function of this name is not woken, and finds requests by
       itself.
@@ -46,13 +46,13 @@ class Ports:
     open_cluster: Callable[[str], Cluster]
     clock: Clock
     policies: ClusterPolicies
-    ledgers: DisruptionLedgers
+    table: Table
     groups: Groups
     instances: GroupInstances
     offerings: UnavailableOfferings
     region: str
     cache: SharedCache
-    drains: DrainStates
+    fast_table: Table
     events: LeewayEvents
     capacity_requests: CapacityRequests
     provision_nodes: ProvisionNodes | None

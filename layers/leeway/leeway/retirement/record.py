@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.capacity_requests.request import PriceLimit
+from leeway.capacity_requests import PriceLimit
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, NoticeKind

@@ -28,9 +28,8 @@ from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.market import pricing_region
 from leeway.instances.owners import GROUP_TAG
 from leeway.kubernetes.connection import Connection, raise_for_status
-from leeway.launch.observed import OwnedTemplate
-from leeway.launch.tags import CLUSTER_TAG, cluster_tags
-from leeway.launch.templates import VERSION, tag_list
+from leeway.launch.node_settings import CLUSTER_TAG, cluster_tags
+from leeway.launch.templates import VERSION, OwnedTemplate, tag_list
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.printable import printable

@@ -3,7 +3,6 @@
 from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.pool_records import DynamoPoolRecords
@@ -17,12 +16,11 @@ from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.workloads import HttpWorkloads
+from leeway.provision_run import Dependencies, NodeProvisioning
 from leeway.provisioning.cluster_state import ClusterStates
-from leeway.provisioning.ports import PodEvents, PodTemplates
-from leeway.provisioning.provision_nodes import Dependencies, NodeProvisioning
-from leeway.provisioning.receive_messages import MessageReceiver
-from leeway.provisioning.telemetry import ProvisioningTelemetry
-from leeway.provisioning.upcoming import UpcomingPods
+from leeway.provisioning.receive_messages import MessageReceiver, ProvisioningTelemetry
+from leeway.provisioning.tell import PodEvents
+from leeway.provisioning.upcoming import PodTemplates, UpcomingPods
 from leeway.wiring.clients import (
     LIST_READ_TIMEOUT,
     client,
@@ -69,7 +67,7 @@ def _return_capacity() -> returning.ReturnCapacity:
         returning.Dependencies(
             instances=InstanceIndex(table()),
             records=records(),
-            ledgers=DynamoDisruptionLedgers(dynamodb, name),
+            ledgers=table(),
             offerings=UnavailableOfferings(table()),
             requests=DynamoCapacityRequests(dynamodb, name),
             watched=DynamoProvisioningRecords(dynamodb, name),
@@ -108,7 +106,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
 def provision_nodes() -> MessageReceiver:
     """Build the receiver of messages with the use case."""
     return MessageReceiver(
-        NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))),
+        NodeProvisioning(dependencies(KubernetesClusterStates(connection_to, clock()))).run,
         SqsMessageVisibility(partial(client, "sqs"), settings().provision_queue),
         _queue(),
         frozenset(settings().clusters),

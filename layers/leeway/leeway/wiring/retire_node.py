@@ -6,11 +6,9 @@ from functools import cache, partial
 from typing import Any
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
-from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.capacity_requests import ProvisionNodes
 from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.attempt import AttemptId, Steps
 from leeway.execution.shared_cache import SharedCache
@@ -68,7 +66,7 @@ def _ports() -> Ports:
         records=records(),
         open_cluster=_open_cluster,
         clock=clock(),
-        ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
+        table=table(),
         policies=configuration(),
         groups=groups(),
         cache=_shared_cache(),
@@ -79,9 +77,7 @@ def _ports() -> Ports:
             partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
         ),
         provision_nodes=_provision_nodes(),
-        drains=DynamoDrainStates(
-            partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-        ),
+        fast_table=table(tries=FAIL_FAST_TRIES),
         telemetry=RetirementTelemetry(logger(), metrics()),
         offerings=UnavailableOfferings(table()),
         region=str(session().region_name),

@@ -7,10 +7,9 @@ from uuid import uuid4
 from leeway.aws.pod_watch_lease import DynamoPodWatchLease
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.kubernetes.unscheduled_pods import HttpPodWatches
+from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.pod_watch.lease import Lease
-from leeway.pod_watch.modes import ConfiguredModes
-from leeway.pod_watch.telemetry import PodWatchTelemetry
-from leeway.pod_watch.watch_pods import WatchPods
+from leeway.pod_watch.watch_pods import WatchPods, mode_of
 from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
 from leeway.wiring.clusters import connection_to
 
@@ -20,7 +19,7 @@ def watch_pods() -> WatchPods:
     """Build the use case."""
     queue = os.environ["LEEWAY_PROVISION_QUEUE"]
     return WatchPods(
-        modes=ConfiguredModes(configuration()),
+        mode_of=partial(mode_of, configuration()),
         watches=HttpPodWatches(connection_to),
         leases=DynamoPodWatchLease(partial(client, "dynamodb"), settings().table),
         provisioning=SqsProvisionNodes(partial(client, "sqs"), queue),

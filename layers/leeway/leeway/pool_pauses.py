@@ -7,14 +7,31 @@ one launch or of several, and bad hosts among nodes that join do not. Nodes that
 ready for pods in time are a row of their own, which a node that is admitted resets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Protocol
+from zlib import crc32
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.pool_pauses.reasons import NODES_NEVER_JOINED, NODES_NEVER_READY
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+
+NODES_NEVER_JOINED = ReasonCode(
+    "NodesNeverJoined",
+    "Leeway paused pool {pool} of cluster {cluster}: {count} of its instances in a row never "
+    "joined ({instances}). Check its user data, its AMI, its security groups, and the access entry "
+    "of its node role. Then run `leeway resume {cluster} --pool {pool}`.",
+    "a-pool-is-paused",
+)
+
+NODES_NEVER_READY = ReasonCode(
+    "NodesNeverReady",
+    "Leeway paused pool {pool} of cluster {cluster}: {count} of its instances in a row joined and "
+    "were not ready for pods in time ({instances}). {why} Correct the cause, then run "
+    "`leeway resume {cluster} --pool {pool}`.",
+    "a-pool-is-paused",
+)
 
 MOST_FAILURES = 3
 """Instances in a row that never joined, or whose nodes were never ready, after which their pool is
@@ -190,3 +207,52 @@ def resumed(stored: PoolRecord, now: datetime) -> PoolRecord:
         paused_at=None,
         paused_by="",
     )
+
+
+KEPT = 16
+"""The join times of a pool that the table keeps at most."""
+
+
+class JoinTime(BaseModel):
+    """The seconds from the launch intent of an instance until Leeway admitted its node."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    cluster: str
+    pool: str
+    instance: str
+    seconds: Annotated[float, Field(ge=0)]
+
+    @property
+    def slot(self) -> int:
+        """Which of the KEPT join times of its pool this one replaces. The instance decides: many
+        nodes of one launch are written at the same time, and no write waits for another one."""
+        return crc32(self.instance.encode()) % KEPT
+
+
+class PoolRecords(Protocol):
+    """The table's records of pools."""
+
+    def pools_of(self, cluster: str) -> Sequence[PoolRecord]:
+        """Read the records of a cluster's pools consistently, by name."""
+        ...
+
+    def pool(self, cluster: str, pool: str) -> PoolRecord | None:
+        """Read the record of a pool with a consistent read; None if there is none."""
+        ...
+
+    def write_pool(self, record: PoolRecord) -> None:
+        """Write a record whose `version` is one above the stored one (1: there is none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+    def join_times(self, cluster: str) -> Sequence[JoinTime]:
+        """Read the latest join times of a cluster's pools."""
+        ...
+
+    def write_join_time(self, join_time: JoinTime) -> None:
+        """Write a join time over an older one of its pool."""
+        ...

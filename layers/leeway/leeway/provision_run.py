@@ -1,79 +1,117 @@
-"""The use case: one run of the one buyer of a cluster.
+"""The run of provision_nodes for one cluster: read → launch → give back.
 
-A run reads the cluster, launches nodes for pods that have no place, and answers the capacity
-requests of retirements. It never waits until nodes join. SQS delivers the messages of a cluster to
-one run at a time, so that two runs never launch for the same pods. A run that dies leaves its
-launch intents, and the next run completes them (see `leeway.launch`).
+It reads the cluster, launches nodes for pods that have no place, answers the capacity requests of
+retirements, and then gives back the nodes that are not needed. It never waits until nodes join. SQS
+delivers the messages of a cluster to one run at a time, so that two runs never launch for the same
+pods. A run that dies leaves its launch intents, and the next run completes them (see
+`leeway.launch`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
-from leeway.capacity_requests.ports import CapacityRequests
-from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
 from leeway.clock import Clock
-from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.launch.intent import JOIN_WITHIN
-from leeway.launch.launch_nodes import LaunchNodes, LaunchOrder
+from leeway.disruption.return_capacity import ReturnCapacity
+from leeway.execution.retrying import API_ERRORS
+from leeway.instances.facts import InstanceFacts
+from leeway.launch.intent import (
+    JOIN_WITHIN,
+    LaunchIntents,
+    LaunchOutcome,
+    promised_nodes,
+)
+from leeway.launch.launch_nodes import LAUNCHES_CAPPED, LaunchNodes, LaunchOrder
 from leeway.launch.node_settings import settings_of
-from leeway.launch.nodes_on_the_way import promised_nodes
-from leeway.launch.outcome import LaunchOutcome, PodWithoutNode
-from leeway.launch.ports import LaunchIntents
-from leeway.launch.price_ceiling import Prices
-from leeway.launch.reasons import LAUNCHES_CAPPED, POD_WITHOUT_NODE, PRICE_CEILING_REACHED
+from leeway.launch.prices import PRICE_CEILING_REACHED, Prices
 from leeway.manifests.base import Manifest
 from leeway.manifests.node_pool import NodePool
-from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
-from leeway.provisioning.answers import answer_of, says_the_same
-from leeway.provisioning.cluster_read import ClusterRead
-from leeway.provisioning.cluster_state import ClusterState, ClusterStates
-from leeway.provisioning.demand import demand_of
-from leeway.provisioning.launch_cap import price_ceiling, remaining_launches
-from leeway.provisioning.ports import (
-    CapacityReturned,
-    CapacityReturns,
-    Catalogs,
-    ClusterManifests,
-    GroupInstances,
-    PodEvents,
-    ProvisioningRecords,
-)
-from leeway.provisioning.reasons import (
-    CATALOG_MISSING,
-    CLUSTER_WITHOUT_POOLS,
+from leeway.provisioning.brakes import (
     LAUNCHES_IN_VAIN,
-    POD_EVENTS_NOT_WRITTEN,
-    PROVISIONED,
-    PROVISIONING_FAILED,
-    PROVISIONING_REHEARSED,
-    REQUEST_NOT_ANSWERED,
-    STATUS_NOT_WRITTEN,
+    price_ceiling,
+    remaining_launches,
+    vain_launches,
+    with_stopped,
+    without_place,
 )
-from leeway.provisioning.report import ProvisioningReport
-from leeway.provisioning.starting_nodes import (
+from leeway.provisioning.cluster_state import ClusterState, ClusterStates
+from leeway.provisioning.demand import (
+    ClusterRead,
     StartingNode,
+    demand_of,
     starting_in_groups,
     starting_nodes,
     starting_of_karpenter,
 )
-from leeway.provisioning.status import (
-    MOST_PROBLEMS,
-    MOST_RETURNED,
-    ProvisioningStatus,
-    grouped,
-    launched_instances,
-    shortened,
+from leeway.provisioning.receive_messages import FOR_THE_END
+from leeway.provisioning.report import (
+    CapacityReturned,
+    ProvisioningReport,
+    status_of,
 )
-from leeway.provisioning.told_pods import DueEvent, due_events, remembered
-from leeway.provisioning.upcoming import Upcoming, UpcomingPods
-from leeway.provisioning.vain_launches import vain_launches, without_place, workload_of
-from leeway.reasons import Reason, clause
+from leeway.provisioning.tell import (
+    NOT_WRITTEN,
+    PodEvents,
+    ProvisioningRecords,
+    answer_of,
+    answer_requests,
+    write_events,
+)
+from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPods
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool as Pool
 
+
+class Catalogs(Protocol):
+    """The catalog of the region."""
+
+    def read(self) -> Catalog | None:
+        """Return the catalog; None if there is none."""
+        ...
+
+
+class GroupInstances(Protocol):
+    """Instances of Auto Scaling groups."""
+
+    def launched_by_groups(self, cluster: str, since: datetime) -> Sequence[InstanceFacts]:
+        """List the instances of a cluster that groups launched at or after `since` and that start
+        or run. `since` may be an hour ago at most."""
+        ...
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return the instances of a group that run."""
+        ...
+
+
+PROVISIONED = ReasonCode(
+    "Provisioned",
+    "Leeway launched {launched} instances for {pods} pods without a place in cluster {cluster}: "
+    "{without} pods get no node.",
+)
+PROVISIONING_REHEARSED = ReasonCode(
+    "ProvisioningRehearsed",
+    "Leeway launches nothing for {pods} pods without a place in cluster {cluster}: the Cluster "
+    "manifest has spec.dryRun.",
+)
+CLUSTER_WITHOUT_POOLS = ReasonCode(
+    "ClusterWithoutPools",
+    "Cluster {cluster} has no NodePool that Leeway can read, so Leeway launches no node.",
+)
+PROVISIONING_FAILED = ReasonCode(
+    "ProvisioningFailed",
+    "Leeway could not provision cluster {cluster}: {error}.",
+    "clusterproblemsalarm",
+)
+CATALOG_MISSING = ReasonCode(
+    "CatalogMissing",
+    "The table has no catalog of instance types for cluster {cluster}: invoke refresh_catalog.",
+    "clusterproblemsalarm",
+)
 KINDS = (
     "cluster.leeway.sh",
     "ec2nodeclass.karpenter.k8s.aws",
@@ -83,13 +121,9 @@ KINDS = (
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
 """The reasons with which Leeway stops spending by itself, and an alarm rings."""
 
-EVENTS_AT_ONCE = 16
 FOR_RETURNS = timedelta(seconds=20)
 """The time that a run must have left to give capacity back: the decision for 2,000 nodes takes some
 seconds."""
-
-FOR_THE_END = timedelta(seconds=15)
-"""The time that a run keeps after its last launch, for answers, Events and the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +139,7 @@ class Dependencies:
     groups: GroupInstances
     upcoming: UpcomingPods
     records: ProvisioningRecords
-    returns: CapacityReturns
+    returns: ReturnCapacity
     events_in: Callable[[str], PodEvents]
     clock: Clock
 
@@ -138,7 +172,9 @@ class NodeProvisioning:
         if not has_pools:
             reason = CLUSTER_WITHOUT_POOLS(cluster=cluster)
             answer = CapacityAnswer(answered_at=now, without_node=(reason,))
-            unanswered = self._answer((one, answer) for one in requests)
+            unanswered = answer_requests(
+                self._deps.requests, ((one, answer) for one in requests), self._deps.clock
+            )
             if not self._deps.returns.has_nodes(cluster):
                 return ProvisioningReport(cluster, why, reason, failures=unanswered)
         catalog = self._deps.catalog.read()
@@ -244,7 +280,7 @@ class NodeProvisioning:
         pods = tuple(one for one in demand.pods if one.name not in stopped)
         complete = all(one.is_answered and not one.to_admit for one in intents)
         if not pods and complete:
-            return _with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
+            return with_stopped(LaunchOutcome((), (), (), ()), stopped, vain)
         order = LaunchOrder(
             cluster=read.cluster,
             manifests=read.manifests,
@@ -271,7 +307,7 @@ class NodeProvisioning:
             outcome = self._deps.launch_nodes.preview(order).outcome
         else:
             outcome = self._deps.launch_nodes.launch(order)
-        return _with_stopped(outcome, stopped, vain)
+        return with_stopped(outcome, stopped, vain)
 
     def _deleted(self, read: ClusterRead) -> frozenset[str]:
         """The instances whose Nodes were deleted: they do not join again, so pods wait in vain for
@@ -300,77 +336,10 @@ class NodeProvisioning:
             for one in read.requests
             if read.demand.moving[one.instance] or one.answer is None
         )
-        failures = self._answer(answers)
-        return (*failures, *self._write_events(read.cluster, read.state, outcome, until))
-
-    def _answer(
-        self, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]]
-    ) -> tuple[Reason, ...]:
-        failures = []
-        for request, answer in answers:
-            try:
-                self._answer_one(request, answer)
-            except API_ERRORS as error:
-                failures.append(
-                    REQUEST_NOT_ANSWERED(instance=request.instance, error=clause(error))
-                )
-        return tuple(failures)
-
-    def _answer_one(self, request: CapacityRequest, answer: CapacityAnswer) -> None:
-        """Write an answer, unless the retirement has ended its request or requests anew."""
-        requests = self._deps.requests
-        current: CapacityRequest | None = request
-
-        def write() -> None:
-            nonlocal current
-            one, current = current, None
-            one = one or requests.of_instance(request.cluster, request.instance)
-            if one is None or one.attempt != request.attempt:
-                return
-            if one.is_open(self._deps.clock.now()) and not says_the_same(one, answer):
-                requests.write(one.answered(answer))
-
-        retry_conflicts(f"the capacity request of {request.instance}", write)
-
-    def _write_events(
-        self, cluster: str, state: ClusterState, outcome: LaunchOutcome, until: datetime
-    ) -> tuple[Reason, ...]:
-        """Write an Event about each pod without a node that has none, as long as there is time."""
-        if not outcome.without_node:
-            return ()
-        now = self._deps.clock.now()
-        try:
-            told = self._deps.records.told(cluster)
-            due = due_events(outcome.without_node, state.waiting, told, now)
-            if not due:
-                return ()
-            errors = in_parallel(
-                self._event_writer(self._deps.events_in(cluster), until), due, EVENTS_AT_ONCE
-            )
-            written = [one.key for one, error in zip(due, errors, strict=True) if error is None]
-            self._deps.records.write_told(cluster, remembered(told, written, now))
-        except API_ERRORS as error:
-            count = len(outcome.without_node)
-            return (POD_EVENTS_NOT_WRITTEN(count=count, cluster=cluster, error=clause(error)),)
-        failed = [error for error in errors if error]
-        if not failed:
-            return ()
-        first = clause(failed[0])
-        return (POD_EVENTS_NOT_WRITTEN(count=len(failed), cluster=cluster, error=first),)
-
-    def _event_writer(self, events: PodEvents, until: datetime) -> Callable[[DueEvent], str | None]:
-        """Return a function that writes an Event, and returns why it did not."""
-
-        def write(due: DueEvent) -> str | None:
-            if self._deps.clock.now() >= until:
-                return "the run has no time left"
-            try:
-                events.write(due.event)
-            except API_ERRORS as error:
-                return str(error) or type(error).__name__
-            return None
-
-        return write
+        failures = answer_requests(self._deps.requests, answers, self._deps.clock)
+        events, records = self._deps.events_in, self._deps.records
+        told = write_events(read, outcome, events, records, self._deps.clock, until)
+        return (*failures, *told)
 
     def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
         report = ProvisioningReport(cluster, why, failure, failures=(failure,), retry=True)
@@ -381,9 +350,9 @@ class NodeProvisioning:
         records = self._deps.records
         try:
             before = records.status(report.cluster)
-            records.write_status(_status(report, before, dry_run, self._deps.clock.now()))
+            records.write_status(status_of(report, before, dry_run, self._deps.clock.now()))
         except API_ERRORS as error:
-            problem = STATUS_NOT_WRITTEN(cluster=report.cluster, error=clause(error))
+            problem = NOT_WRITTEN(what="the status", cluster=report.cluster, error=clause(error))
             return replace(report, failures=(*report.failures, problem))
         return report
 
@@ -392,64 +361,6 @@ def _unusable(state: ClusterState) -> frozenset[str]:
     """The instances whose Nodes take no pods."""
     names = {node.name for node in state.unusable}
     return frozenset(instance for instance, name in state.joined.items() if name in names)
-
-
-def _with_stopped(
-    outcome: LaunchOutcome, pods: Iterable[str], vain: Mapping[str, Sequence[str]]
-) -> LaunchOutcome:
-    """Add the pods for which launches are in vain, and the reason of each workload."""
-    causes = {
-        workload: LAUNCHES_IN_VAIN(workload=workload, count=len(nodes), nodes=", ".join(nodes))
-        for workload, nodes in vain.items()
-    }
-    stopped = {pod: causes[workload_of(pod)] for pod in pods}
-    without = tuple(
-        PodWithoutNode(pod, POD_WITHOUT_NODE(pod=pod, why=cause.message), cause)
-        for pod, cause in stopped.items()
-    )
-    return replace(
-        outcome,
-        without_node=(*outcome.without_node, *without),
-        reasons=(*outcome.reasons, *dict.fromkeys(stopped.values())),
-    )
-
-
-def _status(
-    report: ProvisioningReport, before: ProvisioningStatus | None, dry_run: bool, now: datetime
-) -> ProvisioningStatus:
-    failure = report.failures[0] if report.retry else None
-    if failure is not None and before is not None:
-        update = {"failure": shortened(failure), "run_at": now, "why": report.why}
-        return before.model_copy(update=update)
-    groups, others = grouped(report.without_node)
-    launched = launched_instances(report.launched)
-    count, at = len(report.launched), now
-    if before is not None and not launched:
-        launched, count = before.launched, before.launched_count
-    launched_at = now if report.launched else before.launched_at if before else None
-    returned, returned_at = report.returned.begun, now
-    if before is not None and not returned:
-        returned, returned_at = before.returned, before.returned_at or now
-    back = report.returned
-    found = (*report.launch_problems, *report.failures, *back.problems, *back.lasting)
-    problems = [*found, *report.unreadable][:MOST_PROBLEMS]
-    return ProvisioningStatus(
-        cluster=report.cluster,
-        run_at=at,
-        why=report.why,
-        dry_run=dry_run,
-        pods=report.pods,
-        launched=launched,
-        launched_at=launched_at,
-        launched_count=count,
-        ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
-        without_node=groups,
-        others=others,
-        problems=tuple(map(shortened, problems)),
-        returned=tuple(map(shortened, returned[:MOST_RETURNED])),
-        returned_at=returned_at if returned else None,
-        failure=None if failure is None else shortened(failure),
-    )
 
 
 def _described(error: Exception) -> str:

@@ -4,8 +4,9 @@ The request names no pods: provision_nodes reads those that still run on the nod
 comes late, or twice, requests nothing for pods that have moved.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -79,3 +80,33 @@ class CapacityRequest(BaseModel):
     def ended(self, now: datetime) -> "CapacityRequest":
         """Return the request as its retirement ends it at the time `now`."""
         return self.model_copy(update={"ends_at": now, "version": self.version + 1})
+
+
+class CapacityRequests(Protocol):
+    """The table's capacity requests."""
+
+    def of_cluster(self, cluster: str) -> Sequence[CapacityRequest]:
+        """Read the requests of a cluster consistently, also those that have ended."""
+        ...
+
+    def of_instance(self, cluster: str, instance: str) -> CapacityRequest | None:
+        """Read the request of a retiring instance consistently; None if there is none."""
+        ...
+
+    def write(self, request: CapacityRequest) -> None:
+        """Write a request whose `version` is one above the stored one (1: there is none).
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
+        ...
+
+
+class ProvisionNodes(Protocol):
+    """The queue of the function provision_nodes."""
+
+    def wake(self, cluster: str, why: str, at: datetime | None = None) -> None:
+        """Request a run for a cluster, asynchronously, at this time (aware) or up to three seconds
+        later, or now. `why` is for the log of the run: the run itself reads what is to do. One run
+        may serve several calls."""
+        ...

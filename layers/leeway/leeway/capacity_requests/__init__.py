@@ -1,1 +1,0 @@
-"""Requests of retirements for nodes that their pods can run on."""

@@ -1,0 +1,250 @@
+"""Tells what a run decided: Events about pods without a node, and answers to capacity requests.
+
+Which pods have an Event is stored, so that it is not repeated each minute. A key is a hash of the
+pod's uid and the reason code: a pod has another Event if the code changes. The API server keeps
+Events for an hour, so an Event is written again after that.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Protocol
+
+from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
+from leeway.clock import Clock
+from leeway.execution.retrying import API_ERRORS, retry_conflicts
+from leeway.launch.intent import LaunchOutcome, PodWithoutNode
+from leeway.parallel import in_parallel
+from leeway.provisioning.cluster_state import WaitingPod
+from leeway.provisioning.demand import ClusterRead
+from leeway.provisioning.report import ProvisioningStatus
+from leeway.reasons import Reason, ReasonCode, clause
+from leeway.selection.pods import Pod
+
+NOT_WRITTEN = ReasonCode(
+    "ProvisioningNotWritten",
+    "Leeway could not write {what} of cluster {cluster}: {error}.",
+    "clusterproblemsalarm",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """A Kubernetes Event about a pod. `name` is that of the Event: a second Event of the same name
+    is not written."""
+
+    name: str
+    namespace: str
+    pod: str
+    uid: str
+    reason: str
+    message: str
+
+
+class PodEvents(Protocol):
+    """Events about the pods of one cluster."""
+
+    def write(self, event: PodEvent) -> None:
+        """Write an Event. An Event of the same name, or a missing namespace, is no error.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the API server did not answer, or refused.
+        """
+        ...
+
+
+EVENTS_AT_ONCE = 16
+
+KEPT_FOR = timedelta(minutes=55)
+"""A little shorter than the time for which the API server keeps an Event."""
+
+MOST_TOLD = 20_000
+"""Keys that are kept: 240 KB in an item of DynamoDB, which holds 400 KB."""
+
+KEY_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DueEvent:
+    """An Event to write, and its key."""
+
+    key: bytes
+    event: PodEvent
+
+
+class ProvisioningRecords(Protocol):
+    """The table's records of provisioning."""
+
+    def status(self, cluster: str) -> ProvisioningStatus | None:
+        """Read the status of a cluster; None before its first run."""
+        ...
+
+    def write_status(self, status: ProvisioningStatus) -> None:
+        """Replace the status of a cluster."""
+        ...
+
+    def told(self, cluster: str) -> Mapping[bytes, datetime]:
+        """Read which Events were written, and when (see the top of this file)."""
+        ...
+
+    def write_told(self, cluster: str, told: Mapping[bytes, datetime]) -> None:
+        """Replace what `told` reads."""
+        ...
+
+
+def due_events(
+    pods: Iterable[PodWithoutNode],
+    waiting: Iterable[WaitingPod],
+    told: Mapping[bytes, datetime],
+    now: datetime,
+) -> tuple[DueEvent, ...]:
+    """Return the Events that have not been written. Pods that still run on a retiring node get
+    none: the answer to their retirement has the reason."""
+    uids = {one.pod.name: one.uid for one in waiting}
+    kept = _kept(told, now)
+    due = (_due(one, uids[one.pod]) for one in pods if one.pod in uids)
+    return tuple(one for one in due if one.key not in kept)
+
+
+def remembered(
+    told: Mapping[bytes, datetime], written: Sequence[bytes], now: datetime
+) -> Mapping[bytes, datetime]:
+    """Return what to store after these keys were written: the youngest keys."""
+    kept = {**_kept(told, now), **dict.fromkeys(written, now)}
+    youngest = sorted(kept.items(), key=lambda item: item[1], reverse=True)[:MOST_TOLD]
+    return dict(youngest)
+
+
+def _kept(told: Mapping[bytes, datetime], now: datetime) -> dict[bytes, datetime]:
+    return {key: at for key, at in told.items() if now - at < KEPT_FOR}
+
+
+def _due(pod: PodWithoutNode, uid: str) -> DueEvent:
+    key = hashlib.sha256(f"{uid}/{pod.cause.code}".encode()).digest()[:KEY_BYTES]
+    namespace, _, name = pod.pod.partition("/")
+    # Names of Events have at most 253 characters, as those of pods.
+    event = f"{name[:230]}.{key.hex()}"
+    return DueEvent(key, PodEvent(event, namespace, name, uid, pod.cause.code, pod.reason.message))
+
+
+MOST_REASONS = 10
+"""Reasons of one answer: those of a node's other pods are equal or similar."""
+
+
+def answer_of(
+    pods: Sequence[Pod],
+    outcome: LaunchOutcome,
+    joined: Collection[str],
+    starting: Mapping[str, str],
+    now: datetime,
+) -> CapacityAnswer:
+    """Answer a request for these pods.
+
+    `joined` are the names of all Nodes, `starting` the instances of Nodes that start, by name. The
+    outcome names a node that has not joined by its instance.
+    """
+    names = {pod.name for pod in pods}
+    launched: dict[str, None] = {}
+    existing = 0
+    for placement in outcome.placed:
+        count = sum(pod in names for pod in placement.pods)
+        if not count:
+            continue
+        if placement.node in starting:
+            launched[starting[placement.node]] = None
+        elif placement.node in joined:
+            existing += count
+        else:
+            launched[placement.node] = None
+    without: dict[Reason, None] = dict.fromkeys(
+        one.reason for one in outcome.without_node if one.pod in names
+    )
+    return CapacityAnswer(
+        answered_at=now,
+        launched=tuple(launched),
+        existing=existing,
+        without_node=tuple(without)[:MOST_REASONS],
+    )
+
+
+def says_the_same(request: CapacityRequest, answer: CapacityAnswer) -> bool:
+    """Whether a request has this answer already, apart from its time."""
+    given = request.answer
+    return (
+        given is not None and given.model_copy(update={"answered_at": answer.answered_at}) == answer
+    )
+
+
+def answer_requests(
+    port: CapacityRequests, answers: Iterable[tuple[CapacityRequest, CapacityAnswer]], clock: Clock
+) -> tuple[Reason, ...]:
+    """Write answers to capacity requests; return what could not be written."""
+    failures = []
+    for request, answer in answers:
+        try:
+            _answer_one(port, request, answer, clock)
+        except API_ERRORS as error:
+            what = f"the answer to the capacity request of {request.instance}"
+            failures.append(NOT_WRITTEN(what=what, cluster=request.cluster, error=clause(error)))
+    return tuple(failures)
+
+
+def _answer_one(
+    port: CapacityRequests, request: CapacityRequest, answer: CapacityAnswer, clock: Clock
+) -> None:
+    """Write an answer, unless the retirement has ended its request or requests anew."""
+    current: CapacityRequest | None = request
+
+    def write() -> None:
+        nonlocal current
+        one, current = current, None
+        one = one or port.of_instance(request.cluster, request.instance)
+        if one is None or one.attempt != request.attempt:
+            return
+        if one.is_open(clock.now()) and not says_the_same(one, answer):
+            port.write(one.answered(answer))
+
+    retry_conflicts(f"the capacity request of {request.instance}", write)
+
+
+def write_events(
+    read: ClusterRead,
+    outcome: LaunchOutcome,
+    events_in: Callable[[str], PodEvents],
+    records: ProvisioningRecords,
+    clock: Clock,
+    until: datetime,
+) -> tuple[Reason, ...]:
+    """Write an Event about each pod without a node that has none, as long as there is time; return
+    what could not be written."""
+    if not outcome.without_node:
+        return ()
+    now, cluster = clock.now(), read.cluster
+
+    def write(events: PodEvents, due: DueEvent) -> str | None:
+        if clock.now() >= until:
+            return "the run has no time left"
+        try:
+            events.write(due.event)
+        except API_ERRORS as error:
+            return str(error) or type(error).__name__
+        return None
+
+    try:
+        told = records.told(cluster)
+        due = due_events(outcome.without_node, read.state.waiting, told, now)
+        if not due:
+            return ()
+        errors = in_parallel(partial(write, events_in(cluster)), due, EVENTS_AT_ONCE)
+        written = [one.key for one, error in zip(due, errors, strict=True) if error is None]
+        records.write_told(cluster, remembered(told, written, now))
+    except API_ERRORS as error:
+        what = f"{len(outcome.without_node)} Events about pods"
+        return (NOT_WRITTEN(what=what, cluster=cluster, error=clause(error)),)
+    failed = [error for error in errors if error]
+    if not failed:
+        return ()
+    what = f"{len(failed)} Events about pods"
+    return (NOT_WRITTEN(what=what, cluster=cluster, error=clause(failed[0])),)
