@@ -155,7 +155,7 @@ def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws
     writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
     writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
-    window = WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *")
+    window = WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *", limit="")
     for status in (
         HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, window),
         HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, FIXED_SIZE(), ready=1),

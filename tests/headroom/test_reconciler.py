@@ -285,7 +285,7 @@ def test_a_capacity_buffer_has_the_requests_of_the_pods_of_a_deployment(
 
 @pytest.mark.parametrize(
     ("limits", "code"),
-    [({"nvidia.com/gpu": 1}, "BufferWithoutSize"), (None, "TemplateNotFound")],
+    [({"nvidia.com/gpu": 1}, "BufferWithoutSize"), (None, "TargetNotFound")],
 )
 def test_a_capacity_buffer_without_size_or_template_is_a_problem(
     headroom: HeadroomRun, limits: dict[str, Any] | None, code: str

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from leeway.capacity_requests import CapacityRequest
+from leeway.disruption.return_capacity import WATCHED
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant

@@ -12,17 +12,11 @@ from typing import Any
 
 from leeway.headroom.pause_pods import PausePods
 from leeway.headroom.reasons import (
-    BELOW_LADDER,
+    BUFFER_SIZE,
     FIXED_SIZE,
-    LADDER_STEP,
-    LIMITED_SIZE,
-    NO_PROPORTION,
     PROPORTIONAL_SIZE,
-    PROPORTIONAL_SIZE_LIMITED,
     REQUESTED_AHEAD,
-    SHARE_OF_REPLICAS,
-    SIZE_OF_LIMITS,
-    TARGET_PAUSED_AT_SIZE,
+    TARGET_PAUSED,
 )
 from leeway.headroom.windows import Schedule, Size, largest_size_within, size_at
 from leeway.policy.rules import ClusterPolicy
@@ -76,16 +70,16 @@ def linear_size(linear: Linear, cluster: ClusterSize) -> Size:
         replicas = -(-cluster.nodes // linear.nodes_per_replica)
         shares.append((replicas, linear.nodes_per_replica, "nodes"))
     if not shares:
-        return Size(linear.minimum, NO_PROPORTION())
+        return Size(linear.minimum, PROPORTIONAL_SIZE(rule="The manifest sets no proportion"))
     replicas, each, unit = max(shares, key=lambda share: share[0])
     bounded = max(replicas, linear.minimum)
     if linear.maximum is not None:
         bounded = min(bounded, linear.maximum)
-    if bounded == replicas:
-        return Size(replicas, PROPORTIONAL_SIZE(each=each, unit=unit))
-    bound = "minimum" if bounded > replicas else "maximum"
-    reason = PROPORTIONAL_SIZE_LIMITED(each=each, unit=unit, replicas=replicas, bound=bound)
-    return Size(bounded, reason)
+    rule = f"One replica for each {each} {unit}"
+    if bounded != replicas:
+        bound = "minimum" if bounded > replicas else "maximum"
+        rule += f" results in {replicas}; the {bound} applies"
+    return Size(bounded, PROPORTIONAL_SIZE(rule=rule))
 
 
 def ladder_size(ladder: Ladder, cluster: ClusterSize) -> Size:
@@ -100,9 +94,11 @@ def ladder_size(ladder: Ladder, cluster: ClusterSize) -> Size:
 def _step_size(steps: tuple[Step, ...], size: int, unit: str) -> Size:
     reached = bisect_right(steps, size, key=lambda step: step.size)
     if not reached:
-        return Size(0, BELOW_LADDER(size=size, unit=unit))
+        rule = f"The cluster has {size} {unit}, which is below the first step"
+        return Size(0, PROPORTIONAL_SIZE(rule=rule))
     step = steps[reached - 1]
-    return Size(step.replicas, LADDER_STEP(size=size, unit=unit, step=step.size))
+    rule = f"The cluster has {size} {unit}, which reaches the step of {step.size}"
+    return Size(step.replicas, PROPORTIONAL_SIZE(rule=rule))
 
 
 RUN_EVERY = timedelta(minutes=1)
@@ -223,19 +219,19 @@ def template_buffer_size(buffer: TemplateBuffer, replicas: int | None, requests:
     ]
     if buffer.percentage is not None and replicas is not None:
         share = max(1, -(-replicas * buffer.percentage // 100))
-        reason = SHARE_OF_REPLICAS(percentage=buffer.percentage, replicas=replicas)
-        wanted = Size(share, reason)
+        wanted = Size(share, BUFFER_SIZE(rule=f"{buffer.percentage}% of {replicas} replicas"))
     elif buffer.replicas is not None:
         wanted = Size(buffer.replicas, FIXED_SIZE())
     elif allowed:
-        return Size(min(allowed), SIZE_OF_LIMITS())
+        rule = "As many pods as the limits of the buffer allow"
+        return Size(min(allowed), BUFFER_SIZE(rule=rule))
     else:
         raise NoBufferSize(
             f"its limits name no resource that the pods of {buffer.template_of} request"
         )
     if allowed and min(allowed) < wanted.replicas:
-        reason = LIMITED_SIZE(allowed=min(allowed), wanted=wanted.replicas)
-        return Size(min(allowed), reason)
+        rule = f"The limits of the buffer allow {min(allowed)} pods of {wanted.replicas}"
+        return Size(min(allowed), BUFFER_SIZE(rule=rule))
     return wanted
 
 
@@ -276,7 +272,7 @@ def target_size(scaled: ScaledTarget, at: datetime) -> Size | None:
     A target has no lead: its pods are created when the window opens.
     """
     if scaled.fixed is not None:
-        return Size(scaled.fixed, TARGET_PAUSED_AT_SIZE())
+        return Size(scaled.fixed, TARGET_PAUSED(effect=" at this size"))
     return None if scaled.paused else size_at(scaled.schedule, at)
 
 

@@ -6,12 +6,7 @@ _RUNBOOK = "headroom-is-not-applied"
 
 FIXED_SIZE = ReasonCode("FixedSize", "The manifest sets a fixed size.")
 
-WINDOW_OPEN = ReasonCode("WindowOpen", "The window from '{start}' to '{end}' is open.")
-
-WINDOW_SIZE_LIMITED = ReasonCode(
-    "WindowSizeLimited",
-    "The window from '{start}' to '{end}' is open; the {bound} replaces its size of {replicas}.",
-)
+WINDOW_OPEN = ReasonCode("WindowOpen", "The window from '{start}' to '{end}' is open{limit}.")
 
 NO_WINDOW_OPEN = ReasonCode("NoWindowOpen", "No window is open: the {bound} applies.")
 
@@ -21,46 +16,16 @@ REQUESTED_AHEAD = ReasonCode(
     "time. {reason}",
 )
 
-PROPORTIONAL_SIZE = ReasonCode("ProportionalSize", "One replica for each {each} {unit}.")
+PROPORTIONAL_SIZE = ReasonCode("ProportionalSize", "{rule}.")
 
-PROPORTIONAL_SIZE_LIMITED = ReasonCode(
-    "ProportionalSizeLimited",
-    "One replica for each {each} {unit} results in {replicas}; the {bound} applies.",
-)
+BUFFER_SIZE = ReasonCode("BufferSize", "{rule}.")
 
-NO_PROPORTION = ReasonCode("NoProportion", "The manifest sets no proportion.")
-
-LADDER_STEP = ReasonCode(
-    "LadderStep", "The cluster has {size} {unit}, which reaches the step of {step}."
-)
-
-BELOW_LADDER = ReasonCode(
-    "BelowLadder", "The cluster has {size} {unit}, which is below the first step."
-)
-
-SHARE_OF_REPLICAS = ReasonCode("ShareOfReplicas", "{percentage}% of {replicas} replicas.")
-
-SIZE_OF_LIMITS = ReasonCode("SizeOfLimits", "As many pods as the limits of the buffer allow.")
-
-LIMITED_SIZE = ReasonCode(
-    "LimitedSize", "The limits of the buffer allow {allowed} pods of {wanted}."
-)
-
-TARGET_PAUSED = ReasonCode("TargetPaused", "The ScaledObject is paused: its target is not scaled.")
-
-TARGET_PAUSED_AT_SIZE = ReasonCode("TargetPausedAtSize", "The ScaledObject is paused at this size.")
+TARGET_PAUSED = ReasonCode("TargetPaused", "The ScaledObject is paused{effect}.")
 
 TARGET_NOT_FOUND = ReasonCode(
     "TargetNotFound",
-    "There is no {kind} {name} in namespace {namespace}. A ScaledObject scales targets in its own "
+    "There is no {kind} {name} in namespace {namespace}. A manifest refers to objects in its own "
     "namespace only. Correct or delete the manifest.",
-    _RUNBOOK,
-)
-
-TEMPLATE_NOT_FOUND = ReasonCode(
-    "TemplateNotFound",
-    "There is no {target}, whose pod template the CapacityBuffer uses. Correct or delete the "
-    "manifest.",
     _RUNBOOK,
 )
 

@@ -39,7 +39,6 @@ from leeway.headroom.reasons import (
     SCALE_CONFLICT,
     TARGET_NOT_FOUND,
     TARGET_PAUSED,
-    TEMPLATE_NOT_FOUND,
 )
 from leeway.headroom.status import HeadroomStatus, OriginalScale
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
@@ -180,8 +179,7 @@ class HeadroomReconciler:
                 self._keep_size(namespace, template_deployment_name(one))
                 self._report(subject, one.source, problem)
             elif template is None:
-                problem = TEMPLATE_NOT_FOUND(target=one.template_of)
-                self._report(subject, one.source, problem)
+                self._report(subject, one.source, _not_found(one.template_of))
             else:
                 try:
                     buffer = _sized(one, template)
@@ -263,7 +261,9 @@ class HeadroomReconciler:
         )
         wanted = target_size(scaled, self.at)
         if wanted is None:
-            self.statuses.append(replace(status, reason=TARGET_PAUSED()))
+            self.statuses.append(
+                replace(status, reason=TARGET_PAUSED(effect=": its target is not scaled"))
+            )
             return
         status = replace(status, replicas=wanted.replicas, reason=wanted.reason)
         scale = partial(self._scale, scaled.target, wanted.replicas)
@@ -298,7 +298,7 @@ class HeadroomReconciler:
         """Scale a target that has another size; returns why it is not scaled, if so."""
         current = self._workloads.scale_of(target)
         if current is None:
-            return TARGET_NOT_FOUND(kind=target.kind, name=target.name, namespace=target.namespace)
+            return _not_found(target)
         if current.replicas != replicas and not self._dry_run:
             self._keep_original(OriginalScale(str(target), current.uid, current.replicas))
             self._workloads.scale(target, replicas)
@@ -353,6 +353,10 @@ def _sized(buffer: TemplateBuffer, template: PodTemplate) -> Buffer:
     size = template_buffer_size(buffer, template.replicas, requests)
     pods = template_pods(buffer, template.spec, requests)
     return Buffer(buffer.source, pods, at_least=size.replicas, why=size.reason)
+
+
+def _not_found(target: ScaleTarget) -> Reason:
+    return TARGET_NOT_FOUND(kind=target.kind, name=target.name, namespace=target.namespace)
 
 
 def _ready(pods: PausePods, existing: Sequence[FoundDeployment]) -> int:

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from leeway.headroom.reasons import NO_WINDOW_OPEN, WINDOW_OPEN, WINDOW_SIZE_LIMITED
+from leeway.headroom.reasons import NO_WINDOW_OPEN, WINDOW_OPEN
 from leeway.reasons import Reason
 
 
@@ -234,10 +234,9 @@ def size_at(schedule: Schedule, at: datetime) -> Size:
     largest = max(open_now, key=lambda window: window.replicas)
     start, end, replicas = largest.start.expression, largest.end.expression, largest.replicas
     bounded = max(min(replicas, schedule.maximum), schedule.minimum)
-    if bounded == replicas:
-        return Size(replicas, WINDOW_OPEN(start=start, end=end))
     bound = "minimum" if bounded > replicas else "maximum"
-    return Size(bounded, WINDOW_SIZE_LIMITED(start=start, end=end, bound=bound, replicas=replicas))
+    limit = "" if bounded == replicas else f"; the {bound} replaces its size of {replicas}"
+    return Size(bounded, WINDOW_OPEN(start=start, end=end, limit=limit))
 
 
 def change_points(schedule: Schedule, start: datetime, end: datetime) -> list[ChangePoint]:
