@@ -38,7 +38,7 @@ lint: setup .tools/sam/.ready .tools/checkov/.ready ## run all checks without th
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(SAM) validate --lint
-	.tools/checkov/bin/checkov --file template.yaml --framework cloudformation --compact --quiet --skip-download
+	.tools/checkov/bin/checkov --config-file .checkov.yaml
 
 # `make bench packing storms` runs only these measurements.
 ifeq (bench,$(firstword $(MAKECMDGOALS)))

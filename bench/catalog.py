@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
 from rich.console import Console
 from rich.table import Table
@@ -21,8 +21,8 @@ SHARE_AT_512_MB = 512 / 1769
 
 _PROBE = """
 import json, re, sys, time
-from leeway.selection.offers.compressed import opened
-from leeway.selection.offers.node_class import NodeClass
+from leeway.selection.offers.survey import opened
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.requirements import Requirement, Requirements
 packed = open(sys.argv[1], "rb").read()
 wanted = [

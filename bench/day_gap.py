@@ -4,7 +4,7 @@ switches one rule off."""
 from dataclasses import replace
 from datetime import timedelta
 
-from leeway.capacity_return.rules import Budget
+from leeway.disruption.rules import Budget
 from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import Worth
 from leeway.selection.packing.planning import Effort, pack

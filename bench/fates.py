@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from leeway.drain.progress import RemovalMethod
+from leeway.retirement.progress import RemovalMethod
 from leeway_cli.rehearse.storm import Fate, RequestTimes, Storm
 from leeway_cli.report.model import Outcome, PodReport, PodTrace
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.decide import decide_returns
-from leeway.capacity_return.rules import Budget, ReturnRules
-from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.rules import Budget, ReturnRules
+from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, ON_DEMAND, ZONE
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import ExistingNode, Pod

@@ -12,19 +12,16 @@ from typing import Any
 
 import boto3
 import yaml
-from leeway.aws.headroom import DynamoHeadroom
-from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.manifests.interpreting import Written
-from leeway.manifests.ports import StoredManifest
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
+from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.reading import Written, read_manifests
 from leeway.reasons import Reason
 from leeway_sandbox.access import new_token
 from leeway_sandbox.children import Child
@@ -86,10 +83,10 @@ class Bench:
 
     def tick(self) -> Measured:
         """Run once without caches, as a function that has just started."""
-        manifests = DynamoManifests(lambda: self._dynamodb, self._table)
+        manifests = StoredManifests(DynamoTable(lambda: self._dynamodb, self._table))
         keeper = KeepHeadroom(
             manifests=HeadroomSource(Configuration(manifests, self._at, self)),
-            states=DynamoHeadroom(lambda: self._dynamodb, self._table),
+            table=DynamoTable(lambda: self._dynamodb, self._table, self._at),
             workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
             telemetry=self,
             clock=self._at,
@@ -188,7 +185,7 @@ def _furnish(connection: Connection) -> None:
 
 
 def _write(dynamodb: Any, cluster: str) -> None:
-    writing = DynamoManifestWriting(lambda: dynamodb, STATE)
+    writing = StoredManifests(DynamoTable(lambda: dynamodb, STATE))
     for one in _manifests():
         now = datetime.now(UTC) - timedelta(minutes=5)
         body = StoredManifest(one.kind.resource, one.namespace, one.name, one.body, 1, "bench", now)

@@ -21,8 +21,7 @@ from aws_lambda_powertools import Logger, Metrics
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.pod_watch.telemetry import PodWatchTelemetry
-from leeway.reconciliation.report import ClusterReport
-from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.reconciliation.report import ClusterReport, ReconciliationTelemetry
 from rich.console import Console
 from rich.table import Table
 from samtranslator.yaml_helper import yaml_parse

@@ -18,11 +18,11 @@ from typing import Any
 
 import boto3
 import yaml
-from leeway.aws.manifests import DynamoManifestWriting
-from leeway.aws.surveys import DynamoSurveys
-from leeway.manifests.ports import StoredManifest
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import DISCOVERY_TAG, NODE_ROLE, Scenario, pod_spec
@@ -92,8 +92,9 @@ def sandbox_with_pools(
     options = {"kubernetes": ["--node-join", "1"], "aws": ["--schedule-speed", str(speed)]}
     with Sandbox.start(Scenario(CLUSTER, ()), state_dir=folder, options=options) as sandbox:
         client, table = _client(sandbox, "dynamodb"), sandbox.environment()["LEEWAY_TABLE"]
-        DynamoSurveys(lambda: client, table).write(REGION, compressed(sandbox_survey()))
-        writing = DynamoManifestWriting(lambda: client, table)
+        dynamo = DynamoTable(lambda: client, table)
+        dynamo.put(SURVEY, compressed(sandbox_survey()), region=REGION)
+        writing = StoredManifests(DynamoTable(lambda: client, table))
         written = read_manifests(yaml.safe_dump_all(documents), "bench").written
         for one in written:
             resource, now = one.kind.resource, datetime.now(UTC)

@@ -21,7 +21,6 @@ from bench.provision import CLUSTER, SMALL, manifests, sandbox_with_pools
 
 NODES = 4
 WAIT_TIMEOUT = 1200.0
-UNLIMITED = {"churn": {"percent": 100, "atLeast": NODES, "within": "10m"}}
 
 
 def main() -> None:
@@ -51,14 +50,12 @@ def main() -> None:
 
 
 def _documents() -> list[dict[str, Any]]:
-    """The pools, without the cluster's own limit, so that only the budget of the pool counts."""
+    """The pools, of which each keeps the usual budget."""
     found = manifests(CLUSTER)
     for one in found:
         if one["kind"] == "NodePool":
             one["spec"]["disruption"] = {"consolidateAfter": "1m"}
-    metadata = {"name": CLUSTER}
-    cluster = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": metadata}
-    return [*found, {**cluster, "spec": UNLIMITED}]
+    return found
 
 
 def _emptied(kube: Client) -> float:

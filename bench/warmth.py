@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import boto3
 import yaml
-from leeway.aws.manifests import DynamoManifestWriting
-from leeway.manifests.ports import StoredManifest
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario, deployment, pod_spec
@@ -141,7 +141,7 @@ class _Stage:
         stored = StoredManifest(
             written.kind.resource, "", written.name, written.body, 1, "bench", datetime.now(UTC)
         )
-        writing = DynamoManifestWriting(lambda: client, environment["LEEWAY_TABLE"])
+        writing = StoredManifests(DynamoTable(lambda: client, environment["LEEWAY_TABLE"]))
         writing.write(WORLD.cluster, stored, replaces=0)
 
     def tick_until(self, condition: Callable[[], bool]) -> None:

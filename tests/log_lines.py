@@ -11,21 +11,18 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger, Metrics
-from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.readiness import AdmissionResult as Admission
+from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
 from leeway.admission.reasons import NODE_NOT_JOINED
-from leeway.admission.telemetry import AdmissionTelemetry
+from leeway.admission.record import AdmissionResult as Admission
 from leeway.catalog.reasons import CATALOG_PART_NOT_READ
 from leeway.catalog.refresh import CatalogRefresh, PartRefresh
 from leeway.catalog.telemetry import CatalogTelemetry
-from leeway.drain.reasons import PODS_NOT_LISTED
 from leeway.headroom.keep_headroom import HeadroomReport
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
 from leeway.headroom.telemetry import HeadroomTelemetry
-from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome
-from leeway.interruption.outcome import NoticeResult as Became
-from leeway.interruption.telemetry import NoticeTelemetry
+from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeTelemetry
+from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.pod_watch.telemetry import PodWatchTelemetry
@@ -34,13 +31,9 @@ from leeway.provisioning.reasons import CATALOG_MISSING, MESSAGE_FOR_OTHER_CLUST
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.telemetry import ProvisioningTelemetry
 from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
-from leeway.reconciliation.report import ClusterReport, HandledFinding
-from leeway.reconciliation.telemetry import ReconciliationTelemetry
-from leeway.replacement.reasons import LEFT_GROUP
-from leeway.retire_node.outcome import Outcome, RetirementResult
-from leeway.retire_node.reasons import NODE_NOT_CORDONED
-from leeway.retire_node.telemetry import RetirementTelemetry
-from leeway.retirement.reasons import FIRST_NOTICE
+from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
+from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
+from leeway.retirement.reasons import FIRST_NOTICE, LEFT_GROUP, NODE_NOT_CORDONED, PODS_NOT_LISTED
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -49,7 +42,7 @@ from tests.retirement.retirements import FACTS, NOTICED
 class AllTelemetry(
     NoticeTelemetry,
     RetirementTelemetry,
-    AdmissionTelemetry,
+    LoggedAdmissions,
     ReconciliationTelemetry,
     HeadroomTelemetry,
     CatalogTelemetry,

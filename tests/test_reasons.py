@@ -43,9 +43,9 @@ def anchors() -> set[str]:
 
 def test_every_feature_that_reports_declares_codes() -> None:
     parts = {code.part for code in CODES}
-    reporting = {"interruption", "retire_node", "drain", "replacement", "admission"}
+    reporting = {"interruption", "retirement", "admission"}
     assert parts >= reporting | {"reconciliation", "headroom", "catalog", "manifests"}
-    assert "command line" in parts
+    assert "doctor" in parts
 
 
 def test_a_code_is_declared_once() -> None:

@@ -8,12 +8,12 @@ from io import StringIO
 import pytest
 from leeway.execution.attempt import parse_attempt_id
 from leeway.headroom.keep_headroom import HeadroomReport
-from leeway.manifests.telemetry import ManifestTelemetry
+from leeway.manifests.configuration import ManifestTelemetry
 from leeway.provisioning.reasons import CATALOG_MISSING, OBJECT_NOT_READABLE
 from leeway.provisioning.report import ProvisioningReport
 from leeway.reasons import Reason
 from leeway.reconciliation.report import ClusterReport
-from leeway.retire_node.outcome import Outcome
+from leeway.retirement.outcome import Outcome
 from leeway.wiring.clients import log_execution, logger, metrics
 
 from tests.log_lines import (

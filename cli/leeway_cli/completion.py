@@ -45,7 +45,7 @@ def load_completion() -> None:
 
 def kinds(incomplete: str) -> list[str]:
     """Return the kinds that begin with a prefix."""
-    from leeway.manifests.kinds import KINDS
+    from leeway.manifests.reading import KINDS
 
     return sorted({kind.plural for kind in KINDS if kind.plural.startswith(incomplete.lower())})
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 from leeway import durations
 
 from leeway_cli.errors import BadInputError, as_clause
-from leeway_cli.reasons import USAGE_ERROR
 
 
 def parse_duration(option: str, text: str) -> timedelta:
@@ -20,4 +19,4 @@ def parse_duration(option: str, text: str) -> timedelta:
     try:
         return durations.parse_duration(text)
     except ValueError as error:
-        raise BadInputError(USAGE_ERROR(problem=f"{option}: {as_clause(error)}")) from error
+        raise BadInputError(f"{option}: {as_clause(error)}.") from error

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.reasons import INVALID_OPTION
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,8 +29,8 @@ def check_page_path(option: str, path: Path) -> None:
         BadInputError: it is a folder, or is in no folder.
     """
     if path.is_dir():
-        expected = f"a file, but {path} is a folder"
-        raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+        raise BadInputError(f"{option}: expected a file, but {path} is a folder.")
     if not path.absolute().parent.is_dir():
-        expected = f"a file in a folder, but {path.absolute().parent} is no folder"
-        raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+        raise BadInputError(
+            f"{option}: expected a file in a folder, but {path.absolute().parent} is no folder."
+        )

@@ -12,12 +12,10 @@ from typing import Annotated, Any
 import typer
 import typer.core
 import typer.main
-from leeway.reasons import Reason
 
 from leeway_cli.completion import VARIABLE, load_completion
 from leeway_cli.errors import CommandError, as_clause
 from leeway_cli.output import print_json, write_stderr
-from leeway_cli.reasons import INTERRUPTED, UNEXPECTED_ERROR, USAGE_ERROR
 
 # In the order of `leeway --help`. A module is imported when its command is used.
 COMMANDS = {
@@ -134,7 +132,7 @@ def leeway(
 ) -> None:
     """Drain and replace the nodes of Kubernetes clusters on EC2 before they stop.
 
-    Errors: `leeway: CODE: sentence` on stderr; with -o json also the field `error` on stdout.
+    Errors: `leeway: sentence` on stderr; with -o json also the field `error` on stdout.
 
     Exit codes: 0 done, 1 the command failed, 2 bad input.
     """
@@ -146,22 +144,26 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         outcome = app(args=arguments, prog_name="leeway", standalone_mode=False)
     except CommandError as error:
-        return _fail(error, as_json)
+        return _report(error, error.exit_code, as_json)
     except typer.TyperException as error:
         # Without a message, typer has printed the help already.
         problem = as_clause(error.format_message().replace("Value error, ", ""))
         code = error.exit_code
-        return _report(USAGE_ERROR(problem=problem), code, as_json) if problem else code
+        return _report(CommandError(f"{problem}."), code, as_json) if problem else code
     except (typer.Abort, KeyboardInterrupt):
-        return _report(INTERRUPTED(), STOPPED, as_json)
+        return _report(CommandError("The command was interrupted."), STOPPED, as_json)
     except BrokenPipeError:
         # The reader has closed the pipe. Without stdout the interpreter does not fail at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:  # noqa: BLE001 - nobody sees a traceback
-        return _report_unexpected(error, as_json)
+        if os.environ.get(DEBUG):
+            traceback.print_exception(error)
+        problem = f"{type(error).__name__}: {as_clause(error)}"
+        unexpected = CommandError(f"{problem}. Set {DEBUG}=1 to see the traceback.")
+        return _report(unexpected, FAILED, as_json)
     if outcome == STOPPED:  # typer returns it after Ctrl-C
-        return _report(INTERRUPTED(), STOPPED, as_json)
+        return _report(CommandError("The command was interrupted."), STOPPED, as_json)
     return outcome if isinstance(outcome, int) else DONE
 
 
@@ -174,32 +176,13 @@ def _requests_json(arguments: Sequence[str]) -> bool:
     )
 
 
-def _fail(error: CommandError, as_json: bool) -> int:
-    return _report(error.reason, error.exit_code, as_json, error)
-
-
-def _report(
-    reason: Reason, exit_code: int, as_json: bool, error: CommandError | None = None
-) -> int:
-    message = " ".join(reason.message.split())
-    if message.endswith("?."):  # the embedded problem ends with "did you mean …?"
-        message = message.removesuffix(".")
+def _report(error: CommandError, exit_code: int, as_json: bool) -> int:
     if as_json:
-        result = error.result if error and error.result else {}
-        print_json({**result, "error": {"code": reason.code, "message": message}})
-    write_stderr(f"leeway: {reason.code}: {message}")
-    if error and error.details:
+        print_json({**(error.result or {}), "error": {"message": str(error)}})
+    write_stderr(f"leeway: {error}")
+    if error.details:
         write_stderr(error.details)
     return exit_code
-
-
-def _report_unexpected(error: Exception, as_json: bool) -> int:
-    reason = UNEXPECTED_ERROR(
-        error_type=type(error).__name__, error=as_clause(error), variable=DEBUG
-    )
-    if os.environ.get(DEBUG):
-        traceback.print_exception(error)
-    return _report(reason, FAILED, as_json)
 
 
 def main() -> None:

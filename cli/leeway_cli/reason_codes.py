@@ -1,19 +1,21 @@
 """`leeway reasons`: prints the meaning of reason codes and the sections of the runbook."""
 
 import importlib
-import pkgutil
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from leeway_cli.errors import BadInputError
 from leeway_cli.output import print_json, stdout_console, write_stdout
-from leeway_cli.reasons import INVALID_OPTION
 
 RUNBOOK = "runbook.md"
+
+_DECLARATION = re.compile(r"^([A-Z0-9_]+) = ReasonCode\(", re.MULTILINE)
 
 
 class ReasonFormat(StrEnum):
@@ -36,27 +38,21 @@ class DeclaredCode:
 
 
 def declared_codes() -> tuple[DeclaredCode, ...]:
-    """Collect the codes that the `reasons` modules of Leeway and its command line declare, by part
-    and name."""
-    found = [*_in_layer(), *_in_command_line()]
+    """Collect the codes that the modules of Leeway and of `leeway doctor` declare, by part and
+    name."""
+    found = [*_in_layer(), *_in_module("leeway_cli.doctor.reasons", "doctor")]
     return tuple(sorted(found, key=lambda code: (code.part, code.name)))
 
 
 def _in_layer() -> Iterator[DeclaredCode]:
     import leeway
 
-    for feature in pkgutil.iter_modules(leeway.__path__):
-        if feature.ispkg and importlib.util.find_spec(f"leeway.{feature.name}.reasons"):
-            yield from _in_module(f"leeway.{feature.name}.reasons", feature.name)
-
-
-def _in_command_line() -> Iterator[DeclaredCode]:
-    import leeway_cli
-
-    yield from _in_module("leeway_cli.reasons", "command line")
-    for command in pkgutil.iter_modules(leeway_cli.__path__):
-        if command.ispkg and importlib.util.find_spec(f"leeway_cli.{command.name}.reasons"):
-            yield from _in_module(f"leeway_cli.{command.name}.reasons", "command line")
+    for path in sorted(Path(leeway.__path__[0]).rglob("*.py")):
+        if declared := _DECLARATION.findall(path.read_text(encoding="utf-8")):
+            parts = path.relative_to(leeway.__path__[0]).with_suffix("").parts
+            module = importlib.import_module(".".join(("leeway", *parts)))
+            for code in (getattr(module, name) for name in declared):
+                yield DeclaredCode(parts[0], code.name, code.sentence, code.runbook)
 
 
 def _in_module(module: str, part: str) -> Iterator[DeclaredCode]:
@@ -77,14 +73,15 @@ def reasons(
 ) -> None:
     """Print the meaning of reason codes, and the sections of the runbook with the actions.
 
-    Log lines, events, outcomes and errors carry these codes.
+    Log lines, events, outcomes and findings of `leeway doctor` carry these codes.
     """
     declared = declared_codes()
     if codes:
         known = {code.name: code for code in declared}
         if unknown := [name for name in codes if name not in known]:
-            expected = f"a code that `leeway reasons` lists, got {unknown[0]}"
-            raise BadInputError(INVALID_OPTION(option="CODE", expected=expected))
+            raise BadInputError(
+                f"CODE: expected a code that `leeway reasons` lists, got {unknown[0]}."
+            )
         declared = tuple(known[name] for name in codes)
     match output:
         case ReasonFormat.JSON:
@@ -117,10 +114,10 @@ def _print_table(codes: tuple[DeclaredCode, ...]) -> None:
 
 
 _INTRODUCTION = (
-    "Every outcome, log line, Kubernetes Event, Leeway event and error of the command line carries"
-    " a code and a sentence. Codes are stable: use them in log queries and in rules. `leeway"
-    " reasons CODE` prints the same in a terminal. Each alarm has a section in the"
-    " [runbook](runbook.md)."
+    "Every outcome, log line, Kubernetes Event, Leeway event and error of the command line "
+    "carries a code and a sentence. Codes are stable: use them in log queries and in rules. "
+    "`leeway reasons CODE` prints the same in a terminal. Each alarm has a section in the "
+    "[runbook](runbook.md)."
 )
 
 

@@ -3,18 +3,16 @@
 import os
 import re
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import INVALID_OPTION, STACK_NOT_FOUND, STACK_WITHOUT_TABLE
 
 if TYPE_CHECKING:
-    from leeway.aws.manifests import DynamoManifests, DynamoManifestWriting
+    from leeway.manifests.configuration import StoredManifests
 
 TABLE = "LEEWAY_TABLE"
 CLUSTERS = "LEEWAY_CLUSTERS"
@@ -44,8 +42,9 @@ def cluster_name(name: str) -> str:
     from leeway.manifests.cluster import NAME
 
     if not re.fullmatch(NAME, name):
-        expected = f"the name of a cluster (letters, digits, - and _), got {name!r}"
-        raise BadInputError(INVALID_OPTION(option="CLUSTER", expected=expected))
+        raise BadInputError(
+            f"CLUSTER: expected the name of a cluster (letters, digits, - and _), got {name!r}."
+        )
     return name
 
 
@@ -80,19 +79,12 @@ class Stack:
                 f"warning: Leeway does not manage cluster {cluster} (ClusterNames: {known})"
             )
 
-    def manifests(self) -> "DynamoManifests":
-        """Return the reader of the table's manifests."""
-        from leeway.aws.manifests import DynamoManifests
-        from leeway.wiring.clients import client
+    def manifests(self) -> "StoredManifests":
+        """Return the table's manifests."""
+        from leeway.manifests.configuration import StoredManifests
+        from leeway.wiring.clients import table
 
-        return DynamoManifests(partial(client, "dynamodb"), self.table)
-
-    def writing(self) -> "DynamoManifestWriting":
-        """Return the writer of the table's manifests."""
-        from leeway.aws.manifests import DynamoManifestWriting
-        from leeway.wiring.clients import client
-
-        return DynamoManifestWriting(partial(client, "dynamodb"), self.table)
+        return StoredManifests(table(name=self.table))
 
 
 def find_stack(name: str) -> Stack:
@@ -107,7 +99,9 @@ def find_stack(name: str) -> Stack:
     outputs = {o["OutputKey"]: o["OutputValue"] for o in described.get("Outputs", [])}
     if "TableName" not in outputs:
         status = described.get("StackStatus", "")
-        raise CannotBeDoneError(STACK_WITHOUT_TABLE(stack=name, status=status))
+        raise CannotBeDoneError(
+            f"Stack {name} ({status}) has no output TableName, so it is not a deployment of Leeway."
+        )
     given = {p["ParameterKey"]: p["ParameterValue"] for p in described.get("Parameters", [])}
     return Stack(outputs["TableName"], _known_names(given.get("ClusterNames")))
 
@@ -130,8 +124,24 @@ def _describe(name: str) -> dict[str, Any]:
             found: dict[str, Any] = client("cloudformation").describe_stacks(StackName=name)
         except ClientError as error:
             if "does not exist" in str(error):
-                reason = STACK_NOT_FOUND(stack=name, region=session().region_name, variable=TABLE)
-                raise CannotBeDoneError(reason) from error
+                raise CannotBeDoneError(
+                    f"Region {session().region_name} has no stack {name}. Check AWS_REGION and "
+                    f"--stack, or set {TABLE}."
+                ) from error
             raise
     stack: dict[str, Any] = found["Stacks"][0]
     return stack
+
+
+def same_server(first: str, second: str) -> bool:
+    """Whether two URLs are of the same API server."""
+    of = [urlsplit(one) for one in (first, second)]
+    return len({(one.hostname, one.port or 443) for one in of}) == 1
+
+
+def other_server(cluster: str, server: str, url: str) -> CannotBeDoneError:
+    """Return the error for a kubeconfig with the API server of another cluster."""
+    return CannotBeDoneError(
+        f"The kubeconfig has the API server {server}, and cluster {cluster} has {url}. Run `aws "
+        f"eks update-kubeconfig --name {cluster}`, or set --context."
+    )

@@ -2,21 +2,11 @@
 
 from typing import Any
 
-from leeway.interruption.outcome import NotAllInstancesReceived
-from leeway.notices import MalformedNotice, UnknownNotice
 from leeway.wiring.clients import probed
-from leeway.wiring.receive_notice import receive_notice, telemetry
+from leeway.wiring.receive_notice import receive
 
 
 @probed
 def handler(event: Any, context: object) -> dict[str, Any]:
     """Receive one EventBridge event. An event that fails goes to the dead-letter queue."""
-    try:
-        receipt = receive_notice().receive(event)
-    except (MalformedNotice, UnknownNotice, NotAllInstancesReceived) as error:
-        if isinstance(error, NotAllInstancesReceived):
-            telemetry().received(error.receipt)
-        telemetry().rejected(event, error)
-        raise
-    telemetry().received(receipt)
-    return receipt.to_dict()
+    return receive(event)

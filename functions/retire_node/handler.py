@@ -1,14 +1,12 @@
 """retire_node: one durable execution retires one instance."""
 
-from dataclasses import asdict
 from typing import Any
 
 from aws_durable_execution_sdk_python import DurableContext, durable_execution
 from leeway.execution.attempt import parse_attempt_id
 from leeway.execution.durable import DurableSteps
-from leeway.replacement.reasons import SUPERSEDED
 from leeway.wiring.clients import log_execution, probed
-from leeway.wiring.retire_node import retire_node
+from leeway.wiring.retire_node import retire
 
 
 @durable_execution
@@ -16,6 +14,4 @@ from leeway.wiring.retire_node import retire_node
 def handler(event: Any, context: DurableContext) -> dict[str, Any]:
     """Retire an instance. A crash replays the execution from its last finished step."""
     log_execution(context.execution_context.durable_execution_arn)
-    attempt_id = parse_attempt_id(event)
-    outcome = retire_node().retire(attempt_id, DurableSteps(context))
-    return outcome.to_dict() if outcome else {"result": "superseded"} | asdict(SUPERSEDED())
+    return retire(parse_attempt_id(event), DurableSteps(context))

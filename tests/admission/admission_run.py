@@ -12,7 +12,6 @@ from leeway.admission.record import Admission
 from leeway.execution.attempt import AttemptId
 from leeway.instances.observed import ObservedInstance
 from leeway.notices import LifecycleHook
-from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
@@ -169,7 +168,7 @@ class Dependencies:
         if self.down:
             raise ClusterUnavailable("connection refused")
 
-    # LeewayEvents and Telemetry
+    # LeewayEvents and AdmissionTelemetry
     def publish(self, detail_type: str, detail: str) -> None:
         if not self.events_allowed:
             raise CloudRefused("AccessDenied: events:PutEvents")
@@ -179,11 +178,8 @@ class Dependencies:
     def admitted(self, outcome: AdmissionOutcome) -> None:
         self.reports.append(outcome.message)
 
-    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
+    def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
         self.reports.append(reason.code)
-
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
-        self.reports.append(problem.code)
 
 
 def joins(node: Node = NODE) -> Callable[[Dependencies], None]:

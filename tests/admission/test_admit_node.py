@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from leeway.admission.readiness import AdmissionResult
-from leeway.admission.record import Admission
+from leeway.admission.record import Admission, AdmissionResult
 from leeway.execution.attempt import Phase
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult
@@ -263,7 +262,7 @@ def test_a_type_that_ec2_does_not_describe_at_first_delays_no_admission_for_long
 def test_a_refused_leeway_event_stops_neither_the_log_line_nor_the_kubernetes_event() -> None:
     deps = dependencies(nodes={NODE.name: NODE}, events_allowed=False)
     outcome = admit(deps)
-    assert deps.reports == [outcome.message, "AdmissionEventNotPut"]
+    assert deps.reports == [outcome.message, "AdmissionNotReported"]
     assert [code for code, _ in deps.events] == ["NodeAdmitted"]
 
 

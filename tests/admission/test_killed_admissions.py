@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.readiness import AdmissionResult
-from leeway.admission.record import Admission, apply_request, repeated_launch_request
+from leeway.admission.record import (
+    Admission,
+    AdmissionResult,
+    apply_request,
+    repeated_launch_request,
+)
 from leeway.execution.attempt import AttemptId, Phase
 from leeway.instances.observed import ObservedInstance
 from leeway.pool_pauses.record import PoolRecord

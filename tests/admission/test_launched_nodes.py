@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from leeway.admission.never_joined import decide_unjoined
-from leeway.admission.readiness import AdmissionResult
+from leeway.admission.readiness import decide_unjoined
+from leeway.admission.record import AdmissionResult
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from leeway.admission.readiness import AdmissionResult
+from leeway.admission.record import AdmissionResult
 from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.aws import CloudUnavailable
@@ -30,7 +30,7 @@ def test_a_refused_event_about_a_pause_stops_no_other_step() -> None:
     deps = with_failures()
     deps.events_allowed = False
     assert admit(deps).result is AdmissionResult.TERMINATED
-    assert deps.reports[:2] == ["NodesNeverJoined", "PauseEventNotPut"]
+    assert deps.reports[:2] == ["NodesNeverJoined", "AdmissionNotReported"]
 
 
 def test_the_third_launched_node_without_its_devices_pauses_the_pool_and_is_reported() -> None:

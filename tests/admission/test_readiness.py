@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.admission.readiness import (
-    AdmissionResult,
     ExpectedNode,
     ObservedNode,
     decide_admission,
@@ -15,6 +14,7 @@ from leeway.admission.readiness import (
     unmet_conditions,
 )
 from leeway.admission.reasons import NODE_NOT_JOINED, NODE_STAYS_NOT_READY
+from leeway.admission.record import AdmissionResult
 from leeway.reasons import Reason
 
 NOTICED = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)

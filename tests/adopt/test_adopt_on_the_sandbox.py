@@ -142,11 +142,6 @@ def fault(action: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def code_in(err: str) -> str:
-    """Return the reason code of an error."""
-    return err.split(": ")[1] if ": " in err else err
-
-
 def test_adopt_brings_a_cluster_under_care_and_release_undoes_it_without_ending_pods(
     world: World, cluster: str, run: Run
 ) -> None:
@@ -172,7 +167,7 @@ def test_adopt_brings_a_cluster_under_care_and_release_undoes_it_without_ending_
     pods = "/api/v1/namespaces/leeway-headroom/pods"
     world.kubernetes.create(pods, restricted_pod("p"))
     code, _, err = run("release", cluster)
-    assert (code, code_in(err)) == (1, "ReleaseUnfinished")
+    assert (code, "is not released yet" in err) == (1, True)
     assert world.kubernetes.api.get(f"{pods}/p").status_code == 200
 
     world.kubernetes.api.delete(f"{pods}/p", params={"gracePeriodSeconds": "0"})
@@ -225,16 +220,20 @@ def test_settings_of_others_need_consent_and_come_back(
     code, _, err = run("adopt", cluster)
 
     assert code == 1
-    assert "ConsentMissing" in err
-    for asked in ("AccessEntryOfOthers", "ClusterObjectOfOthers", "GroupTagOfOthers"):
+    assert "steps change settings of others" in err
+    for asked in (
+        "exists with the groups",
+        "exists without a label or field manager of Leeway",
+        "; it becomes",
+    ):
         assert asked in err
-    assert "GroupHookBesideAnother" in err
+    assert "instances will wait for it and for" in err
     assert world.state(cluster, cluster) == before
 
     assert run("adopt", cluster, "--yes")[0] == 0
     assert world.state(cluster, cluster)[drain] == ["leeway:drain", "viewers"]
     code, _, err = run("release", cluster)
-    assert (code, "ObjectRestored" in err) == (1, True)
+    assert (code, "gets back what it had before `leeway adopt`" in err) == (1, True)
     assert run("release", cluster, "--yes")[0] == 0
     assert world.state(cluster, cluster) == before
 
@@ -256,7 +255,7 @@ def test_adopt_creates_the_role_for_spot_of_an_account_and_release_leaves_it(
     assert (code, "Nothing has to be changed" in out) == (0, True)
 
     code, out, _ = run("release", cluster)
-    assert (code, "SpotRoleStays" in out) == (0, True)
+    assert (code, "The role AWSServiceRoleForEC2Spot stays" in out) == (0, True)
     assert iam.get_role(RoleName=name)["Role"] == created
     assert world.records(f"ADOPTION#{cluster}") == []
     called = world.aws.control("GET", "status")["calls_by_access_key"][KEY]
@@ -270,12 +269,12 @@ def test_a_cluster_with_a_config_map_changes_its_mode_for_good(
     world.cluster(old, "CONFIG_MAP")
 
     code, _, err = run("adopt", old, "--stack", cluster, "--group", "web")
-    assert (code, "AuthenticationSwitchIsPermanent" in err) == (1, True)
+    assert (code, "EKS cannot switch it back" in err) == (1, True)
     assert run("adopt", old, "--stack", cluster, "--group", "web", "--yes")[0] == 0
 
     code, out, _ = run("release", old, "--stack", cluster)
     assert code == 0
-    assert "AuthenticationModeStays" in out
+    assert "The authentication mode of the cluster stays" in out
     state = world.state(old, cluster)
     assert state["mode"] == "API_AND_CONFIG_MAP"
     assert role("RetireNodeRole") not in state
@@ -314,7 +313,7 @@ def test_a_second_adopt_waits_for_the_claim_of_the_first(
     table.put_item(TableName="leeway", Item={**key, **claim})
 
     code, _, err = run("adopt", cluster, "--yes")
-    assert (code, code_in(err)) == (1, "AdoptionClaimed")
+    assert (code, "Run the command again after that time." in err) == (1, True)
     assert "ann@host process 7" in err
 
     table.put_item(TableName="leeway", Item={**key, **claim, "until": {"N": "1"}})
@@ -349,14 +348,17 @@ def test_an_adopt_that_is_killed_after_each_step_is_continued_by_the_next_one(
         assert f"[1/{CHANGES + 3 - done}] " in killed.out
         if done == 0:
             refused = processes.run(*command)
-            assert (refused.code, code_in(refused.err)) == (1, "AdoptionClaimed")
+            assert (refused.code, "Run the command again after that time." in refused.err) == (
+                1,
+                True,
+            )
             assert f"process {killed.pid}" in refused.err
         end_claim(world, cluster)
 
     other = f"older-{cluster}"
     world.stack(other, {"RetireNodeRole": "leeway:drain"})
     refused = processes.run("adopt", cluster, "--stack", other, *small)
-    assert (refused.code, code_in(refused.err)) == (1, "StackOfOtherVersion")
+    assert (refused.code, "is of another version of Leeway" in refused.err) == (1, True)
 
     whole = processes.run(*command)
     assert (whole.code, "Nothing has to be changed" in whole.out) == (0, True), whole.err
@@ -376,7 +378,7 @@ def test_of_two_live_adopts_the_second_one_waits_and_the_first_one_loses_an_old_
     assert first.code is None
 
     second = processes.run(*command)
-    assert (second.code, code_in(second.err)) == (1, "AdoptionClaimed")
+    assert (second.code, "Run the command again after that time." in second.err) == (1, True)
     assert f"process {first.pid}" in second.err
 
     end_claim(world, cluster)
@@ -385,7 +387,7 @@ def test_of_two_live_adopts_the_second_one_waits_and_the_first_one_loses_an_old_
     adopted = world.state(cluster, cluster)
     first = processes.go_on(first)
 
-    assert (first.code, code_in(first.err)) == (1, "AdoptionLost")
+    assert (first.code, "Another process has taken over cluster" in first.err) == (1, True)
     assert world.state(cluster, cluster) == adopted
     assert processes.run("release", cluster, "--stack", cluster).code == 0
     assert world.state(cluster, cluster) == before
@@ -400,7 +402,7 @@ def test_a_group_that_is_deleted_during_an_adopt_is_named(
     scaling.delete_auto_scaling_group(AutoScalingGroupName="web", ForceDelete=True)
     world.aws.client("ec2").delete_launch_template(LaunchTemplateName="web")
     run = processes.go_on(run)
-    assert (run.code, code_in(run.err)) == (1, "GroupGone")
+    assert (run.code, "Auto Scaling deleted group" in run.err) == (1, True)
     assert "group web" in run.err
 
     others = ("adopt", cluster, "--yes", "--stack", cluster, *small)
@@ -411,9 +413,13 @@ def test_a_group_that_is_deleted_during_an_adopt_is_named(
 
 
 @pytest.mark.parametrize(
-    ("faults", "code", "named"),
+    ("faults", "said", "named"),
     [
-        (fault("DescribeCluster", error="AccessDeniedException"), "AwsAccessDenied", "DescribeCl"),
+        (
+            fault("DescribeCluster", error="AccessDeniedException"),
+            "The AWS identity of this command may not call",
+            "DescribeCl",
+        ),
         (
             fault(
                 "CreateAccessEntry",
@@ -421,11 +427,15 @@ def test_a_group_that_is_deleted_during_an_adopt_is_named(
                 message="User: arn is not authorized to perform: eks:CreateAccessEntry on "
                 "resource: arn:aws:eks:us-east-1:1:cluster/x",
             ),
-            "AwsAccessDenied",
+            "The AWS identity of this command may not call",
             "eks:CreateAccessEntry",
         ),
-        (fault("UpdateStack"), "AwsAccessDenied", "UpdateStack"),
-        (fault("DescribeStacks", error="ExpiredToken"), "AwsCredentialsRejected", "ExpiredToken"),
+        (fault("UpdateStack"), "The AWS identity of this command may not call", "UpdateStack"),
+        (
+            fault("DescribeStacks", error="ExpiredToken"),
+            "AWS rejected the credentials",
+            "ExpiredToken",
+        ),
         (
             fault(
                 "PutLifecycleHook",
@@ -433,48 +443,51 @@ def test_a_group_that_is_deleted_during_an_adopt_is_named(
                 status=400,
                 message="AutoScalingGroup name not found - web",
             ),
-            "GroupGone",
+            "Auto Scaling deleted group",
             "web",
         ),
     ],
     ids=["cluster", "entry", "stack", "credentials", "group"],
 )
 def test_a_refusal_of_aws_is_one_line_that_names_the_action(
-    world: World, cluster: str, run: Run, faults: dict[str, Any], code: str, named: str
+    world: World, cluster: str, run: Run, faults: dict[str, Any], said: str, named: str
 ) -> None:
     world.aws.control("PUT", "faults", {"faults": [faults]})
 
     exit_code, out, err = run("adopt", cluster, "--yes", "--group", "web")
 
     assert exit_code == 1, out
-    assert err.startswith(f"leeway: {code}: ")
+    assert err.startswith("leeway: ")
+    assert said in err
     assert named in err
     assert err.count("\n") == 1
 
 
-def test_bad_input_is_one_line_with_a_code(world: World, cluster: str, run: Run) -> None:
+def test_bad_input_is_one_line_that_says_what_was_expected(
+    world: World, cluster: str, run: Run
+) -> None:
     world.cluster(f"shut-{cluster}", endpointPublicAccess=False, endpointPrivateAccess=True)
     world.stack(f"older-{cluster}", {"RetireNodeRole": "leeway:drain"})
     world.aws.client("eks").create_cluster(
         name=f"elsewhere-{cluster}", roleArn=role("x"), resourcesVpcConfig={}
     )
     cases = [
-        (("gone", "--stack", cluster), "EksClusterNotFound", 1),
-        ((cluster, "--stack", "gone"), "LeewayStackNotFound", 1),
-        ((cluster, "--stack", f"older-{cluster}"), "StackOfOtherVersion", 1),
-        ((f"shut-{cluster}", "--stack", cluster), "EndpointNotPublic", 1),
-        ((f"elsewhere-{cluster}", "--stack", cluster), "KubeconfigOfOtherCluster", 1),
-        ((cluster, "--group", "gone"), "GroupNotFound", 1),
-        ((cluster, "--node-role", "nodes"), "InvalidOption", 2),
-        ((cluster, "--rbac", "/nowhere"), "RbacNotRead", 2),
-        (("not a name",), "InvalidOption", 2),
+        (("gone", "--stack", cluster), "has no EKS cluster gone", 1),
+        ((cluster, "--stack", "gone"), "has no stack gone", 1),
+        ((cluster, "--stack", f"older-{cluster}"), "is of another version of Leeway", 1),
+        ((f"shut-{cluster}", "--stack", cluster), "is private, and the functions of stack", 1),
+        ((f"elsewhere-{cluster}", "--stack", cluster), "The kubeconfig has the API server", 1),
+        ((cluster, "--group", "gone"), "Auto Scaling has no group gone", 1),
+        ((cluster, "--node-role", "nodes"), "--node-role: expected the ARN of an IAM role", 2),
+        ((cluster, "--rbac", "/nowhere"), "Set --rbac to the folder rbac of Leeway", 2),
+        (("not a name",), "CLUSTER: expected the name of a cluster", 2),
     ]
     before = world.state(cluster, cluster)
-    for arguments, code, exit_code in cases:
+    for arguments, said, exit_code in cases:
         found, _, err = run("adopt", *arguments)
-        assert (found, code_in(err)) == (exit_code, code), err
+        assert (found, said in err, err.count("\n")) == (exit_code, True, 1), err
     assert world.state(cluster, cluster) == before
-    assert run("release", cluster)[2].startswith("leeway: NeverAdopted: ")
+    assert run("release", cluster)[2].startswith("leeway: The table has no record of `leeway adopt")
 
 
 def test_an_api_server_that_refuses_or_does_not_answer_is_named(
@@ -484,7 +497,7 @@ def test_an_api_server_that_refuses_or_does_not_answer_is_named(
 
     code, _, err = run("adopt", cluster, "--yes", "--group", "web")
 
-    assert (code, code_in(err)) == (1, "ApiServerUnavailable")
+    assert (code, "The API server did not answer" in err) == (1, True)
     world.kubernetes.fail_with()
     assert run("adopt", cluster, "--yes", "--group", "web")[0] == 0
 
@@ -506,7 +519,7 @@ def test_without_credentials_nothing_is_read(
         monkeypatch.delenv(name)
     drop_clients()
 
-    assert run("adopt", cluster)[2].startswith("leeway: AwsCredentialsMissing: ")
+    assert run("adopt", cluster)[2].startswith("leeway: No AWS credentials were found.")
     drop_clients()
 
 
@@ -522,7 +535,7 @@ def test_release_keeps_a_launch_hook_while_instances_wait_for_it(
 
     code, _, err = run("release", cluster)
 
-    assert (code, code_in(err)) == (1, "ReleaseUnfinished")
+    assert (code, "is not released yet" in err) == (1, True)
     assert instance in err
     assert world.state(cluster, cluster)["web hooks"].keys() == {"leeway-admit"}
     assert world.aws.states("web") == {instance: "Pending:Wait"}
@@ -551,7 +564,7 @@ def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluste
     first.record([change])
     with pytest.raises(CannotBeDoneError) as claimed:
         second.claim()
-    assert claimed.value.reason.code == "AdoptionClaimed"
+    assert "Run the command again after that time." in str(claimed.value)
 
     now += CLAIM_SECONDS + 1
     second.claim()
@@ -559,7 +572,7 @@ def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluste
     assert second.changes == {change.key: change}
     with pytest.raises(CannotBeDoneError) as lost:
         first.record([])
-    assert lost.value.reason.code == "AdoptionLost"
+    assert "Another process has taken over cluster" in str(lost.value)
     first.leave()
     second.leave()
     adoption("third").claim()

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway_cli.adopt.plan import windows_roles
 from leeway_cli.cluster_setup.desired import Wanted, desired_entries
 

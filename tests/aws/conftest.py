@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 
-from tests.aws.stored import TABLE, create_table
+from tests.aws.stored import TABLE, create_table, table_in
 from tests.sandbox.aws.started import Sandbox, started
 
 
@@ -24,6 +25,12 @@ def aws() -> Iterator[Sandbox]:
 def records(aws: Sandbox) -> DynamoRecords:
     """The adapter of the table's records."""
     return DynamoRecords(partial(aws.client, "dynamodb"), TABLE)
+
+
+@pytest.fixture
+def dynamo(aws: Sandbox) -> DynamoTable:
+    """The table in DynamoDB."""
+    return table_in(aws)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from typing import Any
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.records import DynamoRecords
 from leeway.clock import SystemClock
-from leeway.interruption.dependencies import Dependencies
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.policy.rules import ClusterPolicy
 
@@ -50,23 +49,19 @@ def receive_notice(
 ) -> ReceiveNotice:
     records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
     return ReceiveNotice(
-        Dependencies(
-            records=records,
-            origin=HERE,
-            instances=Ec2Instances(client_factory(aws, "ec2")),
-            current=Ec2Instances(client_factory(aws, "ec2")),
-            changes=Ec2Instances(client_factory(aws, "ec2")),
-            policies=OnePolicy(ClusterPolicy(**policy)),
-            retire_node=starts,
-            schedules=SchedulesInMemory(),
-            offerings=OfferingsInMemory(),
-            clusters=frozenset({"prod"}),
-            clock=SystemClock(),
-            admissions=records,
-            admit_node=admissions or Starts(),
-            clean_up=cleaning or CleanUps(),
-            claims=ClaimsInMemory(),
-        )
+        records=records,
+        origin=HERE,
+        instances=Ec2Instances(client_factory(aws, "ec2")),
+        policies=OnePolicy(ClusterPolicy(**policy)),
+        retire_node=starts,
+        schedules=SchedulesInMemory(),
+        offerings=OfferingsInMemory(),
+        clusters=frozenset({"prod"}),
+        clock=SystemClock(),
+        admissions=records,
+        admit_node=admissions or Starts(),
+        clean_up=cleaning or CleanUps(),
+        claims=ClaimsInMemory(),
     )
 
 

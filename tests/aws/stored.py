@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from leeway.manifests.ports import StoredManifest
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifest
 from samtranslator.yaml_helper import yaml_parse
 
 TABLE = "leeway"
@@ -18,6 +19,11 @@ def create_table(dynamodb: Any) -> None:
     properties = template["Resources"]["Table"]["Properties"]
     names = ("AttributeDefinitions", "BillingMode", "GlobalSecondaryIndexes", "KeySchema")
     dynamodb.create_table(TableName=TABLE, **{name: properties[name] for name in names})
+
+
+def table_in(aws: Any, table: str = TABLE) -> DynamoTable:
+    """Return a table of a sandbox."""
+    return DynamoTable(lambda: aws.client("dynamodb"), table)
 
 
 def manifest(name: str = "prod", version: int = 1, **changes: Any) -> StoredManifest:

@@ -12,7 +12,7 @@ from leeway.aws.eventbridge import EventBridgeLeewayEvents
 from leeway.aws.functions import LambdaExecutions, RateLimit
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
+from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.admission.ports import Admissions
-from leeway.admission.record import Admission
+from leeway.admission.record import Admission, Admissions
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
 from leeway.aws.shared_cache import DynamoSharedCache
@@ -21,9 +20,9 @@ from leeway.ports.table import (
     UnavailableOfferings,
 )
 from leeway.reasons import Reason
-from leeway.retirement.disruption_budget import DisruptionLedger
-from leeway.retirement.ports import DisruptionLedgers, Records
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.retirement.disruption_budget import DisruptionLedger, DisruptionLedgers
+from leeway.retirement.record import Records
+from leeway.selection.offers.catalog import Unavailable
 
 from tests.aws.stored import TABLE
 from tests.fakes.admissions import AdmissionsInMemory

@@ -9,8 +9,7 @@ from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
 from leeway.clock import SystemClock
 from leeway.instances.facts import InstanceFacts
-from leeway.interruption.outcome import NoticeResult
-from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import InstanceState, NoticeResult
 from leeway.ports.aws import CloudUnavailable
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice

@@ -20,9 +20,9 @@ from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.bootstrap.cluster import ClusterDetails
-from leeway.capacity_return.current_launches import CurrentLaunches
-from leeway.capacity_return.launch_drift import launch_drift_of
+from leeway.bootstrap.node import ClusterDetails
+from leeway.disruption.current_launches import CurrentLaunches
+from leeway.disruption.drift import launch_drift_of
 from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import FleetRequest, Override, TemplateOverrides
@@ -44,8 +44,8 @@ from leeway.launch.ports import (
 from leeway.launch.resolve_pools import NodeSources
 from leeway.launch.tags import cluster_tags
 from leeway.launch.templates import LaunchTemplate
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 from leeway.pool_pauses.join_times import JoinTime
 from leeway.pool_pauses.ports import PoolRecords
 from leeway.pool_pauses.reasons import NODES_NEVER_JOINED

@@ -6,17 +6,17 @@ from functools import partial
 
 import pytest
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.aws.surveys import LARGEST, DynamoSurveys
+from leeway.aws.table import DynamoTable
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.ports import Market
 from leeway.catalog.refresh import CatalogReader, CatalogRefresh, CatalogUnavailable, RefreshCatalog
+from leeway.catalog.stored import SURVEY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.table import Offering, UnavailableOfferings
-from leeway.selection.offers.compressed import opened, unpacked
+from leeway.selection.offers.allocatable import NodeClass
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.offers.machines import Machine
-from leeway.selection.offers.node_class import NodeClass
-from leeway.selection.offers.survey import Part, Survey
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.survey import Part, Survey, opened, unpacked
 from leeway.wiring.clients import background_client
 from leeway_cli.selection.catalogs import sandbox_survey
 
@@ -37,11 +37,6 @@ def market(aws: Sandbox) -> Ec2Market:
 @pytest.fixture(scope="module")
 def price_list(aws: Sandbox) -> PricingPriceList:
     return PricingPriceList(partial(aws.client, "pricing"))
-
-
-@pytest.fixture
-def surveys(aws: Sandbox) -> DynamoSurveys:
-    return DynamoSurveys(partial(aws.client, "dynamodb"), TABLE)
 
 
 @dataclass
@@ -110,17 +105,17 @@ def test_a_region_is_read_over_http_as_its_data_has_it(
 
 
 def test_a_refresh_stores_what_it_read_and_the_catalog_opens(
-    market: Ec2Market, price_list: PricingPriceList, surveys: DynamoSurveys
+    market: Ec2Market, price_list: PricingPriceList, dynamo: DynamoTable
 ) -> None:
     telemetry = RecordedTelemetry()
-    outcome = RefreshCatalog(
-        CatalogReader(market, price_list), surveys, telemetry, At(NOW)
-    ).refresh(REGION)
+    outcome = RefreshCatalog(CatalogReader(market, price_list), dynamo, telemetry, At(NOW)).refresh(
+        REGION
+    )
     assert telemetry.refreshes == [outcome]
     assert outcome.stale == ()
-    packed = surveys.packed(REGION)
+    packed = dynamo.get(SURVEY, region=REGION)
     assert packed is not None
-    assert len(packed) == outcome.size < LARGEST
+    assert len(packed) == outcome.size
     assert unpacked(packed).read_at == dict.fromkeys(Part, NOW)
     table = opened(packed).for_node_class(NodeClass())
     assert set(table.catalog.names) == {kind.name for kind in sandbox_survey(REGION).machines}
@@ -131,17 +126,17 @@ def test_a_refresh_stores_what_it_read_and_the_catalog_opens(
 
 
 def test_a_part_that_cannot_be_read_keeps_its_last_state_and_is_reported(
-    aws: Sandbox, market: Ec2Market, surveys: DynamoSurveys
+    aws: Sandbox, market: Ec2Market, dynamo: DynamoTable
 ) -> None:
     known = Known(sandbox_survey(REGION))
-    RefreshCatalog(CatalogReader(known, known), surveys, RecordedTelemetry(), At(NOW)).refresh(
+    RefreshCatalog(CatalogReader(known, known), dynamo, RecordedTelemetry(), At(NOW)).refresh(
         REGION
     )
     refused = {"service": "ec2", "action": "DescribeSpotPriceHistory"}
     aws.control("PUT", "faults", {"faults": [{**refused, "error": "UnauthorizedOperation"}]})
     failing = Known(known.survey, spot_of=market)
     outcome = RefreshCatalog(
-        CatalogReader(failing, known), surveys, RecordedTelemetry(), At(LATER)
+        CatalogReader(failing, known), dynamo, RecordedTelemetry(), At(LATER)
     ).refresh(REGION)
     (stale,) = outcome.stale
     assert (stale.part, stale.read_at) == (Part.SPOT_PRICES, NOW)
@@ -153,7 +148,7 @@ def test_a_part_that_cannot_be_read_keeps_its_last_state_and_is_reported(
         "code": "CatalogPartNotRead",
         "message": stale.problem.message,
     }
-    survey = unpacked(surveys.packed(REGION) or b"")
+    survey = unpacked(dynamo.get(SURVEY, region=REGION) or b"")
     assert survey.spot == sandbox_survey(REGION).spot
     assert survey.read_at[Part.SPOT_PRICES] == NOW
     assert survey.read_at[Part.TYPES] == LATER
@@ -221,17 +216,11 @@ def test_a_region_without_readable_prices_is_still_refreshed() -> None:
     ]
 
 
-def test_a_survey_that_is_larger_than_an_item_is_refused(surveys: DynamoSurveys) -> None:
-    with pytest.raises(CloudRefused, match="has 390001 bytes"):
-        surveys.write("eu-west-1", bytes(LARGEST + 1))
-    assert surveys.packed("eu-west-1") is None
-
-
-def test_an_unreadable_survey_is_replaced(surveys: DynamoSurveys) -> None:
-    surveys.write(REGION, b"of another time")
+def test_an_unreadable_survey_is_replaced(dynamo: DynamoTable) -> None:
+    dynamo.put(SURVEY, b"of another time", region=REGION)
     known = Known(sandbox_survey(REGION))
     outcome = RefreshCatalog(
-        CatalogReader(known, known), surveys, RecordedTelemetry(), At(NOW)
+        CatalogReader(known, known), dynamo, RecordedTelemetry(), At(NOW)
     ).refresh(REGION)
     assert outcome.stale == ()
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
-from leeway.interruption.dependencies import Dependencies
-from leeway.interruption.outcome import NoticeResult
-from leeway.interruption.receive_notice import ReceiveNotice
-from leeway.manifests.configuration import Configuration
+from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
+from leeway.manifests.configuration import Configuration, StoredManifests
 from leeway.reasons import Reason
 from leeway_cli import main
 
@@ -44,26 +42,22 @@ class Deployed:
         self.starts = Starts()
         self.reported = Reported()
         self.records = DynamoRecords(client_factory(aws, "dynamodb"), TABLE)
-        manifests = DynamoManifests(partial(aws.client, "dynamodb"), TABLE)
+        manifests = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
         self.configuration = Configuration(manifests, SystemClock(), self.reported)
         self._reception = ReceiveNotice(
-            Dependencies(
-                records=self.records,
-                origin=HERE,
-                instances=Ec2Instances(client_factory(aws, "ec2")),
-                current=Ec2Instances(client_factory(aws, "ec2")),
-                changes=Ec2Instances(client_factory(aws, "ec2")),
-                policies=self.configuration,
-                retire_node=self.starts,
-                schedules=SchedulesInMemory(),
-                offerings=OfferingsInMemory(),
-                clusters=frozenset({"prod"}),
-                clock=SystemClock(),
-                admissions=self.records,
-                admit_node=Starts(),
-                clean_up=CleanUps(),
-                claims=ClaimsInMemory(),
-            )
+            records=self.records,
+            origin=HERE,
+            instances=Ec2Instances(client_factory(aws, "ec2")),
+            policies=self.configuration,
+            retire_node=self.starts,
+            schedules=SchedulesInMemory(),
+            offerings=OfferingsInMemory(),
+            clusters=frozenset({"prod"}),
+            clock=SystemClock(),
+            admissions=self.records,
+            admit_node=Starts(),
+            clean_up=CleanUps(),
+            claims=ClaimsInMemory(),
         )
 
     def receive(self, event: dict[str, Any]) -> NoticeResult:

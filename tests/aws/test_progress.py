@@ -6,9 +6,19 @@ from typing import Any
 
 from leeway.aws.drain_states import DynamoDrainStates, DynamoDrainStatesReader
 from leeway.clock import SystemClock
-from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
-from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED, PODS_NOT_LISTED, STATIC_POD
-from leeway.drain.summary import PodState, summarise
+from leeway.retirement.drain import PodState, summarise
+from leeway.retirement.progress import (
+    Drain,
+    PodProgress,
+    RemovalMethod,
+    Stage,
+)
+from leeway.retirement.reasons import (
+    BUDGET_BLOCKS,
+    POD_EVICTED,
+    PODS_NOT_LISTED,
+    STATIC_POD,
+)
 
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox

@@ -15,7 +15,7 @@ from leeway.aws.provision_queue import (
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.capacity_requests.ports import CapacityRequests
 from leeway.capacity_requests.request import CapacityAnswer, CapacityRequest
-from leeway.capacity_return.quiet_nodes import QuietTimes
+from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
 from leeway.ports.table import RecordChanged
 from leeway.provisioning.ports import ProvisioningRecords
@@ -129,18 +129,17 @@ def test_the_keys_of_events_are_read_as_they_were_written(records: ProvisioningR
     assert dict(records.told(cluster)) == {}
 
 
-def test_quiet_times_are_replaced_and_no_node_is_quiet_for_longer(aws: Sandbox) -> None:
+def test_watched_nodes_are_replaced_and_read_as_they_were_written(aws: Sandbox) -> None:
     records = DynamoProvisioningRecords(partial(aws.client, "dynamodb"), TABLE)
     cluster = new("cluster")
-    assert records.quiet(cluster) is None
-    second = NOW.replace(microsecond=0)
-    exact, later = second - timedelta(hours=5), second + timedelta(microseconds=1)
-    records.write_quiet(cluster, QuietTimes(NOW, {b"a" * 8: exact, b"b" * 8: later}))
-    rounded = {b"a" * 8: exact, b"b" * 8: second + timedelta(seconds=1)}
-    assert records.quiet(cluster) == QuietTimes(NOW, rounded)
-    records.write_quiet(cluster, QuietTimes(NOW, {}))
-    assert records.quiet(cluster) == QuietTimes(NOW, {})
-    assert records.quiet(new("cluster")) is None
+    assert records.watched(cluster) is None
+    quiet = {b"a" * 8: NOW - timedelta(hours=5), b"b" * 8: NOW + timedelta(microseconds=1)}
+    found = WatchedNodes(NOW, quiet, {b"c" * 8: NOW - timedelta(seconds=3, microseconds=7)})
+    records.write_watched(cluster, found)
+    assert records.watched(cluster) == found
+    records.write_watched(cluster, WatchedNodes(NOW, {}))
+    assert records.watched(cluster) == WatchedNodes(NOW, {})
+    assert records.watched(new("cluster")) is None
 
 
 def queue(aws: Sandbox) -> str:

@@ -17,7 +17,8 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.ports.aws import CloudRefused, LeewayEvents, Sweep
 from leeway.ports.functions import Schedules
-from leeway.reconciliation.ports import InstanceIndex, Records
+from leeway.reconciliation.find_lost_events import Records
+from leeway.reconciliation.reconcile import InstanceIndex
 
 from tests.aws.receive_notice import client_factory, launch
 from tests.aws.stored import TABLE

@@ -18,8 +18,8 @@ from leeway.execution.shared_cache import SharedCache
 from leeway.policy.rules import ChurnCap
 from leeway.ports.aws import CloudRefused
 from leeway.ports.table import Offering, RecordChanged
-from leeway.replacement.cache import GroupCache
 from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.hooks import GroupCache
 
 from tests.aws.stored import TABLE
 from tests.sandbox.aws.started import Sandbox, hook

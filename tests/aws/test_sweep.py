@@ -18,9 +18,9 @@ from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHoo
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
-from leeway.reconciliation.ports import OpenRecords
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
-from leeway.retirement.replacement_intent import ReplacementIntent
+from leeway.reconciliation.find_lost_events import OpenRecords
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import ReplacementIntent
 
 from tests.admission.admission_records import request
 from tests.aws.receive_notice import client_factory, launch

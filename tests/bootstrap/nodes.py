@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from leeway.bootstrap.cluster import ClusterDetails
-from leeway.bootstrap.node import NodeTemplate, templates_of
+from leeway.bootstrap.node import ClusterDetails, NodeTemplate, templates_of
 from leeway.bootstrap.user_data import UserData, render
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.machines import Machine, machine
@@ -79,7 +78,7 @@ def template(
     ]
     reading = read_manifests("\n---\n".join(map(json.dumps, documents)), "pool.yaml")
     assert reading.problems == ()
-    (found,) = templates_of(one.meant for one in reading.written)
+    (found,) = templates_of(one.manifest for one in reading.written)
     return found
 
 

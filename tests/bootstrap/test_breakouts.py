@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.bootstrap.cluster import ClusterDetails
-from leeway.bootstrap.labels import kubelet_may_set
-from leeway.bootstrap.mime import with_unix_lines
-from leeway.bootstrap.node import EFFECTS
-from leeway.bootstrap.problems import UserDataError
-from leeway.bootstrap.quoting import quoted
+from leeway.bootstrap.amazon_linux import with_unix_lines
+from leeway.bootstrap.node import EFFECTS, ClusterDetails, UserDataError, kubelet_may_set, quoted
 from leeway.bootstrap.user_data import UserData, render
 from leeway.selection.pools import Taint
 

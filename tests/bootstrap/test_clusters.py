@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leeway.bootstrap.cluster import ClusterDetails, described, details_of
-from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.node import ClusterDetails, UserDataError, described, details_of
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_manifests
 
@@ -32,8 +31,8 @@ DESCRIPTION: dict[str, Any] = {
 
 def cluster(text: str) -> Cluster:
     (one,) = read_manifests(text, "cluster.yaml").written
-    assert isinstance(one.meant, Cluster)
-    return one.meant
+    assert isinstance(one.manifest, Cluster)
+    return one.manifest
 
 
 def test_a_manifest_and_eks_give_the_same_details() -> None:

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.bootstrap.node import templates_of
-from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.node import UserDataError, templates_of
 from leeway.bootstrap.user_data import LARGEST, UserData, render
-from leeway.bootstrap.windows import WindowsSupport
 from leeway.manifests.reading import read_manifests
 from leeway.selection.offers.allocatable import allocatable, capacity
 from leeway.selection.resources import Resources
@@ -190,7 +188,7 @@ def test_al2023_gets_the_other_fields_of_the_kubelets_configuration() -> None:
 @pytest.mark.parametrize("family", ["AL2", "Bottlerocket", "Windows2022"])
 def test_a_field_that_only_al2023_gets_is_named_on_other_families(family: str) -> None:
     data = rendered(family, kubelet={"registryPullQPS": 10})
-    (warning,) = [one for one in data.warnings if one.code == "NoSuchSetting"]
+    (warning,) = [one for one in data.warnings if "leaves" in one.message]
     assert "spec.kubelet.registryPullQPS" in warning.message
     assert family in warning.message
     assert "registry" not in data.text
@@ -235,7 +233,7 @@ def test_labels_that_name_the_pool_are_leeways_on_al2023() -> None:
     for kept in ("team=mine", "ring=outer", "zone=a", "karpenter.sh/mine=true:NoSchedule"):
         assert kept in text
     assert spec["containerd"]["config"] == "# kept\n[plugins]\n"
-    (warning,) = [one for one in data.warnings if one.code == "LabelsLeftOut"]
+    (warning,) = [one for one in data.warnings if "leaves" in one.message]
     assert "karpenter.sh/nodepool, karpenter.sh/registered, leeway.sh/pool" in warning.message
     assert data.labels_for_admission["karpenter.sh/nodepool"] == "web"
 
@@ -246,7 +244,7 @@ def test_labels_that_name_the_pool_are_leeways_on_bottlerocket() -> None:
     settings = tomllib.loads(data.text)["settings"]["kubernetes"]
     assert settings["node-labels"] == {"team": "mine"}
     (warning,) = data.warnings
-    assert (warning.code, "karpenter.sh/nodepool" in warning.message) == ("LabelsLeftOut", True)
+    assert (warning.code, "karpenter.sh/nodepool" in warning.message) == ("SettingLeftOut", True)
 
 
 def test_bottlerocket_does_not_get_settings_for_which_it_would_refuse_all() -> None:
@@ -256,7 +254,7 @@ def test_bottlerocket_does_not_get_settings_for_which_it_would_refuse_all() -> N
     assert settings["log-level"] == 3
     assert not {"no-such", "standalone-mode"} & settings.keys()
     (warning,) = data.warnings
-    assert warning.code == "NoSuchSetting"
+    assert warning.code == "SettingLeftOut"
     assert "settings.kubernetes.no-such, settings.kubernetes.standalone-mode" in warning.message
 
 
@@ -284,7 +282,7 @@ def test_the_users_part_comes_first_and_nodeadm_merges_it() -> None:
     assert given["--max-pods"] == "16"
     assert pairs(given["--node-labels"])["own"] == "label"
     assert pairs(given["--node-labels"])["team"] == "shop"
-    assert codes(data) == ["UserDataReplaced"]
+    assert codes(data) == ["SettingLeftOut"]
 
 
 def test_the_users_reserved_amounts_have_precedence_over_computed_ones_only() -> None:
@@ -314,7 +312,7 @@ def test_the_users_reserved_amounts_have_precedence_over_computed_ones_only() ->
 def test_taints_of_user_data_are_never_the_nodes(own: str) -> None:
     own = f"apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {{kubelet: {own}}}\n"
     without = rendered("AL2023", own)
-    assert codes(without) == ["UserDataReplaced"]
+    assert codes(without) == ["SettingLeftOut"]
     given = flags(node_config(without.text)["spec"]["kubelet"]["flags"])
     assert given["--register-with-taints"] == ""
     pool = {"taints": [{"key": "ours", "effect": "NoSchedule"}]}
@@ -348,8 +346,8 @@ def test_scripts_reach_bash_with_unix_lines(family: str, line_end: str) -> None:
 
 
 def test_a_script_without_an_interpreter_causes_a_warning() -> None:
-    assert "ScriptWithoutInterpreter" in codes(rendered("AL2023", "echo hello\n"))
-    assert "ScriptWithoutInterpreter" not in codes(rendered("AL2023", "#!/bin/sh\necho hello\n"))
+    assert "NodeMayNotJoin" in codes(rendered("AL2023", "echo hello\n"))
+    assert "NodeMayNotJoin" not in codes(rendered("AL2023", "#!/bin/sh\necho hello\n"))
 
 
 def test_al2_passes_each_value_after_a_space(tmp_path: Path) -> None:
@@ -393,7 +391,7 @@ def test_bottlerocket_keeps_the_users_tables_and_replaces_the_identity() -> None
     assert kubernetes["node-labels"] == {"own": "label", "team": "shop"}
     assert "node-taints" not in kubernetes
     assert ours["autoscaling"] == {"should-wait": False}
-    assert codes(data) == ["UserDataReplaced", "UserDataNotCounted", "ShouldWaitTurnedOff"]
+    assert codes(data) == ["SettingLeftOut", "UserDataNotCounted", "SettingLeftOut"]
 
 
 def test_bottlerocket_settings_of_a_real_node_group_are_merged() -> None:
@@ -410,7 +408,7 @@ def test_bottlerocket_gets_only_values_that_it_takes() -> None:
     settings = tomllib.loads(off.text)["settings"]["kubernetes"]
     assert settings["eviction-hard"]["memory.available"] == "0%"
     pid = rendered("Bottlerocket", kubelet={"kubeReserved": {"pid": 1000}})
-    assert "NoSuchSetting" in codes(pid)
+    assert "SettingLeftOut" in codes(pid)
     assert "pid" not in tomllib.loads(pid.text)["settings"]["kubernetes"]["kube-reserved"]
     with pytest.raises(UserDataError, match=r"spec.kubelet.evictionHard.memory.available"):
         rendered("Bottlerocket", kubelet={"evictionHard": {"memory.available": "1E3"}})
@@ -427,7 +425,7 @@ def test_a_cluster_name_that_bottlerocket_refuses_is_refused(name: str) -> None:
 def test_a_label_of_user_data_that_a_kubelet_may_not_set_causes_a_warning() -> None:
     own = '[settings.kubernetes.node-labels]\n"node-role.kubernetes.io/web" = ""\n'
     (warning,) = rendered("Bottlerocket", own).warnings
-    assert warning.code == "LabelsRefused"
+    assert warning.code == "NodeMayNotJoin"
     assert "node-role.kubernetes.io/web" in warning.message
 
 
@@ -458,19 +456,15 @@ def test_windows_keeps_one_pair_of_tags_and_the_text_outside() -> None:
             rendered("Windows2022", broken)
 
 
-def test_windows_warns_of_needs_that_the_cluster_does_not_meet() -> None:
-    always = ["WindowsNoPodSecurityGroups"]
-    needs = ["WindowsNeedsLinux", "WindowsNeedsKubeProxyGroup", "WindowsNeedsIpam"]
-    of = template("Windows2022")
-    machine = machine_of("m5.large")
-    unknown = render(of, CLUSTER, machine)
-    assert codes(unknown) == [*always, *needs]
-    assert all("has not checked" in one.message for one in unknown.warnings[1:])
-    unmet = render(of, CLUSTER, machine, WindowsSupport(False, False, False))
-    assert codes(unmet) == [*always, *needs]
-    assert all("does not meet it" in one.message for one in unmet.warnings[1:])
-    assert codes(render(of, CLUSTER, machine, WindowsSupport(True, True, True))) == always
-    assert "WindowsNoIpv6" in codes(render(of, IPV6, machine))
+def test_windows_warns_of_what_nodes_cannot_do_and_of_what_the_cluster_needs() -> None:
+    of, machine = template("Windows2022"), machine_of("m5.large")
+    no_groups, needs = render(of, CLUSTER, machine).warnings
+    assert "no security groups" in no_groups.message
+    for need in ("Linux or Fargate", "eks:kube-proxy-windows", "enable-windows-ipam"):
+        assert need in needs.message
+    limits = render(of, IPV6, machine).warnings
+    assert {one.code for one in limits} == {"WindowsLimits"}
+    assert any("do not support IPv6" in one.message for one in limits)
 
 
 def test_custom_user_data_is_as_it_is_and_admission_does_the_rest() -> None:
@@ -560,7 +554,7 @@ spec:
 
 
 def test_a_provisioner_and_its_node_template_boot_as_what_they_became() -> None:
-    manifests = [one.meant for one in read_manifests(OLD, "old.yaml").written]
+    manifests = [one.manifest for one in read_manifests(OLD, "old.yaml").written]
     (of,) = templates_of(manifests)
     text = render(of, CLUSTER, machine_of("m5.large")).text
     assert mime_parts(text)[0].payload == "#!/bin/sh\necho old"

@@ -1,7 +1,7 @@
 """Which labels the kubelet registers, by the rules of NodeRestriction."""
 
 import pytest
-from leeway.bootstrap.labels import kubelet_may_set, split
+from leeway.bootstrap.node import kubelet_may_set, split
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,16 @@
 
 import json
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from leeway.aws.surveys import DynamoSurveys
-from leeway.capacity_return.current_launches import CurrentLaunches
+from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
+from leeway.disruption.current_launches import CurrentLaunches
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
-from leeway.selection.offers.compressed import compressed
+from leeway.selection.offers.survey import compressed
 from leeway.wiring.launch_nodes import node_sources
 from leeway_cli import main
 from leeway_cli.explain.cluster_reads import stored_launches
@@ -23,10 +22,10 @@ from leeway_cli.status.read import read_cluster_status
 from leeway_cli.terminate.decide import Call, Ending
 from leeway_cli.terminate.instances import AwsInstances
 
-from tests.aws.stored import TABLE
-from tests.capacity_return.clusters import facts
+from tests.aws.stored import TABLE, table_in
 from tests.cli.conftest import drop_clients
 from tests.cli.test_status import pause, retire, store_drain
+from tests.disruption.clusters import facts
 from tests.launch.launching import NOW
 from tests.launch.pools import manifests, node_class, pool
 from tests.sandbox.aws.started import Sandbox, started
@@ -117,7 +116,7 @@ def used(
     store_drain(aws, record)
     pause(aws)
     survey = compressed(sandbox_survey())
-    DynamoSurveys(partial(aws.client, "dynamodb"), TABLE).write("us-east-1", survey)
+    table_in(aws).put(SURVEY, survey, region="us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     drop_clients()
     file = tmp_path / "prod.yaml"

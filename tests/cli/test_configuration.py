@@ -109,7 +109,7 @@ def test_apply_names_the_user_data_that_nodes_do_not_get(run: Run, write: Any) -
     own = '"[settings.kubernetes]\\nno-such = 1"'
     code, out, err = run("apply", "-f", write(NODE_CLASS.replace("USER_DATA", own)))
     assert (code, out) == (0, "ec2nodeclass.karpenter.k8s.aws/web configured\n")
-    assert "prod.yaml:1: ec2nodeclass.karpenter.k8s.aws/web: spec.userData: NoSuchSetting: " in err
+    assert "prod.yaml:1: ec2nodeclass.karpenter.k8s.aws/web: spec.userData: SettingLeftOut: " in err
     assert "settings.kubernetes.no-such" in err
 
 
@@ -180,7 +180,7 @@ def test_manifests_are_deleted_by_file_or_by_name(run: Run, write: Any) -> None:
     code, _, err = run("delete", "-f", file)
     assert (code, err) == (
         1,
-        "leeway: ManifestNotFound: Cluster prod has no manifest cluster.leeway.sh/prod.\n",
+        "leeway: Cluster prod has no manifest cluster.leeway.sh/prod.\n",
     )
     assert run("delete", "-f", file, "--ignore-not-found") == (0, "", "")
 
@@ -332,12 +332,12 @@ def test_json_output_of_a_failed_change_has_the_results_and_the_error(run: Run, 
     document = json.loads(out)
     assert code == 1
     assert document["manifests"][0]["result"] == "conflict"
-    assert document["error"]["code"] == "ManifestConflict"
+    assert ": conflict: " in document["error"]["message"]
     code, out, _ = run("delete", "cluster", "prod", "qa", "-o", "json")
     document = json.loads(out)
     assert code == 1
     assert document["manifests"][0]["result"] == "deleted"
-    assert document["error"]["code"] == "ManifestNotFound"
+    assert "Cluster prod has no manifest" in document["error"]["message"]
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -426,11 +426,11 @@ DENIED = (
         ),
         (
             {"error": "ExpiredTokenException"},
-            "AwsCredentialsRejected: AWS rejected the credentials",
+            "AWS rejected the credentials",
         ),
         (
             {"error": "ThrottlingException", "count": 99},
-            "AwsThrottled: AWS throttled Query on table leeway",
+            "AWS throttled Query on table leeway",
         ),
     ],
 )
@@ -450,24 +450,24 @@ def test_a_refusal_of_aws_is_reported_with_the_action(
     [
         (
             {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
-            "AwsCredentialsMissing: No AWS credentials",
+            "No AWS credentials",
         ),
-        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "AwsRegionMissing: No AWS region is set"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "No AWS region is set"),
         (
             {"AWS_PROFILE": "nobody"},
-            "AwsProfileNotFound: AWS_PROFILE is invalid: The config profile (nobody)",
+            "AWS_PROFILE is invalid: The config profile (nobody)",
         ),
         (
             {"LEEWAY_TABLE": "gone"},
-            "AwsResourceNotFound: AWS found no table gone. Check the region",
+            "AWS found no table gone. Check the region",
         ),
         (
             {"LEEWAY_TABLE": ""},
-            "StackNotFound: Region us-east-1 has no stack leeway. Check AWS_REGION",
+            "Region us-east-1 has no stack leeway. Check AWS_REGION",
         ),
         (
             {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
-            "AwsUnreachable: AWS did not answer a request for table leeway",
+            "AWS did not answer a request for table leeway",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.drain.reasons import NODE_NAME_REUSED
+from leeway.retirement.reasons import NODE_NAME_REUSED
 from leeway_cli import main
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget, running_cluster

@@ -33,7 +33,7 @@ def test_an_interruption_is_explained_without_aws_or_a_cluster(
     assert plan["notice"]["kind"] == "spot-interruption"
     assert plan["policy"]["action"] == "retire"
     assert plan["policy"]["deadline"] == "2026-11-20T09:47:07+00:00"
-    assert plan["instances"][0]["replacementReason"]["code"] == "Ec2NotRead"
+    assert "EC2 was not read" in plan["instances"][0]["replacementReason"]
 
 
 def test_with_a_cluster_every_pod_has_a_decision_and_a_latest_time(
@@ -135,7 +135,7 @@ def test_a_cluster_manifest_changes_what_is_planned(
     assert instance["policy"]["onBlocked"] == "delete"
     shown = datetime.fromisoformat(plan["notice"]["time"])
     assert datetime.fromisoformat(instance["policy"]["deadline"]) - shown == timedelta(minutes=10)
-    assert "RetirementPaused" in [remark["code"] for remark in instance["remarks"]]
+    assert any("is paused" in remark for remark in instance["remarks"])
     ignored = explained(EVENTS / "spot-interruption.json", capsys, "-f", str(manifest))
     assert ignored["instances"][0]["decision"] == "ignore"
 
@@ -160,7 +160,7 @@ def test_a_node_whose_owner_drains_it_is_left_to_the_owner(
     path.write_text(json.dumps(event))
     plan = explained(path, capsys, "--kubeconfig", str(live.kubeconfig()))
     assert plan["instances"][0]["decision"] == "leave-to-owner"
-    assert "auto-mode" in plan["instances"][0]["reason"]["message"]
+    assert "auto-mode" in plan["instances"][0]["reason"]
 
 
 @pytest.mark.parametrize(

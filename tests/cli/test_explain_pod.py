@@ -234,7 +234,7 @@ def test_a_pod_that_leeway_cannot_read_hides_no_other_pod(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["default/none"], 1, "PodNotInCluster: The cluster has no pod default/none."),
+        (["default/none"], 1, "The cluster has no pod default/none."),
         (["a/b/c"], 2, "NAMESPACE/NAME: expected NAMESPACE/NAME, got 'a/b/c'"),
         (["/x"], 2, "expected NAMESPACE/NAME"),
     ],
@@ -340,7 +340,10 @@ def test_a_missing_right_in_aws_is_named(aws: Sandbox, capacity: Explain, words:
     denied = {"service": "ec2", "action": "DescribeInstances", "error": "UnauthorizedOperation"}
     aws.control("PUT", "faults", {"faults": [denied]})
     code, found, err = capacity(words)
-    assert (code, found["error"]["code"]) == (1, "AwsAccessDenied")
+    assert (code, "The AWS identity of this command may not call" in found["error"]["message"]) == (
+        1,
+        True,
+    )
     assert "may not call DescribeInstances on the instances of the cluster" in err
 
 
@@ -348,5 +351,5 @@ def test_a_missing_right_in_the_cluster_is_an_error(live: Live, capacity: Explai
     live.fail_with({"verb": "list", "resource": "poddisruptionbudgets", "status": 403})
     code, found, err = capacity("cluster")
     live.fail_with()
-    assert (code, found["error"]["code"]) == (1, "ApiServerRefused")
+    assert (code, "The API server refused a request" in found["error"]["message"]) == (1, True)
     assert "refused a request: 403: " in err

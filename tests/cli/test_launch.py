@@ -1,18 +1,17 @@
 """`leeway launch`: manifests and pods in, fleet requests and nodes out."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from leeway.aws.surveys import DynamoSurveys
-from leeway.selection.offers.compressed import compressed
+from leeway.catalog.stored import SURVEY
+from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.selection.catalogs import sandbox_survey
 
-from tests.aws.stored import TABLE
+from tests.aws.stored import table_in
 from tests.launch.pools import document, node_class, pool
 from tests.sandbox.aws.fleet_calls import profile, subnets
 from tests.sandbox.aws.started import Sandbox
@@ -59,7 +58,7 @@ def network(embedded_aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture
 def catalog(aws: Sandbox, survey: bytes, network: None) -> Sandbox:
     """AWS with the catalog in the table."""
-    DynamoSurveys(partial(aws.client, "dynamodb"), TABLE).write("us-east-1", survey)
+    table_in(aws).put(SURVEY, survey, region="us-east-1")
     return aws
 
 
@@ -127,7 +126,7 @@ def test_a_pod_without_a_node_is_one_line_with_its_reason(
     assert [one["code"] for one in found["withoutNode"]] == ["PodWithoutNode"]
     assert [one["code"] for one in found["reasons"]] == ["NodeRoleNotSet"]
     lines = printed.err.splitlines()
-    assert lines[-1].startswith("leeway: PodWithoutNode: ")
+    assert lines[-1].startswith("leeway: ")
     assert "spec.role" in lines[-1]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway.aws.surveys import DynamoSurveys
-from leeway.selection.offers.compressed import compressed
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
+from leeway.selection.offers.survey import compressed
 from leeway_cli import main
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.provisioning import client
@@ -41,7 +42,8 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     with Sandbox.start(scenario, state_dir=tmp_path_factory.mktemp("sandbox")) as running:
         table = running.environment()["LEEWAY_TABLE"]
         dynamodb = client("dynamodb", running.aws_url)
-        DynamoSurveys(lambda: dynamodb, table).write("us-east-1", compressed(sandbox_survey()))
+        dynamo = DynamoTable(lambda: dynamodb, table)
+        dynamo.put(SURVEY, compressed(sandbox_survey()), region="us-east-1")
         yield running
 
 
@@ -133,7 +135,7 @@ def test_nodes_that_cannot_boot_end_the_launch_with_a_reason(
     third = pool("third", capacity=["on-demand"], only=ONE_POD_EACH)
     code, found, err = launch(sandbox, tmp_path, capsys, third, without_metadata, timeout="8s")
     assert code == 1
-    assert found["error"]["code"] == "LaunchedNodeNotReady"
+    assert "its node is not Ready" in found["error"]["message"]
     assert len(found["launched"]) == 2
     assert [one["ready"] for one in found["nodes"]] == [False, False]
     assert "aws ec2 get-console-output" in err

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from leeway.capacity_return.rules import Cause
+from leeway.disruption.rules import Cause
 from leeway_cli import main
 from leeway_cli.demo.scale_down import simulate_days
 from leeway_cli.report.run import ScaleDownRun

@@ -89,7 +89,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def cheapest_spot(cpu: int, names: set[str] | None = None, families: str = "cmr") -> float:
     """The least Spot price of a type with so many millicores for pods, by the catalog itself."""
-    from leeway.selection.offers.node_class import NodeClass
+    from leeway.selection.offers.allocatable import NodeClass
 
     return min(
         offering.price

@@ -8,34 +8,34 @@ from functools import partial
 import pytest
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.drain_states import DynamoDrainStates
-from leeway.aws.headroom import DynamoHeadroom
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.capacity_requests.request import CapacityAnswer
-from leeway.drain.progress import RemovalMethod, Stage
-from leeway.drain.reasons import BUDGET_BLOCKS, POD_EVICTED
-from leeway.drain.summary import DrainState, PodState
 from leeway.execution.attempt import Phase
 from leeway.headroom.reasons import FIXED_SIZE, WINDOW_OPEN
-from leeway.headroom.status import HeadroomStatus
+from leeway.headroom.status import STATUS, HeadroomStatus
+from leeway.manifests.configuration import StoredManifests
 from leeway.notices import NoticeKind
 from leeway.pool_pauses.record import FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.status import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
-from leeway.replacement.reasons import (
+from leeway.retirement.drain import DrainState, PodState
+from leeway.retirement.progress import RemovalMethod, Stage
+from leeway.retirement.reasons import (
+    BUDGET_BLOCKS,
     CAPACITY_REQUESTED,
     LAUNCHED_BY_GROUP,
+    POD_EVICTED,
     POOL_LAUNCHES_SUCCESSOR,
 )
-from leeway.retirement.record import Retirement, ReturnTerms
-from leeway.retirement.replacement_intent import Method, ReplacementIntent, Successor
+from leeway.retirement.record import Method, ReplacementIntent, Retirement, ReturnTerms, Successor
 from leeway_cli import main
 from leeway_cli.stack import Stack
 from leeway_cli.status.command import RecentRetirements
 
-from tests.aws.stored import TABLE, manifest
+from tests.aws.stored import TABLE, manifest, table_in
 from tests.capacity_requests.requests import capacity_request
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox
@@ -114,7 +114,7 @@ def test_a_paused_pool_is_shown_until_it_is_resumed(
     (pool,) = cluster["pausedPools"]
     assert (pool["pool"], pool["reason"]["code"]) == ("web", "NodesNeverJoined")
     assert main.run(["resume", "prod", "--pool", "api"]) == 1
-    assert "PoolNotPaused" in (err := capsys.readouterr().err)
+    assert "is not paused by Leeway" in (err := capsys.readouterr().err)
     assert "paused pools: web" in err
     assert main.run(["resume", "prod", "--pool", "web"]) == 0
     assert capsys.readouterr().out == "pool web of cluster prod resumed\n"
@@ -154,22 +154,15 @@ def test_the_drain_of_an_earlier_attempt_is_not_shown(run: Run, aws: Sandbox) ->
 
 
 def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws: Sandbox) -> None:
-    writing = DynamoManifestWriting(partial(aws.client, "dynamodb"), TABLE)
+    writing = StoredManifests(DynamoTable(partial(aws.client, "dynamodb"), TABLE))
     writing.write("prod", manifest(spec={"paused": True, "surge": 1}, written_by="9.0.0"), 0)
     writing.write("prod", manifest("x", resource="teapot.leeway.sh", body='{"kind":"Teapot"}'), 0)
-    DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod",
-        HeadroomStatus(
-            "Deployment shop/web",
-            "scaledobject.keda.sh shop/web",
-            5,
-            WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *"),
-        ),
-    )
-    DynamoHeadroom(partial(aws.client, "dynamodb"), TABLE).write(
-        "prod",
+    window = WINDOW_OPEN(start="0 9 * * *", end="0 10 * * *")
+    for status in (
+        HeadroomStatus("Deployment shop/web", "scaledobject.keda.sh shop/web", 5, window),
         HeadroomStatus("buffer warm/web", "headroom.leeway.sh web", 3, FIXED_SIZE(), ready=1),
-    )
+    ):
+        table_in(aws).put(STATUS, status, cluster="prod")
     code, out, _ = run("--cluster", "prod")
     shown = " ".join(out.split())
     assert code == 0

@@ -194,7 +194,7 @@ def test_with_decrement_the_group_becomes_smaller_and_keeps_its_minimum(
     )
     code, found, err = terminate(first, second, "--force", "--decrement")
     assert code == 1
-    assert found["error"]["code"] == "GroupAtMinimum"
+    assert "below its minimum of" in found["error"]["message"]
     assert "below its minimum of 2" in err
     assert [one["node"] for one in found["nodes"]] == [first]
     assert found["notTerminated"][0]["node"] == second
@@ -228,7 +228,7 @@ def test_a_node_whose_provider_id_names_another_clusters_instance_is_refused(
     copies("stolen-1", f"aws:///us-east-1a/{victim}")
     for more in ((), ("--cluster", CLUSTER)):  # EKS has no cluster of that name
         code, found, err = terminate("stolen-1", "--force", *more)
-        assert (code, found["error"]["code"]) == (1, "InstanceOfOtherCluster")
+        assert (code, "by its tags it belongs to cluster" in found["error"]["message"]) == (1, True)
         assert err.count("\n") == 1
         assert f"belongs to cluster {FOREIGN}" in err
     assert state_of(sandbox, victim) not in TERMINATED
@@ -244,7 +244,7 @@ def test_a_cluster_that_has_another_api_server_is_refused(
     instance = launched(sandbox, **{"eks:eks-cluster-name": "other"})
     copies("other-1", f"aws:///us-east-1a/{instance}")
     code, found, err = terminate("other-1", "--force")
-    assert (code, found["error"]["code"]) == (1, "InstanceOfOtherCluster")
+    assert (code, "by its tags it belongs to cluster" in found["error"]["message"]) == (1, True)
     assert "this is the cluster of https://" in err
     assert state_of(sandbox, instance) not in TERMINATED
 
@@ -259,28 +259,28 @@ def test_a_copy_of_a_provider_id_does_not_end_the_real_nodes_instance(
     copies("copy-1", api.get(f"{NODES}/{node}").json()["spec"]["providerID"])
     for given in ("copy-1", node, instance):
         code, found, _ = terminate(given, "--force")
-        assert (code, found["error"]["code"]) == (1, "SeveralNodesOfInstance")
+        assert (code, "all name it" in found["error"]["message"]) == (1, True)
     assert state_of(sandbox, instance) not in TERMINATED
     assert not api.get(f"{NODES}/{node}").json()["spec"].get("unschedulable")
 
 
 @pytest.mark.parametrize(
-    ("tags", "code", "words"),
+    ("tags", "said", "words"),
     [
-        ({}, "InstanceWithoutCluster", "do not name exactly one cluster"),
+        ({}, "is not terminated: its tags", "do not name exactly one cluster"),
         (
             {"eks:eks-cluster-name": CLUSTER, "karpenter.sh/nodepool": "general"},
-            "OwnerTerminatesNode",
+            "drains and terminates it",
             "Run `kubectl delete node refused-1`",
         ),
         (
             {"eks:eks-cluster-name": CLUSTER, "eks:kubernetes-node-pool-name": "system"},
-            "OwnerTerminatesNode",
+            "drains and terminates it",
             "Run `kubectl delete node refused-1`",
         ),
         (
             {"eks:cluster-name": CLUSTER, "eks:nodegroup-name": "managed"},
-            "OwnerTerminatesNode",
+            "drains and terminates it",
             "Run `aws autoscaling terminate-instance-in-auto-scaling-group",
         ),
     ],
@@ -290,13 +290,13 @@ def test_an_instance_that_somebody_else_ends_is_refused(
     copies: Callable[[str, str], None],
     terminate: Terminate,
     tags: dict[str, str],
-    code: str,
+    said: str,
     words: str,
 ) -> None:
     instance = launched(sandbox, Name="x", **tags)
     copies("refused-1", f"aws:///us-east-1a/{instance}")
     exit_code, found, err = terminate("refused-1", "--force")
-    assert (exit_code, found["error"]["code"]) == (1, code)
+    assert (exit_code, said in found["error"]["message"]) == (1, True)
     assert words in err
     assert err.count("\n") == 1
     assert state_of(sandbox, instance) not in TERMINATED
@@ -313,9 +313,11 @@ def test_a_node_that_is_not_drained_keeps_its_instance(
     }
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     assert api.post(budgets, json=budget).status_code == 201
-    assert terminate(node)[1]["error"]["code"] == "DrainNotComplete"  # a pod without a controller
+    assert (
+        "because it is not drained" in terminate(node)[1]["error"]["message"]
+    )  # a pod without a controller
     code, found, err = terminate(node, "--force", "--timeout", "3s")
-    assert (code, found["error"]["code"]) == (1, "DrainNotComplete")
+    assert (code, "because it is not drained" in found["error"]["message"]) == (1, True)
     assert "guarded" in err
     assert [one["terminated"] for one in found["nodes"]] == [False]
     assert state_of(sandbox, instance) not in TERMINATED
@@ -349,7 +351,7 @@ def test_a_refused_call_leaves_a_drained_node_that_a_second_run_ends(
     action = {"service": "autoscaling", "action": "TerminateInstanceInAutoScalingGroup"}
     sandbox.faults("aws", [action | {"error": "AccessDenied"}])
     code, found, err = terminate(node, "--force")
-    assert (code, found["error"]["code"]) == (1, "TerminationFailed")
+    assert (code, "is drained and cordoned, and instance" in found["error"]["message"]) == (1, True)
     assert f"instance {instance} still runs" in err
     assert state_of(sandbox, instance) not in TERMINATED
     sandbox.faults("aws", [])
@@ -403,8 +405,8 @@ def test_an_open_retirement_is_named(
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        ("no-such-node", 1, "NodeNotInCluster: The cluster has no node no-such-node."),
-        ("i-00000000000000000", 1, "InstanceUnknown: EC2 has no instance i-00000000000000000"),
+        ("no-such-node", 1, "The cluster has no node no-such-node."),
+        ("i-00000000000000000", 1, "EC2 has no instance i-00000000000000000"),
         ("pod/x", 2, "expected the name of a node"),
     ],
 )

@@ -17,13 +17,13 @@ ELSEWHERE = FunctionsNetwork("leeway", ("subnet-2",), frozenset({"vpc-2"}))
     [
         (PUBLIC, OUTSIDE, "", ""),
         (replace(PUBLIC, cidrs=("0.0.0.0/1", "128.0.0.0/1", "::/0")), OUTSIDE, "", ""),
-        (replace(PUBLIC, cidrs=("203.0.113.0/24",)), OUTSIDE, "EndpointRestricted", ""),
-        (replace(PUBLIC, cidrs=("::/0",)), OUTSIDE, "EndpointRestricted", ""),
-        (PRIVATE, OUTSIDE, "EndpointNotPublic", ""),
+        (replace(PUBLIC, cidrs=("203.0.113.0/24",)), OUTSIDE, "accepts only", ""),
+        (replace(PUBLIC, cidrs=("::/0",)), OUTSIDE, "accepts only", ""),
+        (PRIVATE, OUTSIDE, "is private, and the functions of stack", ""),
         (PRIVATE, INSIDE, "", ""),
-        (PRIVATE, ELSEWHERE, "", "EndpointMaybeNotReachable"),
+        (PRIVATE, ELSEWHERE, "", "AWS does not tell whether"),
         (PUBLIC, ELSEWHERE, "", ""),
-        (replace(PUBLIC, cidrs=("203.0.113.0/24",)), INSIDE, "", "EndpointMaybeNotReachable"),
+        (replace(PUBLIC, cidrs=("203.0.113.0/24",)), INSIDE, "", "AWS does not tell whether"),
     ],
 )
 def test_reachability(
@@ -31,5 +31,7 @@ def test_reachability(
 ) -> None:
     found = reachability(endpoint, functions)
 
-    assert (found.blocker.code if found.blocker else "") == blocker
-    assert (found.warning.code if found.warning else "") == warning
+    assert bool(found.blocker) == bool(blocker)
+    assert blocker in (found.blocker or "")
+    assert bool(found.warning) == bool(warning)
+    assert warning in (found.warning or "")

@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.evict import evict
-from leeway.drain.plan import PodRequest
-from leeway.drain.progress import RemovalMethod
-from leeway.drain.reasons import POD_EVICTED
-from leeway.drain.requests import Requests
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.pod_events import HttpPodEvents
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import Pod
 from leeway.provisioning.ports import PodEvent
+from leeway.retirement.executor import evict
+from leeway.retirement.pods import Meaning, read_answer
+from leeway.retirement.progress import PodRequest, RemovalMethod
+from leeway.retirement.reasons import POD_EVICTED
+from leeway.retirement.requests import Requests
 from lightkube import ApiError
 from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import LabelSelector, ObjectMeta, OwnerReference

@@ -9,7 +9,7 @@ from leeway_sandbox.sandbox import Sandbox
 
 CLUSTER, GROUP, STACK = "care", "web", "leeway"
 ALARM = "leeway-NoticesLateAlarm"
-RULE = "leeway-ReceiveNoticeFunctionSpotInterruption"
+RULE = "leeway-ReceiveNoticeFunctionWarnings"
 
 
 @contextmanager
@@ -138,13 +138,18 @@ def without(sandbox: Sandbox, lost: Mapping[str, str]) -> Iterator[None]:
 
 
 BROKEN = {
-    "NoticesNotReceived": (disabled_rule, "fails"),
-    "ScheduleDisabled": (disabled_schedule, "fails"),
-    "FailuresWait": (failed_notice, "warns"),
-    "AlarmIsOn": (alarm, "warns"),
-    "GroupLaunchesSuspended": (suspended, "fails"),
-    "GroupHasNoRoom": (full, "warns"),
-    "GroupTagMissing": (untagged, "fails"),
-    "SecondHandlerRule": (second_rule, "warns"),
-    "AccessEntryMissing": (no_entry, "fails"),
+    "sends events `EC2 Spot Instance Interruption Warning`": (
+        disabled_rule,
+        "fails",
+        "FunctionNotInvoked",
+    ),
+    "The schedule leeway-reconcile is disabled": (disabled_schedule, "fails", "FunctionNotInvoked"),
+    "messages about work that failed": (failed_notice, "warns", "FailuresWait"),
+    "Alarm leeway-NoticesLateAlarm is on": (alarm, "warns", "AlarmIsOn"),
+    "Process Launch of group web is suspended": (suspended, "fails", "GroupLimitsReplacement"),
+    "Group web is at its maximum": (full, "warns", "GroupLimitsReplacement"),
+    "Group web has no tag eks:cluster-name": (untagged, "fails", "ClusterSettingDiffers"),
+    "Rule theirs sends events": (second_rule, "warns", "SecondHandler"),
+    "has no access entry for": (no_entry, "fails", "ClusterSettingDiffers"),
 }
+"""By words of the finding: what breaks it, and the severity and the code of the finding."""

@@ -20,8 +20,8 @@ from functools import cache
 from math import inf
 
 from leeway.aws.launch_intents import DynamoLaunchIntents
-from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.instances.owners import INTENT_TAG, POOL_TAG
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
@@ -29,6 +29,7 @@ from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.launch.intent import LaunchIntent
 from leeway.launch.node_settings import settings_of
 from leeway.manifests.cluster import Cluster
+from leeway.manifests.configuration import StoredManifests
 from leeway.manifests.reading import read_stored
 from leeway.provisioning.launch_cap import WINDOW
 from leeway.selection.offers.catalog import Catalog
@@ -271,9 +272,9 @@ def _evidence(sandbox: Sandbox, spare: Collection[str], ahead: Collection[str]) 
     ended, closed = _ends(seen)
     bought = _bought(sandbox, seen, ended, closed)
     records = DynamoRecords(lambda: dynamodb, table)
-    stored = DynamoManifests(lambda: dynamodb, table).of(CLUSTER)
+    stored = StoredManifests(DynamoTable(lambda: dynamodb, table)).of(CLUSTER)
     readings = [read_stored(one.body, one.title) for one in stored]
-    manifests = [one.meant for reading in readings for one in reading.written]
+    manifests = [one.manifest for reading in readings for one in reading.written]
     pools = [one.template.pool for one in settings_of(manifests)]
     return Evidence(
         seen,

@@ -11,13 +11,15 @@ from weakref import WeakKeyDictionary
 
 import boto3
 from leeway.aws.launch_intents import DynamoLaunchIntents
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.query import query_partition
 from leeway.aws.records import DynamoRecords
-from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.clock import SystemClock
 from leeway.execution.retrying import retry_conflicts
-from leeway.selection.offers.compressed import compressed
+from leeway.manifests.configuration import StoredManifests
+from leeway.manifests.reading import find_kind, interpret
+from leeway.selection.offers.survey import compressed
 from leeway_cli.selection.catalogs import sandbox_survey
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
@@ -47,21 +49,29 @@ def prepare(sandbox: Sandbox) -> None:
     iam.create_instance_profile(InstanceProfileName=ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=ROLE, RoleName=ROLE)
     dynamodb = client("dynamodb", sandbox.aws_url)
-    DynamoSurveys(lambda: dynamodb, table_of(sandbox)).write(
-        "us-east-1", compressed(sandbox_survey())
+    DynamoTable(lambda: dynamodb, table_of(sandbox)).put(
+        SURVEY, compressed(sandbox_survey()), region="us-east-1"
     )
 
 
 def store(sandbox: Sandbox, *documents: dict[str, Any], replaces: int = 0) -> None:
-    """Store manifests of the cluster. `replaces` is their stored version, 0 if they are new."""
+    """Store manifests of the cluster as `leeway apply` does, invalid ones too. `replaces` is their
+    stored version, 0 if they are new."""
     dynamodb = client("dynamodb", sandbox.aws_url)
-    writing = DynamoManifestWriting(lambda: dynamodb, table_of(sandbox))
+    writing = StoredManifests(DynamoTable(lambda: dynamodb, table_of(sandbox)))
     for document in documents:
-        group = document["apiVersion"].partition("/")[0]
-        resource = f"{document['kind'].lower()}.{group}"
-        name = document["metadata"]["name"]
-        body = json.dumps(document)
-        writing.write(CLUSTER, manifest(name, replaces + 1, resource=resource, body=body), replaces)
+        kind = find_kind(document["apiVersion"], document["kind"])
+        body, original = json.dumps(document), ""
+        if written := interpret(document, "test").written:
+            body, original = written[0].body, written[0].original
+        stored = manifest(
+            document["metadata"]["name"],
+            replaces + 1,
+            resource=kind.resource,
+            body=body,
+            original=original,
+        )
+        writing.write(CLUSTER, stored, replaces)
 
 
 def table_of(sandbox: Sandbox) -> str:

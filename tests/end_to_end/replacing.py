@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.provision_queue import SqsProvisionNodes
+from leeway.aws.table import DynamoTable
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.manifests.configuration import StoredManifests
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.ports.table import Offering
 from leeway_sandbox.provisioning import client, create_workloads
@@ -78,7 +79,7 @@ class Replacing(Environment):
     def policy(self, **spec: Any) -> None:
         """Write the Cluster manifest anew."""
         dynamodb = client("dynamodb", self.sandbox.aws_url)
-        writing = DynamoManifestWriting(lambda: dynamodb, table_of(self.sandbox))
+        writing = StoredManifests(DynamoTable(lambda: dynamodb, table_of(self.sandbox)))
         before, self._versions = self._versions, self._versions + 1
         writing.write(CLUSTER, manifest(CLUSTER, version=self._versions, spec=spec), before)
 

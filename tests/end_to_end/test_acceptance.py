@@ -1,83 +1,43 @@
-"""`leeway acceptance` on a sandbox, as a user runs it on an account: whole, and interrupted."""
+"""`leeway acceptance` on a sandbox: whole, and interrupted."""
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from leeway.aws.manifests import DynamoManifests
-from leeway_cli.acceptance.run import FAMILIES, stages
-from leeway_sandbox.provisioning import client
+from leeway_cli.acceptance.run import FAMILIES, SUBJECTS, stages
 from leeway_sandbox.sandbox import Sandbox
-from leeway_sandbox.scenario import Scenario
 from lightkube import Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Namespace, Node
+from lightkube.resources.core_v1 import Namespace
 
+from tests.end_to_end.acceptance import (
+    NOTHING,
+    SECONDS,
+    accepting,
+    called,
+    command,
+    granted,
+    left,
+    run,
+)
 from tests.end_to_end.environment import Journal, until
-from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, store, table_of
-from tests.launch.pools import document, node_class
-from tests.template.granted import actions_of
-from tests.template.reached import IAM_NAMES
-
-ROOT = Path(__file__).parents[2]
-POLICY = ROOT / "docs" / "acceptance-policy.json"
-KEY = "AKIAACCEPTANCE000000"
-SECONDS = 400
-"""The longest that a command may take, on a busy machine."""
+from tests.end_to_end.provisioning import CLUSTER, instances
 
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A cluster without nodes, in which schedules run twelve times a minute."""
-    options = {"aws": ["--schedule-speed", "12"], "kubernetes": ["--node-join", "1"]}
-    state = tmp_path_factory.mktemp("acceptance")
-    scenario = Scenario(cluster=CLUSTER, groups=())
-    with Sandbox.start(
-        scenario, state_dir=state, parameters=PARAMETERS, options=options
-    ) as running:
-        prepare(running)
-        # By default one node may go in ten minutes.
-        budget = {"churn": {"atLeast": 10}}
-        store(running, node_class(), document("Cluster", CLUSTER, budget))
+    with accepting(tmp_path_factory.mktemp("acceptance")) as running:
         yield running
-
-
-def command(sandbox: Sandbox, *arguments: str) -> "subprocess.Popen[str]":
-    """Start the command in a process of its own, as another identity than the tests."""
-    environment = os.environ | sandbox.environment()
-    environment |= {"AWS_ACCESS_KEY_ID": KEY, "KUBECONFIG": str(sandbox.kubeconfig)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "leeway_cli", "acceptance", CLUSTER, *arguments],
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def run(sandbox: Sandbox, *arguments: str, within: float = SECONDS) -> tuple[int, str, str]:
-    process = command(sandbox, *arguments)
-    try:
-        out, err = process.communicate(timeout=within)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-        raise AssertionError(err) from None
-    return process.returncode, out, err
 
 
 def launching(sandbox: Sandbox) -> "subprocess.Popen[str]":
     """Start the command, and return when an instance has come for it."""
     assert left(sandbox) == NOTHING, "an earlier test has left something"
-    process = command(sandbox, "--yes", "--family", "al2023")
+    process = command(sandbox, "--yes", "--only", "al2023")
     try:
         until(lambda: bool(instances(sandbox)), SECONDS)
     except AssertionError:
@@ -86,29 +46,19 @@ def launching(sandbox: Sandbox) -> "subprocess.Popen[str]":
     return process
 
 
-def left(sandbox: Sandbox) -> dict[str, Any]:
-    """What a cluster has of an acceptance."""
-    dynamodb = client("dynamodb", sandbox.aws_url)
-    # The table keeps a record of each deleted pool, which is no manifest any more.
-    manifests = DynamoManifests(lambda: dynamodb, table_of(sandbox)).of(CLUSTER)
-    with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
-        namespaces = [one.metadata.name for one in kube.list(Namespace) if one.metadata]
-        nodes = [one.metadata.name for one in kube.list(Node) if one.metadata]
-    return {
-        "manifests": [one.title for one in manifests if one.name.startswith("leeway-acceptance")],
-        "namespaces": [one for one in namespaces if one == "leeway-acceptance"],
-        "nodes": nodes,
-        "instances": instances(sandbox),
-    }
-
-
-NOTHING: dict[str, Any] = {"manifests": [], "namespaces": [], "nodes": [], "instances": []}
-
-
 def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
     page, family = tmp_path / "acceptance.html", "bottlerocket"
     code, out, err = run(
-        sandbox, "--yes", "-o", "json", "--html", str(page), "--family", family, within=900
+        sandbox,
+        "--yes",
+        "-o",
+        "json",
+        "--html",
+        str(page),
+        "--only",
+        family,
+        *("--only", "headroom"),
+        within=900,
     )
     assert code == 0, err
     report = json.loads(out)
@@ -137,7 +87,7 @@ def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 def test_each_family_has_its_stages() -> None:
-    names = [one.name for one in stages([*FAMILIES])]
+    names = [one.name for one in stages(SUBJECTS)]
     assert len({*names}) == len(names)
     for family in FAMILIES:
         assert {f"launch {family}", f"replace {family}", f"give back {family}"} < {*names}
@@ -176,15 +126,17 @@ def test_a_look_that_fails_is_repeated(sandbox: Sandbox) -> None:
 
 def test_nothing_is_launched_without_consent(sandbox: Sandbox) -> None:
     code, _, err = run(sandbox)
-    assert (code, "AcceptanceNotAgreed" in err) == (1, True)
+    assert (code, "Nothing was launched in cluster" in err) == (1, True)
     assert left(sandbox) == NOTHING
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--yes", "--family", "windows95"), (2, "--family")),
-        (("--yes", "--node-class", "other"), (1, "AcceptanceWithoutNodeClass")),
+        (("--yes", "--only", "windows95"), (2, "--only: expected one of")),
+        (("--yes", "--only", "spot"), (2, "--fis-role")),
+        (("--yes", "--fis-role", "fis"), (2, "--fis-role: expected the ARN of a role")),
+        (("--yes", "--node-class", "other"), (1, "has no EC2NodeClass other")),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -206,8 +158,4 @@ def test_somebody_elses_namespace_of_another_name_stays(sandbox: Sandbox) -> Non
 
 def test_the_policy_grants_what_the_command_calls_and_no_more(sandbox: Sandbox) -> None:
     """The calls of all tests of this file."""
-    calls = sandbox.status()["aws"]["calls_by_access_key"][KEY]
-    called = {IAM_NAMES.get(one, one) for one in calls}
-    statements = json.loads(POLICY.read_text())["Statement"]
-    granted = {action for one in statements for action in actions_of(one)}
-    assert called == granted - {"cloudformation:DescribeStacks"}
+    assert called(sandbox) == {one for one in granted() if not one.startswith("fis:")}

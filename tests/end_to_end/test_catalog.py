@@ -8,8 +8,9 @@ from functools import partial
 
 import boto3
 import pytest
-from leeway.aws.surveys import DynamoSurveys
+from leeway.aws.table import DynamoTable
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.catalog.stored import SURVEY
 from leeway.ports.table import Offering
 from leeway_cli.main import run
 from leeway_cli.selection.catalogs import sandbox_catalog
@@ -27,11 +28,11 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
     for name, value in sandbox.environment().items():
         monkeypatch.setenv(name, value)
     dynamodb = partial(boto3.client, "dynamodb", region_name=REGION)
-    surveys = DynamoSurveys(dynamodb, os.environ["LEEWAY_TABLE"])
+    table = DynamoTable(dynamodb, os.environ["LEEWAY_TABLE"])
     (schedule,) = [s["name"] for s in sandbox.schedules() if s["name"].endswith("-refresh-catalog")]
     sandbox.fire(str(schedule))
     until = time.monotonic() + 120
-    while surveys.packed(REGION) is None:
+    while table.get(SURVEY, region=REGION) is None:
         assert time.monotonic() < until, "no catalog was stored"
         time.sleep(1)
     # Another type than that of the nodes: interruptions in other tests mark the nodes' type.

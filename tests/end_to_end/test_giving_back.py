@@ -9,6 +9,10 @@ from functools import partial
 from typing import Any
 
 import pytest
+from leeway.aws.records import DynamoRecords
+from leeway.execution.retrying import retry_conflicts
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER
+from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Scenario
 from lightkube import Client, KubeConfig
@@ -17,7 +21,15 @@ from lightkube.resources.core_v1 import Node
 
 from tests.end_to_end.conftest import daemonset, deployment
 from tests.end_to_end.environment import Entry, Journal, events_about, run_reconcile
-from tests.end_to_end.provisioning import CLUSTER, PARAMETERS, instances, prepare, run, store
+from tests.end_to_end.provisioning import (
+    CLUSTER,
+    PARAMETERS,
+    instances,
+    prepare,
+    run,
+    store,
+    table_of,
+)
 from tests.end_to_end.replacing import TEAM, Replacing, first
 from tests.end_to_end.rights import check_calls_are_granted, granted, used
 from tests.launch.pools import document, node_class, pool
@@ -108,12 +120,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GivingBack]:
             team_pool("shrunk", "4", disruption=QUICK),
             team_pool("aged", expires="90s", disruption=NEVER),
             team_pool("raced", disruption=QUICK),
+            team_pool("deleted", disruption=NEVER),
             team_pool("kept", expires="1s", disruption=QUICK),
             document("Cluster", CLUSTER, {"churn": CHURN, "giveBack": EVERY_SAVING}),
         )
         found = GivingBack(sandbox, kube)
         kept = team("kept", 1, **{"karpenter.sh/do-not-disrupt": "true"})
         found.create(team("spare", 1), team("shrunk", 6), team("aged", 1), team("raced", 1), kept)
+        found.create(team("deleted", 1))
         run_reconcile(found)  # the index of instances
         found.scale("spare", 0)
         found.empty_since = time.time()
@@ -180,6 +194,23 @@ def test_an_expired_node_goes_after_its_successor_has_joined(world: GivingBack) 
     assert successor["at"] < first(evicted)
 
 
+def test_an_instance_ends_15_minutes_after_its_node_was_deleted(world: GivingBack) -> None:
+    ((instance, node),) = world.nodes("deleted").items()
+    since = time.time()
+    world.kube.delete(Node, node)
+    run_reconcile(world)
+    world.until(since, lambda seen: [e for e in _lines(seen) if e["code"] == "NodeDeleted"])
+    retry_conflicts("its record", partial(_let_15_minutes_pass, world.sandbox, instance))
+    outcome = world.until(since, lambda _: world.outcome(instance, since))
+    assert outcome is not None
+    assert (outcome["result"], outcome["terminated"]) == ("no-node", True)
+    assert instance not in instances(world.sandbox)
+    lines = _lines(world.since(since))
+    codes = [str(one["code"]) for one in lines if one.get("instance") == instance]
+    assert codes.count("NodeDeleted") == 1, "reconcile says it once"
+    assert "StartLost" not in codes
+
+
 def test_a_pod_that_forbids_disruption_keeps_its_expired_node(world: GivingBack) -> None:
     ((instance, node),) = world.nodes("kept").items()
     assert not world.since(0).executions(instance)
@@ -187,11 +218,26 @@ def test_a_pod_that_forbids_disruption_keeps_its_expired_node(world: GivingBack)
     assert used(world.sandbox, "ProvisionNodesRole") <= granted("leeway-provision")
 
 
+def _let_15_minutes_pass(sandbox: Sandbox, instance: str) -> None:
+    """Move the begin of a retirement into the past."""
+    dynamodb = client("dynamodb", sandbox.aws_url)
+    records = DynamoRecords(lambda: dynamodb, table_of(sandbox))
+    record = records.retirement(instance)
+    assert record is not None
+    earlier = record.noticed_at - ENDED_WITHOUT_NODE_AFTER
+    changes = {"noticed_at": earlier, "version": record.version + 1}
+    records.write(record.model_copy(update=changes))
+
+
+def _lines(seen: Journal) -> list[Entry]:
+    """The log lines with a code."""
+    lines = [one["line"] for one in seen.of("logs")]
+    return [one for one in lines if isinstance(one, dict) and "code" in one]
+
+
 def _told(seen: Journal) -> list[str]:
     """The log lines about capacity that is given back."""
-    lines = [one["line"] for one in seen.of("logs")]
-    found = [one for one in lines if isinstance(one, dict)]
-    return [str(one["message"]) for one in found if one.get("code") == "CapacityReturned"]
+    return [str(one["message"]) for one in _lines(seen) if one["code"] == "CapacityReturned"]
 
 
 def _launched(seen: Journal, name: str) -> list[str]:

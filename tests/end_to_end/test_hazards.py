@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
-from leeway.aws.manifests import DynamoManifestWriting
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifests
 from leeway_sandbox.provisioning import HOOK, client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
@@ -52,7 +53,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         assert sandbox.deployed is not None
         (table,) = sandbox.deployed.tables
         spec = {"notices": {"terminate-hook": {"deadline": f"{TIMEOUT:g}s"}}}
-        DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table.name).write(
+        StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table.name)).write(
             CLUSTER, manifest(CLUSTER, spec=spec), 0
         )
         client("autoscaling", sandbox.aws_url).put_lifecycle_hook(

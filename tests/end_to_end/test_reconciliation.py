@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from leeway.aws.manifests import DynamoManifestWriting
-from leeway.reconciliation.findings import EVENT_DELAY
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifests
+from leeway.reconciliation.lost_events import EVENT_DELAY
 from leeway_sandbox.aws.nodes import RESOURCE_TAG
 from leeway_sandbox.provisioning import HOOK, IMAGE, client
 from leeway_sandbox.sandbox import Sandbox
@@ -59,7 +60,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         spec = {"notices": {"launch-hook": {"deadline": "16s"}}, "churn": {"percent": 100}}
         assert sandbox.deployed is not None
         (table,) = sandbox.deployed.tables
-        DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table.name).write(
+        StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table.name)).write(
             CLUSTER, manifest(CLUSTER, spec=spec), 0
         )
         yield Environment(sandbox)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from leeway import __version__
-from leeway.aws.manifests import DynamoManifestWriting
-from leeway.manifests.ports import StoredManifest
+from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Group, Scenario
@@ -37,7 +37,7 @@ def say(sandbox: Sandbox, **spec: Any) -> None:
         "cluster.leeway.sh", "", cluster, body, 1, __version__, datetime.now(UTC)
     )
     table = sandbox.environment()["LEEWAY_TABLE"]
-    DynamoManifestWriting(lambda: client("dynamodb", sandbox.aws_url), table).write(
+    StoredManifests(DynamoTable(lambda: client("dynamodb", sandbox.aws_url), table)).write(
         cluster, manifest, 0
     )
 
@@ -163,7 +163,7 @@ def test_a_cancelled_scheduled_change_leaves_no_schedule(env: Environment) -> No
     lines = env.until(
         again, lambda s: [x for x in lines_about(s, instance) if x.get("result") == "ignored"]
     )
-    assert lines[0]["code"] == "AnnouncementWithdrawn"
+    assert lines[0]["code"] == "NoticeIgnored"
     assert not env.since(since).of("node-cordoned", node=node)
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from aws_durable_execution_sdk_python.constants import CHECKPOINT_SIZE_LIMIT_BYTES
 from aws_durable_execution_sdk_python.serdes import SerDesContext
-from leeway.drain.progress import Drain, PodProgress, Stage
-from leeway.drain.reasons import BUDGET_BLOCKS
-from leeway.drain.step import DrainCheckpoint, DrainPassResult
 from leeway.execution.durable import Typed
+from leeway.retirement.drain import DrainCheckpoint, DrainPassResult
+from leeway.retirement.progress import Drain, PodProgress, Stage
+from leeway.retirement.reasons import BUDGET_BLOCKS
 
 from tests.histories.scenarios import crowd
 from tests.retirement.retirements import interrupted

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from leeway.drain.summary import DrainState
 from leeway.ports.aws import CloudUnavailable
+from leeway.retirement.drain import DrainState
 
 
 @dataclass

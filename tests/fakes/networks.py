@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leeway.launch.observed import Subnet
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 
 
 @dataclass

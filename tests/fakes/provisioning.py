@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from leeway.capacity_return.quiet_nodes import QuietTimes
+from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
-from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.provisioning.cluster_read import ClusterRead
@@ -93,18 +93,16 @@ class ProvisioningRecordsInMemory:
 
 
 @dataclass
-class QuietRecordsInMemory:
-    """The QuietRecords Protocol; `writes` counts."""
+class WatchedNodesInMemory:
+    """The WatchedNodesRecords Protocol."""
 
-    times: dict[str, QuietTimes] = field(default_factory=dict)
-    writes: int = 0
+    nodes: dict[str, WatchedNodes] = field(default_factory=dict)
 
-    def quiet(self, cluster: str) -> QuietTimes | None:
-        return self.times.get(cluster)
+    def watched(self, cluster: str) -> WatchedNodes | None:
+        return self.nodes.get(cluster)
 
-    def write_quiet(self, cluster: str, times: QuietTimes) -> None:
-        self.times[cluster] = times
-        self.writes += 1
+    def write_watched(self, cluster: str, nodes: WatchedNodes) -> None:
+        self.nodes[cluster] = nodes
 
 
 @dataclass

@@ -4,16 +4,18 @@ from dataclasses import dataclass, field
 
 from leeway.ports.aws import CloudRefused
 from leeway.reasons import Reason
-from leeway.retire_node.outcome import Outcome
+from leeway.retirement.outcome import Outcome, RetirementTelemetry
 from leeway.retirement.record import Retirement
 
 
-@dataclass
-class ReportLog:
-    """The Telemetry Protocol of retire_node. `reasons` are all reports, in order; FakeCluster adds
-    its Kubernetes Events to them."""
+class ReportLog(RetirementTelemetry):
+    """The telemetry of retire_node. `reasons` are all reports, in order; FakeCluster adds its
+    Kubernetes Events to them."""
 
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[Reason]
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "reasons", [])  # the base is frozen
 
     @property
     def codes(self) -> list[str]:

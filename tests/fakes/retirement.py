@@ -8,11 +8,10 @@ from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.kubernetes_objects import Pod
-from leeway.retire_node.dependencies import Dependencies
-from leeway.retire_node.outcome import Outcome
-from leeway.retire_node.retire_node import RetireNode
+from leeway.retirement.context import Attempt, Ports
+from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import Retirement
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.retire_node import retire_node
 
 from tests.fakes.actions import ActionLog
 from tests.fakes.cache_store import CacheStoreInMemory
@@ -65,10 +64,12 @@ class RetirementFakes:
         self.records.record = record
 
     @property
-    def dependencies(self) -> Dependencies:
-        """The dependencies of retire_node."""
-        return Dependencies(
-            context=StepContext(self.records, lambda _: self.cluster, self.clock),
+    def ports(self) -> Ports:
+        """The ports of retire_node."""
+        return Ports(
+            records=self.records,
+            open_cluster=lambda _: self.cluster,
+            clock=self.clock,
             policies=self.policies,
             ledgers=self.ledgers,
             groups=self.groups,
@@ -85,8 +86,12 @@ class RetirementFakes:
 
     def run_attempt(self, attempt: int = 1) -> Outcome | None:
         """Run one attempt of the retirement to its end."""
+        return retire_node(self.attempt(attempt))
+
+    def attempt(self, attempt: int = 1) -> Attempt:
+        """Return an attempt of the retirement, for a function that has one."""
         attempt_id = AttemptId(ATTEMPT_ID.instance, ATTEMPT_ID.cluster, attempt)
-        return RetireNode(self.dependencies).retire(attempt_id, self.steps)
+        return Attempt(attempt_id, self.steps, self.ports)
 
     def notify_hooks(self) -> None:
         """Have the record receive the notices of the hooks when the group terminates."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.manifests.interpreting import Written
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.headroom import HeadroomSource
+from leeway.manifests.reading import Written, read_manifests
 from leeway.policy.rules import ClusterPolicy
 
-from tests.fakes.headroom_states import HeadroomStatesInMemory
+from tests.fakes.table import TableInMemory
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment
 
 NUMBERS = count(1)
@@ -29,14 +29,14 @@ class HeadroomRun:
         self.written: tuple[Written, ...] = ()
         self.policy = ClusterPolicy()
         self.unreadable: frozenset[str] = frozenset()
-        self.states = HeadroomStatesInMemory()
+        self.table = TableInMemory()
         self.at = NINE
         self.clock_step = timedelta(0)
         """How much time passes at every read of the clock."""
         self.reports: list[HeadroomReport] = []
         self.name = f"t{next(NUMBERS)}"
         self._use_case = KeepHeadroom(
-            HeadroomSource(self), self.states, lambda _: workloads, self, self
+            HeadroomSource(self), self.table, lambda _: workloads, self, self
         )
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
@@ -71,6 +71,10 @@ class HeadroomRun:
         self.at = at or self.at
         (report,) = self._use_case.run(["prod"])
         return report
+
+    def statuses(self) -> dict[str, HeadroomStatus]:
+        """The stored statuses by subject."""
+        return {one.subject: one for one in self.table.list(STATUS, cluster="prod")}
 
     def replicas(self, name: str, namespace: str = "default") -> int | None:
         """The replicas in the spec of a Deployment; None if it does not exist."""

@@ -42,7 +42,7 @@ def test_a_refused_restore_keeps_the_status_and_stops_no_other_object(
     headroom.live.fail_with()
     assert headroom.buffer() == 2
     assert headroom.run().problems == ()
-    assert f"Deployment default/{target}" not in headroom.states.statuses("prod")
+    assert f"Deployment default/{target}" not in headroom.statuses()
 
 
 def test_a_refused_priority_class_is_a_problem_and_the_run_continues(headroom: HeadroomRun) -> None:

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
-from leeway.manifests.headroom_source import HeadroomSource
+from leeway.manifests.headroom import HeadroomSource
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
 
-from tests.fakes.headroom_states import HeadroomStatesInMemory
+from tests.fakes.table import TableInMemory
 
 
 class Clusters:
@@ -50,7 +50,7 @@ def test_a_cluster_that_fails_is_reported_and_stops_no_other() -> None:
         raise AssertionError(f"{cluster} has no headroom")
 
     use_case = KeepHeadroom(
-        HeadroomSource(clusters), HeadroomStatesInMemory(), workloads_in, clusters, clusters
+        HeadroomSource(clusters), TableInMemory(), workloads_in, clusters, clusters
     )
     reports = use_case.run(["down", "odd", "healthy"])
     down, odd, healthy = reports

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from leeway.headroom.reasons import DEPLOYMENT_NOT_OWNED, SCALE_CONFLICT, TARGET_NOT_FOUND
+from leeway.headroom.status import ORIGINAL
 from leeway.policy.rules import ClusterPolicy
 
 from tests.headroom.headroom_run import MINUTE, NINE, WINDOW, HeadroomRun, capacity_buffer
@@ -29,9 +30,9 @@ def test_a_second_run_without_changes_writes_nothing(headroom: HeadroomRun) -> N
     generation = headroom.live.api.get(
         f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
     ).json()["metadata"]["generation"]
-    writes = headroom.states.writes
+    writes = len(headroom.table.written)
     second = headroom.run(NINE + MINUTE)
-    assert (len(first.changed), second.changed, headroom.states.writes) == (1, (), writes)
+    assert (len(first.changed), second.changed, len(headroom.table.written)) == (1, (), writes)
     assert generation == 1
 
 
@@ -41,7 +42,7 @@ def test_the_number_of_pending_pods_is_stored_and_is_not_reported_as_a_change(
     headroom.apply(headroom.headroom(replicas=2))
     subject = f"buffer {headroom.name}/{headroom.name}-warm"
     headroom.run()
-    assert headroom.states.statuses("prod")[subject].pending == 2
+    assert headroom.statuses()[subject].pending == 2
     deployment = f"/apis/apps/v1/namespaces/{headroom.name}/deployments/{headroom.name}-warm"
     status = {"status": {"replicas": 2, "readyReplicas": 1}}
     headers = {"Content-Type": "application/merge-patch+json"}
@@ -51,7 +52,7 @@ def test_the_number_of_pending_pods_is_stored_and_is_not_reported_as_a_change(
     )
     assert headroom.live.api.patch(f"{deployment}/status", json=status, headers=headers).is_success
     later = headroom.run(NINE + MINUTE)
-    assert (headroom.states.statuses("prod")[subject].pending, later.changed) == (1, ())
+    assert (headroom.statuses()[subject].pending, later.changed) == (1, ())
 
 
 def test_drift_is_corrected(headroom: HeadroomRun) -> None:
@@ -78,7 +79,7 @@ def test_the_objects_of_a_deleted_manifest_are_deleted(headroom: HeadroomRun) ->
     assert headroom.buffer() is None
     assert headroom.live.api.get(priority).status_code == 404
     assert headroom.live.api.get(f"/api/v1/namespaces/{headroom.name}").status_code == 200
-    assert headroom.states.statuses("prod") == {}
+    assert headroom.statuses() == {}
 
 
 def test_the_objects_of_an_unreadable_manifest_are_kept(headroom: HeadroomRun) -> None:
@@ -119,7 +120,7 @@ def test_a_target_is_restored_on_request_when_its_manifest_is_deleted(
     assert headroom.replicas(target) == left_at
     metadata = headroom.live.api.get(f"{DEPLOYMENTS}/{target}").json()["metadata"]
     assert not any("leeway" in key for key in metadata.get("annotations", {}))
-    assert headroom.states.statuses("prod") == {}
+    assert headroom.statuses() == {}
 
 
 def test_another_object_with_the_name_of_a_target_is_not_restored(
@@ -137,14 +138,31 @@ def test_another_object_with_the_name_of_a_target_is_not_restored(
     assert headroom.replicas(target) == 7
 
 
+def test_each_object_with_the_name_of_a_target_has_its_own_original_scale(
+    headroom: HeadroomRun,
+) -> None:
+    target = headroom.deploy(2)
+    restore = {"restoreToOriginalReplicaCount": True}
+    headroom.apply(headroom.scaled_object(target, advanced=restore))
+    headroom.run()
+    headroom.live.api.delete(f"{DEPLOYMENTS}/{target}")
+    headroom.live.until(lambda: headroom.replicas(target) is None)
+    headroom.deploy(3)
+    headroom.run()
+    assert headroom.replicas(target) == 5
+    headroom.apply()
+    headroom.run()
+    assert headroom.replicas(target) == 3
+    assert headroom.table.items == {}
+
+
 def test_concurrent_runs_keep_the_original_scale_of_a_target(headroom: HeadroomRun) -> None:
     target = headroom.deploy(2)
     headroom.apply(headroom.scaled_object(target))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: headroom.run(), range(4)))
-    original = headroom.states.statuses("prod")[f"Deployment default/{target}"].original
-    assert original is not None
-    assert original.replicas == 2
+    (original,) = headroom.table.list(ORIGINAL, cluster="prod")
+    assert (original.subject, original.replicas) == (f"Deployment default/{target}", 2)
     assert headroom.replicas(target) == 5
 
 
@@ -192,7 +210,7 @@ def test_a_dry_run_reports_changes_and_applies_none(headroom: HeadroomRun) -> No
         f"buffer {headroom.name}/{headroom.name}-warm": 2,
     }
     assert (headroom.replicas(target), headroom.buffer()) == (1, None)
-    assert headroom.states.statuses("prod") == {}
+    assert headroom.statuses() == {}
 
 
 def test_the_headroom_of_a_paused_cluster_is_not_changed(headroom: HeadroomRun) -> None:

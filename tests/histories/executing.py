@@ -24,9 +24,8 @@ from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestR
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
 from leeway.execution.attempt import AttemptId, parse_attempt_id
 from leeway.execution.durable import DurableSteps
-from leeway.retire_node.dependencies import Dependencies
-from leeway.retire_node.retire_node import RetireNode
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.context import Attempt, Ports
+from leeway.retirement.retire_node import retire_node
 
 from tests.fakes.retirement import ATTEMPT_ID, RetirementFakes
 
@@ -79,12 +78,12 @@ class _SimulatedTime(DurableSteps):
         super().wait(name, seconds)
 
 
-def _handler(deps: Dependencies, steps: Callable[[DurableContext], DurableSteps]) -> Any:
-    """Return the function retire_node with these dependencies."""
+def _handler(ports: Ports, steps: Callable[[DurableContext], DurableSteps]) -> Any:
+    """Return the function retire_node with these ports."""
 
     @durable_execution
     def handler(event: Any, context: DurableContext) -> Json:
-        outcome = RetireNode(deps).retire(parse_attempt_id(event), steps(context))
+        outcome = retire_node(Attempt(parse_attempt_id(event), steps(context), ports))
         return outcome.to_dict() if outcome else {"result": "superseded"}
 
     return handler
@@ -103,7 +102,7 @@ def execute(
         return _SimulatedTime(context, fakes, waited)
 
     store = InMemoryExecutionStore()
-    handler = _handler(fakes.dependencies, steps)
+    handler = _handler(fakes.ports, steps)
     with DurableFunctionTestRunner(handler, poll_interval=0.05, store=store) as runner:
         # The limit of the runner is in simulated time.
         arn = runner.run_async(json.dumps(asdict(order)), execution_timeout=7 * 86400)
@@ -147,8 +146,7 @@ class FailingPort:
 def replay(history: Json) -> Json:
     """Replay a complete history with the current code; return the answer."""
     nothing: Any = FailingPort()
-    parts = {part.name: nothing for part in fields(Dependencies)}
-    deps = Dependencies(**parts | {"context": StepContext(nothing, nothing, nothing)})
+    ports = Ports(**{part.name: nothing for part in fields(Ports)})
     operations = {"Operations": history["operations"], "NextMarker": ""}
     told = DurableExecutionInvocationInputWithClient(
         durable_execution_arn=history["arn"],
@@ -157,7 +155,7 @@ def replay(history: Json) -> Json:
         service_client=CompleteHistory(),
     )
     context: Any = type("LambdaContext", (), {"aws_request_id": "replay"})()
-    answered = _handler(deps, DurableSteps)(told, context)
+    answered = _handler(ports, DurableSteps)(told, context)
     assert answered["Status"] == "SUCCEEDED", answered
     answer: Json = json.loads(answered["Result"])
     return answer

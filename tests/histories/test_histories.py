@@ -71,7 +71,7 @@ def test_a_drain_that_is_blocked_for_half_a_day_keeps_its_hook_and_suspends() ->
     assert counted["hours"] > 11.9
     assert counted["hooks_answered"] == ["leeway-drain"], "the hook still waited for the answer"
     assert counted["invocations"] > 100, "the execution suspended instead of running"
-    # tests/retire_node/test_retire_node.py counts the operations of two days without the runner.
+    # tests/retirement/test_retire_node.py counts the operations of two days without the runner.
     # This test checks that the runner counts the same operations, and one for the execution.
     fakes, _ = blocked(12)
     assert fakes.run_attempt() is not None

@@ -8,10 +8,12 @@ from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.dependencies import Dependencies
-from leeway.interruption.outcome import NoticeOutcome, NoticeResult
-from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.interruption.receive_notice import (
+    InstanceState,
+    NoticeOutcome,
+    NoticeResult,
+    ReceiveNotice,
+)
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
@@ -106,12 +108,10 @@ class Receiver:
 
     def receive(self, body: dict[str, Any], begun: Action | None = None) -> NoticeOutcome:
         """Receive an event."""
-        deps = Dependencies(
+        receiver = ReceiveNotice(
             origin=HERE,
-            current=self,
             records=self,
             instances=self,
-            changes=self,
             policies=self.policies,
             retire_node=self,
             schedules=self.schedules,
@@ -123,7 +123,7 @@ class Receiver:
             clean_up=self.clean_ups,
             claims=self.claims,
         )
-        return ReceiveNotice(deps).receive(body, begun)
+        return receiver.receive(body, begun)
 
     def results(self, body: dict[str, Any]) -> list[NoticeResult]:
         return [one.result for one in self.receive(body).instances]

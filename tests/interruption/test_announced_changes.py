@@ -6,8 +6,8 @@ from typing import Any
 
 from leeway.execution.attempt import Phase
 from leeway.instances.observed import ObservedChange
-from leeway.interruption.outcome import NoticeResult
-from leeway.interruption.reasons import RESERVATION_EMPTY
+from leeway.interruption.reasons import NOTICE_IGNORED
+from leeway.interruption.receive_notice import NoticeResult
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS
 
@@ -198,4 +198,4 @@ def test_the_instances_of_a_capacity_block_are_retired_before_it_ends() -> None:
 def test_a_capacity_block_without_instances_is_ignored_with_a_reason() -> None:
     (received,) = Receiver().receive(expiration()).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason == RESERVATION_EMPTY(reservation="cr-0a1b")
+    assert received.reason == NOTICE_IGNORED(why="no instance runs in capacity reservation cr-0a1b")

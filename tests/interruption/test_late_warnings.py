@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import NoticeResult
 
 from tests.interruption.receiving import FIRST, Receiver, warning
 

@@ -7,13 +7,8 @@ from typing import Any
 import pytest
 from leeway.instances.observed import CurrentInstance, ObservedChange
 from leeway.interruption.late import LATE_AFTER, REBALANCE_VALID_FOR, is_late, why_outdated
-from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
-from leeway.interruption.reasons import (
-    ANNOUNCEMENT_WITHDRAWN,
-    EVENT_REPLAYED,
-    NOTICE_OUTDATED,
-    OTHER_ACCOUNT_OR_REGION,
-)
+from leeway.interruption.reasons import NOTICE_IGNORED
+from leeway.interruption.receive_notice import NotAllInstancesReceived, NoticeResult
 from leeway.notices.parse import parse_notice
 
 from tests.interruption.receiving import CHANGE_AT, FIRST, RUNS, Receiver, state, warning
@@ -65,7 +60,7 @@ def test_a_notice_of_ten_days_ago_does_not_change_a_running_instance(
     receiver = Receiver(now_=DAYS_LATER)
     (received,) = receiver.receive(body).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason.code == NOTICE_OUTDATED.name
+    assert "it is late and does not apply any more" in received.reason.message
     assert not receiver.started
     assert not receiver.stored
     assert not receiver.admissions.started
@@ -77,7 +72,7 @@ def test_an_event_that_an_archive_replays_is_ignored(body: dict[str, Any]) -> No
     receiver = Receiver(now_=SENT_AT)
     (received,) = receiver.receive({**body, "replay-name": "yesterday"}).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason == EVENT_REPLAYED(replay="yesterday")
+    assert "the replay yesterday of an EventBridge archive" in received.reason.message
     assert not receiver.started
 
 
@@ -86,7 +81,6 @@ def test_an_event_of_another_account_or_region_is_ignored(elsewhere: dict[str, s
     receiver = Receiver(now_=SENT_AT)
     (received,) = receiver.receive(warning(SENT) | elsewhere).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason.code == OTHER_ACCOUNT_OR_REGION.name
     assert f"from account {elsewhere.get('account', '123456789012')}" in received.reason.message
     assert not receiver.started
 
@@ -116,7 +110,9 @@ def test_a_notice_from_before_the_last_start_is_ignored() -> None:
 def test_a_late_notice_about_an_unknown_instance_is_ignored() -> None:
     receiver = Receiver(now_=DAYS_LATER, current=None)
     (received,) = receiver.receive(state("stopping", SENT)).instances
-    assert received.reason == NOTICE_OUTDATED(why="EC2 has no such instance")
+    assert received.reason == NOTICE_IGNORED(
+        why="it is late and does not apply any more: EC2 has no such instance"
+    )
 
 
 def test_a_late_notice_fails_while_ec2_does_not_answer() -> None:
@@ -170,7 +166,10 @@ def test_an_old_cancellation_of_a_change_that_ec2_has_scheduled_again_is_ignored
         NoticeResult.SCHEDULED
     ]
     (received,) = receiver.receive(closed).instances
-    assert received.reason == NOTICE_OUTDATED(why="EC2 still has the change scheduled")
+    assert received.reason == NOTICE_IGNORED(
+        why="it is late and does not apply any more: EC2 still has the change scheduled"
+    )
     assert receiver.schedules.due
     cancelled = Receiver(now_=late, changes=[replace(again, over=True)])
-    assert cancelled.receive(closed).instances[0].reason == ANNOUNCEMENT_WITHDRAWN()
+    (withdrawn,) = cancelled.receive(closed).instances
+    assert "the announced event is cancelled" in withdrawn.reason.message

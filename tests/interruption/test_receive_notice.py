@@ -9,10 +9,14 @@ import pytest
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import CONFLICT_TRIES
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.clean_up import CLAIM_TIME, MAX_CLEAN_UPS
-from leeway.interruption.outcome import NotAllInstancesReceived, NoticeResult
-from leeway.interruption.ports import InstanceState
-from leeway.interruption.receive_notice import INSTANCE_CONCURRENCY
+from leeway.interruption.receive_notice import (
+    CLAIM_TIME,
+    INSTANCE_CONCURRENCY,
+    MAX_CLEAN_UPS,
+    InstanceState,
+    NotAllInstancesReceived,
+    NoticeResult,
+)
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.ports.aws import CloudUnavailable

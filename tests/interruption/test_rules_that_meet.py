@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.execution.attempt import Phase
-from leeway.interruption.outcome import NoticeResult
+from leeway.interruption.receive_notice import NoticeResult
 from leeway.notices import NoticeKind
 from leeway.policy.rules import OnBlocked, Replacement
 

@@ -11,15 +11,15 @@ from queue import SimpleQueue
 
 import pytest
 from leeway.clock import SystemClock
-from leeway.drain.deadline import Terms
-from leeway.drain.executor import DrainExecutor
-from leeway.drain.progress import Drain
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.watch_request import WatchRequest
 from leeway.kubernetes.watch_stream import WatchStream
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.retirement.executor import DrainExecutor
+from leeway.retirement.pods import Terms
+from leeway.retirement.progress import Drain
 
 from tests.kubernetes.faulty_server import Request, json_answer, pods, running_faulty_server
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from itertools import count
 
 import pytest
-from leeway.drain.answers import Meaning, read_answer
 from leeway.ports.kubernetes import Cluster, Marks
 from leeway.ports.kubernetes_objects import Pod
+from leeway.retirement.pods import Meaning, read_answer
 
-from tests.drain.fake_node import node_with
 from tests.fakes.actions import ActionLog
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.groups import FakeGroups
 from tests.fakes.reports import ReportLog
+from tests.retirement.fake_node import node_with
 from tests.retirement.retirements import FACTS
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
 

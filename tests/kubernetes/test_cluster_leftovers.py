@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.reconciliation.ports import ClusterLeftovers
+from leeway.reconciliation.clean_up import ClusterLeftovers
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.sandbox.kubernetes.live import Live, bare_pod

@@ -6,10 +6,10 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leeway.drain.answers import Meaning, read_answer
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, Marks, NodeEvent
 from leeway.ports.kubernetes_objects import Controller, Pod, Taint
+from leeway.retirement.pods import Meaning, read_answer
 from leeway.selection.labels import UNREGISTERED
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget

@@ -12,11 +12,6 @@ from typing import Any
 import pytest
 from leeway import __version__
 from leeway.clock import SystemClock
-from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.deadline import Terms
-from leeway.drain.decide_pod import PodAction, decide_pod
-from leeway.drain.executor import DrainExecutor
-from leeway.drain.progress import Drain
 from leeway.headroom.plan import ScaleTarget
 from leeway.kubernetes.kubeconfig import kubeconfig_cluster, kubeconfig_connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
@@ -25,6 +20,9 @@ from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import ClusterUnavailable, PodFeed
 from leeway.ports.kubernetes_objects import Controller, Node, Pod
+from leeway.retirement.executor import DrainExecutor
+from leeway.retirement.pods import Meaning, PodAction, Terms, decide_pod, read_answer
+from leeway.retirement.progress import Drain
 
 from tests.kubernetes.faulty_server import (
     Answer,

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from leeway.clock import SystemClock
-from leeway.drain.deadline import Terms
-from leeway.drain.executor import DrainExecutor, NodeIdentity
-from leeway.drain.progress import Drain, RemovalMethod, Stage
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes import Marks
 from leeway.printable import printable
+from leeway.retirement.executor import DrainExecutor, NodeIdentity
+from leeway.retirement.pods import Terms
+from leeway.retirement.progress import Drain, RemovalMethod, Stage
 
 from tests.sandbox.kubernetes.live import PODS, Live, bare_pod
 

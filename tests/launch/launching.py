@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.images import ImageVariant, parameters_of

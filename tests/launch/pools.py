@@ -82,7 +82,7 @@ def manifests(*documents: Mapping[str, Any]) -> list[Manifest]:
     """The manifests as Leeway reads them."""
     reading = read_manifests(yaml.safe_dump_all(map(dict, documents)), "test.yaml")
     assert not reading.problems, reading.problems
-    return [one.meant for one in reading.written]
+    return [one.manifest for one in reading.written]
 
 
 def settings(*documents: Mapping[str, Any]) -> NodeSettings:

@@ -3,7 +3,7 @@
 import pytest
 from leeway.launch.fleet_errors import Cause, FleetError, cause_of, consequences_of
 from leeway.launch.fleets import Override
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.catalog import ANY, Unavailable
 
 M5_A = Override("m5.large", "us-east-1a", "subnet-a")
 M5_B = Override("m5.large", "us-east-1b", "subnet-b")

@@ -18,8 +18,7 @@ from leeway.launch.fleets import (
     token_of,
 )
 from leeway.manifests.pools import pools_of
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.packing.plan import Choice, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply

@@ -13,8 +13,7 @@ from leeway.launch.observed import Image, Subnet
 from leeway.launch.outcome import LaunchOutcome
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.selection.labels import NODEPOOL
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
 from leeway.selection.pods import ExistingNode, Toleration
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirement, Requirements

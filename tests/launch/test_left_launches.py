@@ -5,13 +5,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from leeway.admission.readiness import AdmissionResult
-from leeway.admission.record import Admission, AdmissionRequest, Launch, apply_request
+from leeway.admission.record import (
+    Admission,
+    AdmissionRequest,
+    AdmissionResult,
+    Launch,
+    apply_request,
+)
 from leeway.execution.attempt import Phase
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import InstanceState
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.left_instances import may_be_left
@@ -27,7 +32,7 @@ from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
 from leeway.reasons import Reason
-from leeway.reconciliation.ports import OpenRecords
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import ReturnTerms
 
 from tests.fakes.admissions import AdmissionsInMemory

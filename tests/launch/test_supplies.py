@@ -4,8 +4,7 @@ from copy import copy
 from dataclasses import replace
 
 from leeway.launch.supplies import MOST_ARRAYS, MOST_KEPT, Supplies
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.planning import pack
 from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool, Taint

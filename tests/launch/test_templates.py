@@ -5,7 +5,7 @@ from base64 import b64decode
 from typing import Any
 
 import pytest
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.templates import (
     LaunchTemplate,
     NodeResources,

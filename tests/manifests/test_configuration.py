@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.instances.owners import OwnerKind
-from leeway.manifests.configuration import CAUTIOUS, Configuration
-from leeway.manifests.ports import POOL_KINDS, StoredManifest
+from leeway.manifests.configuration import (
+    CAUTIOUS,
+    POOL,
+    Configuration,
+    StoredManifest,
+    StoredManifests,
+)
 from leeway.notices import NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked
@@ -20,6 +25,7 @@ from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
 from tests.fakes.clock import FakeClock
+from tests.fakes.table import TableInMemory
 
 
 class Time:
@@ -35,10 +41,11 @@ class Time:
         self.moment += timedelta(seconds=seconds)
 
 
-class Table:
+class Table(StoredManifests):
     """A table that holds one cluster's manifests, or does not answer."""
 
     def __init__(self, *manifests: StoredManifest) -> None:
+        super().__init__(TableInMemory())
         self.manifests = manifests
         self.answers = True
         self.reads = 0
@@ -255,26 +262,18 @@ def test_a_policy_with_any_spec_is_never_in_the_way(spec: object) -> None:
 _CLUSTER = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
 
 
-def pool(name: str, kind: str = "nodepool", **changes: Any) -> StoredManifest:
+def pool(name: str, **changes: Any) -> StoredManifest:
     """A stored pool."""
-    group = "karpenter.sh"
-    one = manifest(name, resource=f"{kind}.{group}")
-    return replace(one, **changes)
+    return replace(manifest(name, resource=POOL), **changes)
 
 
-def test_a_pool_is_deleted_only_if_somebody_deleted_it_and_none_has_its_name() -> None:
-    early, late = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in (9, 10))
-    table = Table(
-        pool("gone", deleted_at=early),
-        pool("gone", "provisioner", deleted_at=late),
-        pool("converted", "provisioner", deleted_at=early),
-        pool("converted"),
-        pool("invalid", body="{}"),
-    )
+def test_a_pool_is_deleted_only_if_somebody_deleted_it() -> None:
+    late = datetime(2026, 11, 20, 10, tzinfo=UTC)
+    table = Table(pool("gone", deleted_at=late), pool("other"), pool("invalid", body="{}"))
     config = Configuration(table, FakeClock(late), Reported())
     assert config.deleted_pools("prod") == {"gone": late}
-    assert config.has_deleted("prod", POOL_KINDS)
-    written = config.manifests("prod", POOL_KINDS)
+    assert config.has_deleted("prod", (POOL,))
+    written = config.manifests("prod", (POOL,))
     assert "gone" not in {one.name for one in written}
 
 

@@ -9,8 +9,7 @@ import yaml
 from leeway.headroom.pause_pods import deployment_object
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.schedule import size_at
-from leeway.manifests.capacity_buffer import CapacityBuffer
-from leeway.manifests.headroom import Headroom
+from leeway.manifests.headroom import CapacityBuffer, Headroom
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.manifests.scaled_object import ScaledObject
 

@@ -1,18 +1,19 @@
 """Newer fields of Karpenter's v1 API, and the conversion of v1beta1."""
 
-from datetime import timedelta
+import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 from leeway.manifests.documents import read_documents
-from leeway.manifests.interpreting import interpret
-from leeway.manifests.kinds import kinds_called
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
-from leeway.manifests.reading import Reading, read_manifests
-from leeway.selection.offers.node_class import GIB, AmiFamily, NodeClass
+from leeway.manifests.reading import Reading, interpret, kinds_called, read_manifests, read_stored
+from leeway.selection.offers.allocatable import GIB, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
+from leeway_cli.manifests.planned_change import Change, plan_change
 
 from tests.wrong_shapes import WRONG, paths, replaced
 
@@ -71,12 +72,12 @@ def problems(text: str) -> list[str]:
 
 def meant_class(text: str) -> EC2NodeClass:
     (written,) = read(text).written
-    assert isinstance(written.meant, EC2NodeClass)
-    return written.meant
+    assert isinstance(written.manifest, EC2NodeClass)
+    return written.manifest
 
 
 def pool(*texts: str) -> Pool:
-    (found,) = pools_of(one.meant for one in read(*texts).written)
+    (found,) = pools_of(one.manifest for one in read(*texts).written)
     return found
 
 
@@ -125,7 +126,7 @@ def test_a_pool_of_v1beta1_is_converted_to_v1() -> None:
 
 
 def test_the_disruption_settings_of_v1beta1_are_converted_to_v1() -> None:
-    meant = read(OLD_POOL).written[0].meant
+    meant = read(OLD_POOL).written[0].manifest
     assert isinstance(meant, NodePool)
     assert meant.spec.disruption.consolidation_policy == "WhenEmptyOrUnderutilized"
     assert str(meant.spec.template.spec.expire_after) == "1 day, 0:00:00"
@@ -160,7 +161,7 @@ def test_kubelet_durations_are_preserved_by_the_conversion(text: str) -> None:
     kubelet = (
         "evictionSoft: {memory.available: 500Mi}, evictionSoftGracePeriod: {memory.available: 1m}"
     )
-    meant = read(text.replace("KUBELET", kubelet)).written[0].meant
+    meant = read(text.replace("KUBELET", kubelet)).written[0].manifest
     assert isinstance(meant, NodePool)
     found = meant.kubelet()
     assert found is not None
@@ -225,11 +226,46 @@ def test_a_wrong_value_at_any_path_is_read_or_reported_with_its_path(text: str) 
     for path in places:
         for wrong in WRONG:
             found = interpret(replaced(document, path, wrong), "pools.yaml", value.line_of)
-            if found.written is None:
+            if not found.written:
                 assert all(str(each).startswith("pools.yaml:") for each in found.problems)
                 assert found.problems
             else:
-                pools_of([found.written.meant])
+                pools_of([found.written[0].manifest])
+
+
+@pytest.mark.parametrize(
+    ("text", "resource"),
+    [
+        (OLD_POOL, "nodepool.karpenter.sh"),
+        (OLD_CLASS_WITH_ALL, "ec2nodeclass.karpenter.k8s.aws"),
+        (PROVISIONER.replace("KUBELET", "maxPods: 20"), "nodepool.karpenter.sh"),
+        (TEMPLATE + "  amiFamily: AL2023\n", "ec2nodeclass.karpenter.k8s.aws"),
+    ],
+)
+def test_a_superseded_version_is_stored_as_v1_beside_the_manifest_of_the_user(
+    text: str, resource: str
+) -> None:
+    (written,) = read(text).written
+    assert written.title == f"{resource}/web"
+    assert json.loads(written.original) == yaml.safe_load(text)
+    (again,) = read_stored(written.body, "web").written
+    assert (again.manifest, again.original) == (written.manifest, "")
+    # Functions read only v1.
+    (problem,) = read_stored(written.original, "web").problems
+    assert problem.field in ("apiVersion", "kind")
+
+
+def test_a_change_of_the_manifest_as_written_is_a_change() -> None:
+    (written,) = read(PROVISIONER.replace("KUBELET", "maxPods: 20")).written
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    stored = plan_change(written, (), now).after
+    assert stored is not None
+    assert stored.as_written == written.original
+    assert plan_change(written, (stored,), now).change is Change.UNCHANGED
+    by_hand = interpret(json.loads(written.body), "web").written[0]
+    after = plan_change(by_hand, (stored,), now).after
+    assert after is not None
+    assert (after.body, after.as_written) == (stored.body, stored.body)
 
 
 def test_a_kind_with_several_versions_means_the_latest() -> None:

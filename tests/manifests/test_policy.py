@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.durations import parse_duration
-from leeway.manifests.cluster import Cluster
-from leeway.manifests.policy import cluster_policy
+from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.reading import read_manifests
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, OnBlocked, Policy, Replacement

@@ -9,7 +9,7 @@ from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
 from leeway.manifests.reading import Reading, read_manifests
-from leeway.selection.offers.node_class import GIB, AmiFamily
+from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import Requirement
@@ -61,12 +61,12 @@ def problems(text: str) -> list[str]:
 
 
 def pool(*texts: str) -> Pool:
-    (found,) = pools_of(one.meant for one in read(*texts).written)
+    (found,) = pools_of(one.manifest for one in read(*texts).written)
     return found
 
 
 def node_class(text: str) -> EC2NodeClass:
-    meant = read(text).written[0].meant
+    meant = read(text).written[0].manifest
     assert isinstance(meant, EC2NodeClass)
     return meant
 
@@ -108,7 +108,7 @@ def test_a_provisioner_with_instance_types_gets_no_default_categories() -> None:
 def test_the_disruption_settings_of_a_provisioner_are_converted(
     written: str, policy: str, after: int | None, expires: int | None
 ) -> None:
-    meant = read(PROVISIONER[:-1] + f" {written}\n").written[0].meant
+    meant = read(PROVISIONER[:-1] + f" {written}\n").written[0].manifest
     assert isinstance(meant, NodePool)
     disruption, expire = meant.spec.disruption, meant.spec.template.spec.expire_after
     assert disruption.consolidation_policy == policy
@@ -195,7 +195,7 @@ def test_a_pool_with_everything_is_read() -> None:
         "spec.capacityReservationSelectorTerms",
         "spec.context",
     }
-    (one,) = pools_of(each.meant for each in found.written)
+    (one,) = pools_of(each.manifest for each in found.written)
     kubelet = one.node_class.kubelet
     assert (kubelet.max_pods, kubelet.pods_per_core) == (20, 2)
     assert kubelet.kube_reserved == Resources.parsed(
@@ -221,7 +221,7 @@ def test_a_limit_of_zero_is_a_limit() -> None:
 def test_pools_are_sorted_by_weight() -> None:
     light = POOL.replace("name: web\nspec", "name: light\nspec", 1)
     heavy = POOL + "  weight: 50\n"
-    found = pools_of(one.meant for one in read(light, heavy).written)
+    found = pools_of(one.manifest for one in read(light, heavy).written)
     assert [each.name for each in found] == ["web", "light"]
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from leeway.manifests.kinds import KINDS, Kind
-from leeway.manifests.reading import read_manifests
+from leeway.manifests.reading import KINDS, Kind, read_manifests
 from leeway.notices import NoticeKind
 from leeway_cli import main
 from leeway_cli.manifests.json_schema import file_of, schema_of

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import Configuration, StoredManifest, StoredManifests
 from leeway.pod_watch.modes import ConfiguredModes
 from leeway.pod_watch.ports import WatchMode
 from leeway.reasons import Reason
 
 from tests.aws.stored import manifest
 from tests.fakes.clock import FakeClock
+from tests.fakes.table import TableInMemory
 
 NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 
@@ -34,25 +34,7 @@ def pool(requirements: object = ()) -> StoredManifest:
     return stored("nodepool.karpenter.sh", "karpenter.sh/v1", "NodePool", spec)
 
 
-PROVISIONER = stored(
-    "provisioner.karpenter.sh",
-    "karpenter.sh/v1alpha5",
-    "Provisioner",
-    {"providerRef": {"name": "default"}},
-)
 HEADROOM = stored("headroom.leeway.sh", "leeway.sh/v1", "Headroom", {"buffers": []})
-
-
-class Table:
-    """The StoredManifests Protocol."""
-
-    def __init__(self, *manifests: StoredManifest) -> None:
-        self._manifests = manifests
-
-    def of(
-        self, cluster: str, resource: str = "", deleted: bool = False
-    ) -> tuple[StoredManifest, ...]:
-        return tuple(m for m in self._manifests if resource in ("", m.resource))
 
 
 class Unheard:
@@ -66,7 +48,6 @@ class Unheard:
         ((), WatchMode.NOT_AT_ALL),
         ((manifest(spec={"provisioning": {"watch": True}}), HEADROOM), WatchMode.NOT_AT_ALL),
         ((pool(),), WatchMode.BY_WATCH),
-        ((PROVISIONER,), WatchMode.BY_WATCH),
         # Its nodes are given back.
         (
             (replace(pool(), deleted_at=datetime(2026, 11, 20, tzinfo=UTC)),),
@@ -82,5 +63,8 @@ class Unheard:
 def test_a_cluster_is_watched_if_it_has_a_pool(
     manifests: tuple[StoredManifest, ...], mode: WatchMode
 ) -> None:
-    configuration = Configuration(Table(*manifests), FakeClock(), Unheard())
+    stored = StoredManifests(TableInMemory(FakeClock()))
+    for one in manifests:
+        stored.write("prod", one, replaces=0)
+    configuration = Configuration(stored, FakeClock(), Unheard())
     assert ConfiguredModes(configuration).mode_of("prod") is mode

@@ -15,8 +15,12 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.outcome import InstanceOutcome, NoticeOutcome, NoticeResult
-from leeway.interruption.ports import InstanceState
+from leeway.interruption.receive_notice import (
+    InstanceOutcome,
+    InstanceState,
+    NoticeOutcome,
+    NoticeResult,
+)
 from leeway.notices import LifecycleHook
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
@@ -30,10 +34,10 @@ from leeway.ports.aws import (
 )
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
-from leeway.reconciliation.launches import LaunchCheck
-from leeway.reconciliation.ports import ClusterNodes, OpenRecords
+from leeway.reconciliation.clean_up import ClusterNodes
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
-from leeway.reconciliation.report import ClusterReport
+from leeway.reconciliation.report import ClusterReport, LaunchCheck
 from leeway.retirement.reasons import FIRST_NOTICE
 from leeway.retirement.record import Retirement
 

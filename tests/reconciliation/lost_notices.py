@@ -9,10 +9,9 @@ from leeway.notices import LifecycleHook, Notice, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.aws import HookResult
-from leeway.reconciliation.findings import CheckContext, LostEvent
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
-from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+from leeway.reconciliation.lost_events import CheckContext, LostEvent
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.admission.admission_records import admission
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, at, interrupted, take

@@ -11,8 +11,7 @@ from leeway.instances.observed import (
 )
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import HookResult
-from leeway.reconciliation.findings import LostAnswer
-from leeway.reconciliation.lost_hooks import check_eks_hook, check_hook
+from leeway.reconciliation.lost_events import LostAnswer, check_eks_hook, check_hook
 from leeway.reconciliation.reasons import HOOK_ANSWER_LOST
 from leeway.retirement.record import Retirement
 

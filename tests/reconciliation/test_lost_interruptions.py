@@ -8,7 +8,7 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.notices import InterruptionAction, NoticeKind
-from leeway.reconciliation.lost_interruptions import check_interruption
+from leeway.reconciliation.lost_events import check_interruption
 from leeway.retirement.record import Retirement
 
 from tests.reconciliation.lost_notices import (

@@ -8,17 +8,22 @@ from leeway.execution.attempt import OVERDUE, Phase
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.policy.rules import DEFAULTS, Action, rule
-from leeway.reconciliation.findings import LostStart
+from leeway.reconciliation.lost_events import LostStart
 from leeway.reconciliation.lost_starts import (
     check_detached_instance,
     check_overdue_admission,
     check_overdue_retirement,
     check_start,
 )
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.record import Retirement, latest_end
-from leeway.retirement.replacement_intent import ReplacementIntent
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import (
+    NODE_DELETED,
+    ReplacementIntent,
+    Retirement,
+    ReturnTerms,
+    latest_end,
+)
 
 from tests.admission.admission_records import LAUNCH_HOOK, admission
 from tests.reconciliation.lost_notices import (
@@ -46,6 +51,13 @@ def test_a_lost_start_is_found() -> None:
     started = check_start(admission(Phase.NOTICED), NOTICED + 2 * MINUTE)
     assert isinstance(started, LostStart)
     assert started.is_admission
+
+
+def test_an_instance_without_a_node_may_wait_for_its_15_minutes() -> None:
+    record = take(None, NoticeKind.CAPACITY_RETURN, "n-1").record
+    waiting = record.model_copy(update={"terms": ReturnTerms(cause=NODE_DELETED)})
+    assert all(check_start(waiting, NOTICED + n * MINUTE) is None for n in range(17))
+    assert isinstance(check_start(waiting, NOTICED + 17 * MINUTE), LostStart)
 
 
 def overdue(record: Retirement, state: str | None, **more: Any) -> Any:

@@ -10,7 +10,7 @@ from leeway.instances.observed import (
 )
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import Action
-from leeway.reconciliation.lost_state_changes import check_restart, check_state
+from leeway.reconciliation.lost_events import check_restart, check_state
 from leeway.retirement.attempts import undo
 from leeway.retirement.record import Retirement
 

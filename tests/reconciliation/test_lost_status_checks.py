@@ -10,12 +10,11 @@ from leeway.instances.observed import ObservedImpairment
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusCheck
+from leeway.reconciliation.lost_events import check_impairment, check_recovery
 from leeway.reconciliation.lost_starts import check_overdue_retirement
-from leeway.reconciliation.lost_status_checks import check_impairment, check_recovery
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import undo
-from leeway.retirement.record import Retirement, latest_end
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import Method, ReplacementIntent, Retirement, latest_end
 
 from tests.reconciliation.account import OURS, Account, observed, run
 from tests.reconciliation.lost_notices import I, context, notice_of

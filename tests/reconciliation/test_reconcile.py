@@ -16,10 +16,9 @@ from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import CleanUpResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
-from leeway.reconciliation.launches import LaunchCheck
 from leeway.reconciliation.reasons import RECORD_INVALID
 from leeway.reconciliation.reconcile import ReconcileRequest, parse_request
-from leeway.reconciliation.report import HandledFinding
+from leeway.reconciliation.report import HandledFinding, LaunchCheck
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (

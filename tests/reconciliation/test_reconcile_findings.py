@@ -14,14 +14,13 @@ from leeway.instances.observed import (
     ObservedInterruption,
 )
 from leeway.instances.owners import Owner, OwnerKind
-from leeway.interruption.outcome import NoticeOutcome, NoticeResult
+from leeway.interruption.receive_notice import NoticeOutcome, NoticeResult
 from leeway.notices import InterruptionAction, LifecycleHook, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
-from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.drain.progress import RemovalMethod
+from leeway.retirement.progress import RemovalMethod
 from leeway_cli.rehearse.pace import Pace
 
 from tests.rehearse.documents import NOW, budget, fates, node, pod, storm_of, workload

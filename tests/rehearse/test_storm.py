@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.drain.progress import RemovalMethod, Stage
+from leeway.retirement.progress import RemovalMethod, Stage
 from leeway_cli.rehearse.pace import Pace
 from leeway_cli.rehearse.rounds import below
 from leeway_cli.rehearse.series import moments_below

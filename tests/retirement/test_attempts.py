@@ -10,11 +10,9 @@ from leeway.execution.attempt import MAX_NOTICE_IDS, Phase
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import DEADLINE_EARLIER, NODE_ONLY_CORDONED
-from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+from leeway.retirement.reasons import DEADLINE_EARLIER, LAUNCHED_BY_GROUP, NODE_ONLY_CORDONED
+from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.retirement.retirements import (
     ENDS,

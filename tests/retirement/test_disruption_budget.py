@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ChurnCap, ClusterPolicy, OnBlocked
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.disruption_budget import (
     ALLOWED,
     INVOLUNTARY_BEFORE,
@@ -24,10 +23,10 @@ from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
     DISRUPTION_TIMED_OUT,
+    LAUNCHED_BY_GROUP,
     NODE_PROTECTED,
 )
-from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import ReplacementIntent
+from leeway.retirement.record import ReplacementIntent, Retirement
 
 from tests.retirement.retirements import NOTICED, take
 

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from leeway.execution.attempt import Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, rule
-from leeway.replacement.reasons import LAUNCHED_BY_GROUP
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.record import Retirement
-from leeway.retirement.replacement_intent import ReplacementIntent
+from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.record import ReplacementIntent, Retirement
 
 from tests.retirement.retirements import ENDS, FACTS, NOTICED, STOP, at, interrupted, notice, take
 

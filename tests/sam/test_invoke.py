@@ -11,12 +11,11 @@ from typing import Any
 import boto3
 import pytest
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.manifests import DynamoManifestWriting
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
-from leeway.interruption.dependencies import Dependencies
 from leeway.interruption.receive_notice import ReceiveNotice
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest, StoredManifests
 from leeway.manifests.reading import read_manifests
 from leeway.notices.synthetic import EventOrigin
 from leeway_sandbox.aws.cloud import ACCOUNT
@@ -100,23 +99,19 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
     held_back = HeldBack()
     records = DynamoRecords(partial(client_of, sandbox, "dynamodb"), table)
     ReceiveNotice(
-        Dependencies(
-            records=records,
-            origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
-            instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
-            current=Ec2Instances(partial(client_of, sandbox, "ec2")),
-            changes=Ec2Instances(partial(client_of, sandbox, "ec2")),
-            policies=OnePolicy(),
-            retire_node=held_back,
-            schedules=SchedulesInMemory(),
-            offerings=OfferingsInMemory(),
-            clusters=frozenset({sandbox.endpoints.cluster}),
-            clock=SystemClock(),
-            admissions=records,
-            admit_node=held_back,
-            clean_up=NothingToClean(),
-            claims=ClaimsInMemory(),
-        )
+        records=records,
+        origin=EventOrigin(ACCOUNT, sandbox.environment()["AWS_REGION"]),
+        instances=Ec2Instances(partial(client_of, sandbox, "ec2")),
+        policies=OnePolicy(),
+        retire_node=held_back,
+        schedules=SchedulesInMemory(),
+        offerings=OfferingsInMemory(),
+        clusters=frozenset({sandbox.endpoints.cluster}),
+        clock=SystemClock(),
+        admissions=records,
+        admit_node=held_back,
+        clean_up=NothingToClean(),
+        claims=ClaimsInMemory(),
     ).receive(warning_for(instance))
     return held_back.order
 
@@ -182,7 +177,7 @@ def test_keep_headroom_applies_the_stored_manifests_of_a_cluster(
         written.kind.resource, "", written.name, written.body, 1, "test", datetime.now(UTC)
     )
     table = sandbox.sam_environment()["KeepHeadroomFunction"]["LEEWAY_TABLE"]
-    writing = DynamoManifestWriting(partial(client_of, sandbox, "dynamodb"), table)
+    writing = StoredManifests(DynamoTable(partial(client_of, sandbox, "dynamodb"), table))
     writing.write(sandbox.endpoints.cluster, stored, replaces=0)
     (report,) = invoke("KeepHeadroomFunction", event_of("keep-headroom")).answer["clusters"]
     assert report["problem"] is None

@@ -120,7 +120,7 @@ def test_a_refusal_of_the_sandbox_is_bad_input(
     assert "i-0123456789abcdef0" in capsys.readouterr().err
     assert main.run(["sandbox", "fire", "nope", *folder]) == 2
     result = (
-        "leeway: SandboxError: No enabled schedule has the name or ARN nope. "
+        "leeway: No enabled schedule has the name or ARN nope. "
         "List the schedules with `leeway sandbox schedules`.\n"
     )
     assert capsys.readouterr().err == result

@@ -6,9 +6,15 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from leeway.selection.offers.allocatable import allocatable, capacity, max_pods
+from leeway.selection.offers.allocatable import (
+    AmiFamily,
+    Kubelet,
+    NodeClass,
+    allocatable,
+    capacity,
+    max_pods,
+)
 from leeway.selection.offers.machines import EFA, machine
-from leeway.selection.offers.node_class import AmiFamily, Kubelet, NodeClass
 from leeway.selection.resources import Resources
 
 Described = Mapping[str, Mapping[str, Any]]

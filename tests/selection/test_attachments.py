@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from leeway.selection.labels import INSTANCE_TYPE
+from leeway.selection.offers.allocatable import AmiFamily, NodeClass
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.node_class import AmiFamily, NodeClass
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool

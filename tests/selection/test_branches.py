@@ -2,9 +2,9 @@
 
 import pytest
 from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
-from leeway.selection.offers.branches import POD_ENI, branch_interfaces
+from leeway.selection.offers.allocatable import AmiFamily, NodeClass
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.node_class import AmiFamily, NodeClass
+from leeway.selection.offers.machines import POD_ENI, branch_interfaces
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec

@@ -9,13 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, OS, ZONE
-from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable, bits, mask
-from leeway.selection.offers.compressed import UnknownForm, compressed, opened, unpacked
+from leeway.selection.offers.allocatable import AmiFamily, NodeClass
+from leeway.selection.offers.catalog import (
+    ANY,
+    Catalog,
+    InstanceType,
+    Offering,
+    TypeTable,
+    Unavailable,
+    bits,
+    mask,
+)
 from leeway.selection.offers.machines import machine
 from leeway.selection.offers.mismatches import explain, unmatched
-from leeway.selection.offers.node_class import AmiFamily, NodeClass
-from leeway.selection.offers.survey import Part, Survey
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.survey import Part, Survey, UnknownForm, compressed, opened, unpacked
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 from leeway_sandbox.aws.regions import Region
@@ -58,7 +65,7 @@ def test_an_empty_survey_is_an_empty_catalog() -> None:
 def test_another_format_version_is_rejected(
     survey: Survey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leeway.selection.offers.compressed.VERSION", 0)
+    monkeypatch.setattr("leeway.selection.offers.survey.VERSION", 0)
     packed = compressed(survey)
     monkeypatch.undo()
     with pytest.raises(UnknownForm):

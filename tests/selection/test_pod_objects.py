@@ -7,8 +7,7 @@ from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
 from leeway.selection.pods import HostPort, PodSpec
 from leeway.selection.pools import Taint
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
-from leeway.selection.reading.object_kinds import unknown_kinds
-from leeway.selection.reading.objects import BadObject
+from leeway.selection.reading.objects import BadObject, unknown_kinds
 from leeway.selection.reading.pod_objects import pod_spec
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leeway.selection.reading.pod_requests import requests_of
+from leeway.selection.reading.pod_objects import requests_of
 from leeway.selection.resources import Resources
 
 

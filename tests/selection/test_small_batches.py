@@ -10,11 +10,9 @@ from leeway.selection.packing.planning import always, pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod
 from leeway.selection.pools import NodePool
-from leeway.selection.solver.arrays import Problem
 from leeway.selection.solver.covering import cover, least
-from leeway.selection.solver.filling import valid
-from leeway.selection.solver.ruin_and_recreate import ruin_and_recreate
-from leeway.selection.solver.solving import price
+from leeway.selection.solver.problem import Problem, valid
+from leeway.selection.solver.solving import price, ruin_and_recreate
 
 from bench.plan_checker import violations
 from bench.workloads import diverse_pods, generic_pods, synthetic_catalog

@@ -1,9 +1,9 @@
 """Zone IDs in nodes, pods and pools."""
 
 from leeway.selection.labels import ZONE, ZONE_ID
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.mismatches import explain
-from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import Pod, PodSpec

@@ -17,10 +17,20 @@ def pins(path: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-def needed(name: str) -> set[str]:
-    """Return the run-time dependencies of a distribution, recursively."""
-    seen: set[tuple[str, str]] = set()
-    todo = [(canonicalize_name(name), "")]
+COMMAND_LINE = {"jinja2", "rich", "typer"}
+"""What only the command line imports."""
+
+
+def names(path: str) -> set[str]:
+    """Return the names in a file with a requirement a line."""
+    lines = (ROOT / path).read_text().splitlines()
+    return {canonicalize_name(line) for line in lines if not line.startswith("#")}
+
+
+def needed(distributions: set[str]) -> set[str]:
+    """Return distributions and their run-time dependencies, recursively."""
+    todo = [(canonicalize_name(name), "") for name in distributions]
+    seen = set(todo)
     while todo:
         current, extra = todo.pop()
         for requirement in map(Requirement, distribution(current).requires or []):
@@ -33,8 +43,12 @@ def needed(name: str) -> set[str]:
     return {name for name, _ in seen}
 
 
-def test_the_layer_has_only_the_dependencies_of_leeway() -> None:
-    assert pins("layers/leeway/requirements.txt").keys() == needed("leeway")
+def test_the_layer_has_what_leeway_requires_without_the_command_line() -> None:
+    required = map(Requirement, distribution("leeway").requires or [])
+    always = {canonicalize_name(one.name) for one in required if not one.marker}
+    layer = names("layers/leeway/requirements.in")
+    assert always == layer | COMMAND_LINE
+    assert pins("layers/leeway/requirements.txt").keys() == needed(layer)
 
 
 def test_the_layer_has_the_pinned_versions_of_the_tests() -> None:

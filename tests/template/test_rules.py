@@ -15,23 +15,23 @@ EVENTS = ROOT / "events"
 OWNER = "ReceiveNoticeFunction"
 
 RULE_OF = {
-    "capacity-block-expiration": "CapacityReservationInterruption",
-    "capacity-block-interruption": "CapacityReservationInterruption",
-    "capacity-reservation-interruption": "CapacityReservationInterruption",
-    "launch-lifecycle-action": "LaunchLifecycleAction",
-    "lifecycle-test-notification": "TerminateLifecycleAction",
-    "rebalance-recommendation": "RebalanceRecommendation",
+    "capacity-block-expiration": "Warnings",
+    "capacity-block-interruption": "Warnings",
+    "capacity-reservation-interruption": "Warnings",
+    "launch-lifecycle-action": "LifecycleAction",
+    "lifecycle-test-notification": "LifecycleAction",
+    "rebalance-recommendation": "Warnings",
     "scheduled-change": "ScheduledChange",
     "scheduled-change-cancelled": "ScheduledChange",
-    "spot-interruption": "SpotInterruption",
-    "spot-interruption-hibernate": "SpotInterruption",
-    "spot-interruption-stop": "SpotInterruption",
+    "spot-interruption": "Warnings",
+    "spot-interruption-hibernate": "Warnings",
+    "spot-interruption-stop": "Warnings",
     "state-change-running": "StateChange",
     "state-change-shutting-down": "StateChange",
     "state-change-stopped": "StateChange",
     "state-change-stopping": "StateChange",
     "state-change-terminated": "StateChange",
-    "terminate-lifecycle-action": "TerminateLifecycleAction",
+    "terminate-lifecycle-action": "LifecycleAction",
 }
 NO_EVENT = {
     "admit-node",
@@ -86,7 +86,7 @@ def test_a_reservations_warning_matches_with_either_of_its_names(
 ) -> None:
     name = "EC2 Interruptible Capacity Reservation Instance Interruption Warning"
     event = event_of("capacity-reservation-interruption") | {"detail-type": name}
-    assert matching_rules(rules, event) == ["CapacityReservationInterruption"]
+    assert matching_rules(rules, event) == ["Warnings"]
     assert parse_notice(event).kind is NoticeKind.CAPACITY_RESERVATION
 
 

@@ -40,8 +40,8 @@ for one in asked_for(getattr(module, use_case)(), set()):
 @pytest.mark.parametrize(
     ("module", "use_case", "seldom"),
     [
-        ("retire_node", "retire_node", ""),
-        ("receive_notice", "receive_notice", "scheduler"),
+        ("retire_node", "_ports", ""),
+        ("receive_notice", "_receive_notice", "scheduler"),
         ("provision_nodes", "provision_nodes", ""),
     ],
 )

@@ -1,6 +1,7 @@
 """`leeway acceptance`: proves on a cluster that Leeway launches, drains and ends nodes."""
 
 import json
+import re
 import sys
 from contextlib import closing
 from functools import partial
@@ -13,15 +14,14 @@ from leeway_cli.drain import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.html_templates import check_page_path
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr, write_stdout
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
     from leeway_cli.acceptance.run import Acceptance
 
 _COSTS = (
-    "This launches two nodes of each AMI family and one for headroom in cluster {cluster}, drains "
-    "them and ends them. It takes up to an hour and costs less than a dollar."
+    "This launches two nodes of each AMI family and one for headroom in cluster {cluster}, "
+    "drains them and ends them. It takes up to an hour and costs less than a dollar."
 )
 
 
@@ -30,10 +30,20 @@ def acceptance(
         str,
         typer.Argument(metavar="CLUSTER", callback=cluster_name, help="The name of the cluster."),
     ],
-    families: Annotated[
+    only: Annotated[
         list[str] | None,
-        typer.Option("--family", metavar="FAMILY", help="Launch only this AMI family. Repeatable."),
+        typer.Option(
+            metavar="SUBJECT",
+            help="Prove only this: al2023, bottlerocket, headroom or spot. Repeatable.",
+        ),
     ] = None,
+    fis_role: Annotated[
+        str,
+        typer.Option(
+            metavar="ARN",
+            help="Let Fault Injection Service interrupt a Spot node by this role.",
+        ),
+    ] = "",
     node_class: Annotated[
         str,
         typer.Option(
@@ -54,27 +64,24 @@ def acceptance(
     context: options.Context = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Prove on a cluster that Leeway launches, drains and ends nodes of each AMI family.
+    """Prove on a cluster that Leeway launches, replaces, drains and ends nodes.
 
     Asks before it launches, and removes what it created, also after Ctrl-C. The report has times
     and prices, and no ids of the account.
 
     \b
     leeway acceptance CLUSTER --html acceptance.html
+    leeway acceptance CLUSTER --fis-role arn:aws:iam::123456789012:role/fis
     leeway acceptance CLUSTER --clean
     """
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
     from leeway.wiring.clients import client
 
-    from leeway_cli.acceptance.reasons import ACCEPTANCE_FAILED
-    from leeway_cli.acceptance.run import FAMILIES, clean, run_acceptance, stages
+    from leeway_cli.acceptance.run import clean, run_acceptance, stages
     from leeway_cli.acceptance.world import World
-    from leeway_cli.kubernetes_errors import kubernetes_errors
+    from leeway_cli.errors import kubernetes_errors
 
-    for one in families or ():
-        if one not in FAMILIES:
-            expected = f"one of {', '.join(FAMILIES)}, got {one!r}"
-            raise BadInputError(INVALID_OPTION(option="--family", expected=expected))
+    subjects = _subjects(only, fis_role)
     if page is not None:
         check_page_path("--html", page)
     deployment = find_stack(stack)
@@ -83,13 +90,13 @@ def acceptance(
         _ask(cluster, yes=yes)
     with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
         _check_server(cluster, connection.server)
-        world = World(cluster, deployment, connection, client("ec2"), spec)
+        world = World(cluster, deployment, connection, client("ec2"), client("fis"), spec, fis_role)
         if clean_only:
             clean(world)
             return
         report = run_acceptance(
             world,
-            stages([*dict.fromkeys(families or FAMILIES)]),
+            stages(subjects),
             _prices(deployment),
             write_stderr,
         )
@@ -97,21 +104,33 @@ def acceptance(
         page.write_text(_page(report))
     if report.failed:
         first = report.failed[0]
-        reason = ACCEPTANCE_FAILED(
-            cluster=cluster,
-            failed=len(report.failed),
-            stages=len(report.results),
-            problem=f"{first.name}: {first.problem}",
+        raise CannotBeDoneError(
+            f"{len(report.failed)} of {len(report.results)} stages failed in cluster {cluster}: "
+            f"{first.name}: {first.problem}.",
+            result=report.as_data(),
         )
-        raise CannotBeDoneError(reason, result=report.as_data())
     if output is Format.JSON:
         print_json(report.as_data())
     else:
         _print(report)
 
 
+def _subjects(only: list[str] | None, fis_role: str) -> list[str]:
+    from leeway_cli.acceptance.run import SPOT, SUBJECTS
+
+    for one in only or ():
+        if one not in SUBJECTS:
+            raise BadInputError(f"--only: expected one of {', '.join(SUBJECTS)}, got {one!r}.")
+    if fis_role and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", fis_role):
+        raise BadInputError(f"--fis-role: expected the ARN of a role, got {fis_role!r}.")
+    if not fis_role and SPOT in (only or ()):
+        raise BadInputError(
+            "--only spot: expected --fis-role with a role that Fault Injection Service may assume."
+        )
+    return [*dict.fromkeys(only or [one for one in SUBJECTS if fis_role or one != SPOT])]
+
+
 def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
-    from leeway_cli.acceptance.reasons import ACCEPTANCE_WITHOUT_NODE_CLASS
     from leeway_cli.acceptance.world import NAME
     from leeway_cli.manifests.apply_changes import stored_manifests
 
@@ -120,18 +139,24 @@ def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
         if is_class and not one.name.startswith(NAME) and name in ("", one.name):
             spec: dict[str, Any] = json.loads(one.body)["spec"]
             return spec
-    raise CannotBeDoneError(ACCEPTANCE_WITHOUT_NODE_CLASS(cluster=cluster, name=name or "at all"))
+    raise CannotBeDoneError(
+        f"Cluster {cluster} has no EC2NodeClass {name or 'at all'} in the table. Its role, subnets "
+        "and security groups are those of the nodes that are launched: apply one with `leeway "
+        "apply`."
+    )
 
 
 def _ask(cluster: str, *, yes: bool) -> None:
-    from leeway_cli.acceptance.reasons import ACCEPTANCE_NOT_AGREED
 
     if yes:
         return
     if not sys.stdin.isatty() or not typer.confirm(
         f"{_COSTS.format(cluster=cluster)} Continue?", err=True
     ):
-        raise CannotBeDoneError(ACCEPTANCE_NOT_AGREED(cluster=cluster))
+        raise CannotBeDoneError(
+            f"Nothing was launched in cluster {cluster}: run the command with --yes to launch "
+            "nodes that cost about a dollar."
+        )
 
 
 def _check_server(cluster: str, server: str) -> None:
@@ -139,28 +164,25 @@ def _check_server(cluster: str, server: str) -> None:
     from leeway.aws.eks import EksClusters
     from leeway.wiring.clients import client
 
-    from leeway_cli.aws_errors import aws_errors
-    from leeway_cli.cluster_setup.reasons import OTHER_API_SERVER
-    from leeway_cli.terminate.decide import same_server
+    from leeway_cli.errors import aws_errors
+    from leeway_cli.stack import other_server, same_server
 
     with aws_errors(f"cluster {cluster}"):
         endpoint = EksClusters(partial(client, "eks")).endpoint(cluster)
     if not same_server(server, endpoint.url):
-        reason = OTHER_API_SERVER(cluster=cluster, server=server, endpoint=endpoint.url)
-        raise CannotBeDoneError(reason)
+        raise other_server(cluster, server, endpoint.url)
 
 
 def _prices(deployment: Stack) -> dict[str, float]:
     """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
-    from leeway.aws.surveys import DynamoSurveys
-    from leeway.selection.offers.compressed import unpacked
-    from leeway.wiring.clients import client, session
+    from leeway.catalog.stored import SURVEY
+    from leeway.selection.offers.survey import unpacked
+    from leeway.wiring.clients import session, table
 
-    from leeway_cli.aws_errors import aws_errors
+    from leeway_cli.errors import aws_errors
 
     with aws_errors(deployment.where):
-        surveys = DynamoSurveys(partial(client, "dynamodb"), deployment.table)
-        packed = surveys.packed(str(session().region_name))
+        packed = table(name=deployment.table).get(SURVEY, region=str(session().region_name))
     return dict(unpacked(packed).on_demand) if packed is not None else {}
 
 

@@ -11,12 +11,14 @@ from typing import Any
 from leeway import __version__
 from leeway.printable import printable
 
-from leeway_cli.acceptance.reasons import ACCEPTANCE_NOT_CLEANED
 from leeway_cli.acceptance.world import NAME, World
 from leeway_cli.errors import CannotBeDoneError
 
 FAMILIES = {"al2023": "al2023@latest", "bottlerocket": "bottlerocket@latest"}
 """The AMI families of which a node is launched, with the aliases of their AMIs."""
+
+_ALIAS = FAMILIES["al2023"]
+"""The AMI of the stages that are about something else than an AMI family."""
 
 CLEANED_WITHIN = 600.0
 _GOES_WITHIN = 1500.0
@@ -85,10 +87,18 @@ class Acceptance:
         }
 
 
-def stages(families: Sequence[str]) -> tuple[Stage, ...]:
-    """Return the stages: a node of each AMI family comes, is replaced and goes; then headroom."""
-    nodes = (stage for one in families for stage in _of_family(one))
-    return (*nodes, *_of_headroom(FAMILIES[families[0]]))
+HEADROOM, SPOT = "headroom", "spot"
+SUBJECTS = (*FAMILIES, HEADROOM, SPOT)
+"""What an acceptance can prove; Spot interruptions need a role for Fault Injection Service."""
+
+
+def stages(subjects: Sequence[str]) -> tuple[Stage, ...]:
+    """Return the stages: a node of each AMI family comes, is replaced and goes; headroom opens; EC2
+    interrupts a Spot node."""
+    others = {HEADROOM: _of_headroom, SPOT: _of_spot}
+    return tuple(
+        stage for one in subjects for stage in (others[one]() if one in others else _of_family(one))
+    )
 
 
 def _of_family(family: str) -> Iterator[Stage]:
@@ -113,17 +123,39 @@ def _of_family(family: str) -> Iterator[Stage]:
     yield _give_back(family)
 
 
-def _of_headroom(alias: str) -> Iterator[Stage]:
-    pool = f"{NAME}-headroom"
+def _of_headroom() -> Iterator[Stage]:
+    pool = f"{NAME}-{HEADROOM}"
     yield Stage(
         "open headroom",
         "The cron window of a Headroom opens: a pause pod runs on a new node.",
-        "headroom",
-        lambda world: world.reserve(pool, alias),
+        HEADROOM,
+        lambda world: world.reserve(pool, _ALIAS),
         lambda world: world.runs(pool),
         600.0,
     )
-    yield _give_back("headroom")
+    yield _give_back(HEADROOM)
+
+
+def _of_spot() -> Iterator[Stage]:
+    pool = f"{NAME}-{SPOT}"
+    yield Stage(
+        f"launch {SPOT}",
+        "A pod that fits on no node gets a new Spot node, and runs there.",
+        SPOT,
+        lambda world: world.start(pool, _ALIAS, "spot"),
+        lambda world: world.runs(pool),
+        600.0,
+    )
+    yield Stage(
+        f"interrupt {SPOT}",
+        "Fault Injection Service interrupts the Spot node: Leeway launches another one, and evicts "
+        "the pod before EC2 reclaims the instance.",
+        SPOT,
+        lambda world: world.interrupt(pool),
+        lambda world: world.is_replaced(pool),
+        600.0,
+    )
+    yield _give_back(SPOT)
 
 
 def _give_back(subject: str) -> Stage:
@@ -185,8 +217,10 @@ def clean(world: World) -> None:
         return empty >= needed
 
     if not _wait(world, stays_empty, CLEANED_WITHIN):
-        problem = f"some is left after {CLEANED_WITHIN:.0f} s"
-        raise CannotBeDoneError(ACCEPTANCE_NOT_CLEANED(cluster=world.cluster, problem=problem))
+        raise CannotBeDoneError(
+            f"Not everything was removed from cluster {world.cluster}: some is left after "
+            f"{CLEANED_WITHIN:.0f} s. Run `leeway acceptance {world.cluster} --clean`."
+        )
 
 
 def _run(world: World, stage: Stage, report: Acceptance, say: Callable[[str], None]) -> Result:

@@ -13,7 +13,7 @@ from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
 from leeway.instances.owners import OWNER_TAG, POOL_TAG
 from leeway.kubernetes.connection import Connection
 from leeway.launch.tags import CLUSTER_TAG
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.selection.labels import NODEPOOL
 from lightkube import ApiError
 from lightkube.models.apps_v1 import DeploymentSpec
@@ -28,7 +28,7 @@ from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import CannotBeDoneError, as_clause, aws_errors
 from leeway_cli.manifests.apply_changes import apply_changes, stored_manifests
 from leeway_cli.manifests.planned_change import Change, PlannedChange, plan_body
 from leeway_cli.stack import Stack
@@ -70,20 +70,25 @@ class Machine:
 
 @dataclass
 class World:
-    """The cluster of an acceptance. `node_class` is the spec of the user's."""
+    """The cluster of an acceptance. `node_class` is the spec of the user's; `fis_role` is the ARN
+    of the role that Fault Injection Service assumes. `expired` has the instances that a pool must
+    lose."""
 
     cluster: str
     stack: Stack
     connection: Connection
     ec2: Any
+    fis: Any
     node_class: Mapping[str, Any]
+    fis_role: str = ""
     sleep: Callable[[float], None] = time.sleep
     machines: dict[str, Machine] = field(default_factory=dict)
     expired: dict[str, set[str]] = field(default_factory=dict)
+    experiment: str = ""
 
-    def start(self, pool: str, alias: str) -> None:
+    def start(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
         """Store a pool with its node class, and create a Deployment of one pod for it."""
-        self._store_pool(pool, alias)
+        self._store_pool(pool, alias, capacity_type)
         kube = self.connection.typed
         namespace = Namespace(metadata=ObjectMeta(name=NAME))
         _unless_exists(lambda: kube.create(namespace))
@@ -112,14 +117,58 @@ class World:
         self.expired[pool] = {one["InstanceId"] for one in self.instances(pool)}
         self._store(POOL, pool, _pool(pool, expire_after="1s"))
 
+    def interrupt(self, pool: str) -> None:
+        """Let Fault Injection Service interrupt the Spot instances that a pool has.
+
+        The template is deleted at once: the experiment that runs does not need it.
+        """
+        self.expired[pool] = {one["InstanceId"] for one in self.instances(pool)}
+        target = {
+            "resourceType": "aws:ec2:spot-instance",
+            "resourceTags": {OWNER_TAG: "leeway", CLUSTER_TAG: self.cluster, POOL_TAG: pool},
+            "selectionMode": "ALL",
+        }
+        action = {
+            "actionId": "aws:ec2:send-spot-instance-interruptions",
+            "parameters": {"durationBeforeInterruption": "PT2M"},
+            "targets": {"SpotInstances": "nodes"},
+        }
+        with aws_errors("Fault Injection Service"):
+            created = self.fis.create_experiment_template(
+                description=f"Interrupts the Spot node of {pool} in cluster {self.cluster}",
+                roleArn=self.fis_role,
+                stopConditions=[{"source": "none"}],
+                targets={"nodes": target},
+                actions={"interrupt": action},
+            )
+            template = created["experimentTemplate"]["id"]
+            try:
+                started = self.fis.start_experiment(experimentTemplateId=template)
+                self.experiment = started["experiment"]["id"]
+            finally:
+                self.fis.delete_experiment_template(id=template)
+
     def is_replaced(self, pool: str) -> bool:
-        """Whether the nodes that expired have ended, and the pod runs on another one. As soon as
-        there is another one, nodes of the pool do not expire any more."""
+        """Whether the nodes that expired or were interrupted have ended, and the pod runs on
+        another one. As soon as there is another one, nodes of the pool do not expire any more.
+
+        Raises:
+            CannotBeDoneError: Fault Injection Service could not interrupt the nodes.
+        """
+        self._check_experiment()
         alive = {one["InstanceId"] for one in self.instances(pool)}
         old = self.expired[pool]
-        if alive - old:
+        if alive - old and self.experiment == "":
             self._store(POOL, pool, _pool(pool))
         return not alive & old and self.runs(pool)
+
+    def _check_experiment(self) -> None:
+        if self.experiment:
+            with aws_errors("Fault Injection Service"):
+                state = self.fis.get_experiment(id=self.experiment)["experiment"]["state"]
+            if state["status"] in ("failed", "stopped"):
+                problem = as_clause(state["reason"])
+                raise CannotBeDoneError(f"Fault Injection Service interrupted nothing: {problem}.")
 
     def stop(self, pool: str) -> None:
         """Delete the Deployment or the Headroom of a pool, so that its node is empty."""
@@ -203,10 +252,10 @@ class World:
             for pod in kube.list(Pod, namespace=namespace, labels={NAME: pool})
         ]
 
-    def _store_pool(self, pool: str, alias: str) -> None:
+    def _store_pool(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
         spec = {key: self.node_class[key] for key in _KEPT if key in self.node_class}
         self._store(NODE_CLASS, pool, {**spec, "amiSelectorTerms": [{"alias": alias}]})
-        self._store(POOL, pool, _pool(pool))
+        self._store(POOL, pool, _pool(pool, capacity_type))
 
     def _store(self, kind: Stored, name: str, spec: Mapping[str, Any]) -> None:
         body = {
@@ -230,11 +279,11 @@ class World:
         return bool(apply_changes(self.stack, self.cluster, changes))
 
 
-def _pool(name: str, expire_after: str = "1h") -> dict[str, Any]:
+def _pool(name: str, capacity_type: str = "on-demand", expire_after: str = "1h") -> dict[str, Any]:
     """A pool of small types, whose nodes go as soon as they are empty, and after an hour even if
     nobody cleans up."""
     rules = {
-        "karpenter.sh/capacity-type": ["on-demand"],
+        "karpenter.sh/capacity-type": [capacity_type],
         "kubernetes.io/arch": ["amd64"],
         "karpenter.k8s.aws/instance-category": ["c", "m", "t"],
         "karpenter.k8s.aws/instance-cpu": ["2"],

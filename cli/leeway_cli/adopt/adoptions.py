@@ -18,7 +18,6 @@ from leeway.aws.errors import aws_errors, conditional_write
 from leeway.ports.table import RecordChanged
 from leeway.typed_json import adapter_of
 
-from leeway_cli.adopt.reasons import ADOPTION_CLAIMED, ADOPTION_LOST
 from leeway_cli.cluster_setup.difference import Change
 from leeway_cli.errors import CannotBeDoneError
 
@@ -84,7 +83,10 @@ class Adoption:
                 "SET holder = :me, #until = :until, changes = :changes", "holder = :me", values
             )
         except RecordChanged as error:
-            raise CannotBeDoneError(ADOPTION_LOST(cluster=self.cluster)) from error
+            raise CannotBeDoneError(
+                f"Another process has taken over cluster {self.cluster}, since a step took too "
+                "long. Run the command again."
+            ) from error
         self.changes = {one.key: one for one in changes}
 
     def leave(self) -> None:
@@ -140,7 +142,10 @@ class Adoption:
         item = answer.get("Item") or {}
         until = datetime.fromtimestamp(float(item.get("until", {}).get("N", "0")), UTC)
         holder = item.get("holder", {}).get("S", "unknown")
-        return ADOPTION_CLAIMED(cluster=self.cluster, holder=holder, until=f"{until:%H:%M:%S} UTC")
+        return (
+            f"{holder} works on cluster {self.cluster} until {until:%H:%M:%S} UTC. Run the command "
+            "again after that time."
+        )
 
 
 def _key(cluster: str) -> dict[str, Any]:

@@ -6,13 +6,12 @@ from leeway import __version__
 
 from leeway_cli.adopt.connect import Connected
 from leeway_cli.adopt.run import Command
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.cluster_setup.settings import ClusterObject
 from leeway_cli.doctor.checks.probes import about_aws, about_cluster
 from leeway_cli.doctor.finding import Finding
 from leeway_cli.doctor.read.probes import answers_of
 from leeway_cli.doctor.rights import rights_of
-from leeway_cli.errors import CommandError
+from leeway_cli.errors import CommandError, aws_errors
 
 _TRIES, _PAUSE = 3, 10.0
 """EKS applies a new access entry within some seconds."""
@@ -28,7 +27,7 @@ def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: C
             with aws_errors("the functions"):
                 answers = answers_of(found.stack.name, [found.cluster.name])
         except CommandError as error:
-            command.say(f"The functions were not asked for their rights: {error.reason}")
+            command.say(f"The functions were not asked for their rights: {error}")
             return
         of_aws = [*about_aws(found.stack, answers)]
         of_cluster = [one for each in answers for one in about_cluster(found.stack, each, rights)]
@@ -40,6 +39,6 @@ def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: C
 
 
 def _say(one: Finding, command: Command) -> None:
-    command.say(f"{one.severity.value}  {one.reason.code}: {one.reason}")
+    command.say(f"{one.severity.value}  {one.code}: {one.message}")
     if one.command:
         command.say(f"$ {one.command}")

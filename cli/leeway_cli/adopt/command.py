@@ -9,7 +9,6 @@ import typer
 from leeway_cli.drain import options
 from leeway_cli.errors import BadInputError
 from leeway_cli.output import Format, FormatOption
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name
 
 if TYPE_CHECKING:
@@ -79,8 +78,7 @@ def adopt(
     """
     for role in node_roles or ():
         if not _ROLE.fullmatch(role):
-            expected = f"the ARN of an IAM role, got {role!r}"
-            raise BadInputError(INVALID_OPTION(option="--node-role", expected=expected))
+            raise BadInputError(f"--node-role: expected the ARN of an IAM role, got {role!r}.")
 
     from leeway_cli.adopt.connect import connected
     from leeway_cli.adopt.plan import RBAC, Choices, plan_adoption, read_objects

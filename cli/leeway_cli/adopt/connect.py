@@ -5,24 +5,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.wiring.clients import client, session
 
 from leeway_cli.adopt.services import Services
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.cluster_setup.auto_scaling import AutoScaling
 from leeway_cli.cluster_setup.cloudformation import CloudFormation
 from leeway_cli.cluster_setup.desired import LeewayStack
 from leeway_cli.cluster_setup.eks import Eks
 from leeway_cli.cluster_setup.kubernetes_objects import KubernetesObjects
 from leeway_cli.cluster_setup.ports import EksCluster
-from leeway_cli.cluster_setup.reasons import CLUSTER_NOT_ACTIVE, OTHER_API_SERVER
-from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.kubernetes_errors import kubernetes_errors
-from leeway_cli.stack import Stack
-from leeway_cli.terminate.decide import same_server
+from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
+from leeway_cli.stack import Stack, other_server, same_server
 
 _ACTIVE = frozenset({"ACTIVE", "UPDATING"})
 
@@ -61,15 +56,17 @@ def connected(
     with aws_errors(f"cluster {cluster}"):
         found = eks.cluster(cluster)
     if found.status not in _ACTIVE:
-        raise CannotBeDoneError(CLUSTER_NOT_ACTIVE(cluster=cluster, status=found.status))
+        raise CannotBeDoneError(
+            f"Cluster {cluster} has the status {found.status}. Wait until it is ACTIVE, and run "
+            "the command again."
+        )
     with aws_errors(f"stack {stack}"):
         leeway = stacks.stack(stack)
     with kubernetes_errors():
         connection = kubeconfig_connection(kubeconfig, context)
     with closing(connection):
         if not same_server(connection.server, found.endpoint.url):
-            facts: dict[str, Any] = {"server": connection.server, "endpoint": found.endpoint.url}
-            raise CannotBeDoneError(OTHER_API_SERVER(cluster=cluster, **facts))
+            raise other_server(cluster, connection.server, found.endpoint.url)
         services = Services(
             cluster,
             eks,

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from leeway.reasons import Reason
-
 from leeway_cli.adopt.adoptions import Adoption
-from leeway_cli.adopt.reasons import STEP_WITHOUT_EFFECT
 from leeway_cli.adopt.services import Services
 from leeway_cli.cluster_setup.difference import Change
 from leeway_cli.cluster_setup.settings import Setting
@@ -61,15 +58,15 @@ class Executor:
             self.services.write(change)
             found = self._read_back(change)
         except CannotBeDoneError as error:
-            problem = Reason(
-                error.reason.code,
-                f"Step {number} of {steps}, {change.title}: {error.reason.message}",
-            )
-            raise CannotBeDoneError(problem, error.details) from error
+            raise CannotBeDoneError(
+                f"Step {number} of {steps}, {change.title}: {error}", error.details
+            ) from error
         if found != change.after:
-            cluster, title = self.services.cluster, change.title
-            facts = {"cluster": cluster, "title": title, "number": number, "steps": steps}
-            raise CannotBeDoneError(STEP_WITHOUT_EFFECT(**facts))
+            raise CannotBeDoneError(
+                f"Cluster {self.services.cluster}: {change.title} is not as step {number} of "
+                f"{steps} wrote it. Somebody else writes it at the same time. Run the command "
+                "again."
+            )
         self.say(f"[{number}/{steps}] {change.title}: {action}, read back")
 
     def _read_back(self, change: Change) -> Setting | None:

@@ -7,17 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import yaml
+from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.ports import StoredManifest
 from leeway.manifests.reading import read_stored
-from leeway.reasons import Reason
 from leeway.wiring.clients import client
 from leeway_sandbox.children import ROOT
 
 from leeway_cli.adopt.connect import Connected
-from leeway_cli.adopt.reasons import NODE_ROLE_UNKNOWN, RBAC_NOT_READ
 from leeway_cli.adopt.view import Plan
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.cluster_setup.chosen_groups import chosen_groups
 from leeway_cli.cluster_setup.desired import (
     LeewayStack,
@@ -30,7 +27,7 @@ from leeway_cli.cluster_setup.difference import difference
 from leeway_cli.cluster_setup.reachability import reachability
 from leeway_cli.cluster_setup.settings import ClusterObject, ManagedCluster
 from leeway_cli.cluster_setup.subnets import functions_network
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 
 RBAC = ROOT / "rbac"
 """The folder of this checkout."""
@@ -88,18 +85,24 @@ def read_objects(folder: Path) -> tuple[ClusterObject, ...]:
     """
     files = sorted(folder.glob("*.yaml"))
     if not files:
-        raise BadInputError(RBAC_NOT_READ(path=folder, error="it has no file *.yaml"))
+        raise BadInputError(
+            f"{folder}: it has no file *.yaml. Set --rbac to the folder rbac of Leeway."
+        )
     documents = []
     for file in sorted(files, key=lambda file: file.name != "leeway.yaml"):
         try:
             parsed = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise BadInputError(RBAC_NOT_READ(path=file, error=error)) from error
+            raise BadInputError(
+                f"{file}: {error}. Set --rbac to the folder rbac of Leeway."
+            ) from error
         documents += [one for one in parsed if one is not None]
     try:
         return cluster_objects(documents)
     except (ValueError, AttributeError) as error:
-        raise BadInputError(RBAC_NOT_READ(path=folder, error=error)) from error
+        raise BadInputError(
+            f"{folder}: {error}. Set --rbac to the folder rbac of Leeway."
+        ) from error
 
 
 def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
@@ -107,14 +110,14 @@ def _groups(connected: Connected, asked: Sequence[str]) -> tuple[str, ...]:
         scaling = connected.services.scaling
         found = scaling.read(asked) if asked else scaling.groups_of(connected.cluster.name)
     chosen = chosen_groups(asked, found, connected.region)
-    if isinstance(chosen, Reason):
+    if isinstance(chosen, str):
         raise CannotBeDoneError(chosen)
     return chosen
 
 
 def roles_of(
     cluster: str, stack: LeewayStack, stored: Iterable[StoredManifest]
-) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the roles of NodeRoleArns that node classes name, and which classes name none."""
     by_name = {arn.rpartition("/")[2]: arn for arn in stack.node_roles}
     roles: set[str] = set()
@@ -123,7 +126,10 @@ def roles_of(
         if role in by_name:
             roles.add(by_name[role])
         else:
-            warnings.append(NODE_ROLE_UNKNOWN(cluster=cluster, node_class=title))
+            warnings.append(
+                f"The node class {title} of cluster {cluster} names no role of NodeRoleArns. If "
+                "its nodes have no access entry yet, set --node-role."
+            )
     return tuple(sorted(roles)), tuple(warnings)
 
 
@@ -139,14 +145,14 @@ def windows_roles(roles: Iterable[str], stored: Iterable[StoredManifest]) -> fro
 def _named_roles(stored: Iterable[StoredManifest]) -> Iterator[tuple[str, str, bool]]:
     """Yield the title and the role of each node class, and whether its nodes run Windows."""
     for one in stored:
-        if one.resource.partition(".")[0] not in {"ec2nodeclass", "awsnodetemplate"}:
+        if one.resource != "ec2nodeclass.karpenter.k8s.aws":
             continue
         try:
             spec = json.loads(one.body).get("spec")
         except (ValueError, AttributeError):
             continue  # `leeway get` reports a damaged manifest
         read = read_stored(one.body, one.title).written
-        meant = read[0].meant if read else None
+        meant = read[0].manifest if read else None
         family = meant.spec.family if isinstance(meant, EC2NodeClass) else None
         role = str(spec.get("role", "")) if isinstance(spec, Mapping) else ""
         yield one.title, role, family is not None and family.windows

@@ -5,33 +5,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from leeway.aws.records import DynamoRecords
-from leeway.reasons import Reason
 from leeway.wiring.clients import client
 
 from leeway_cli.adopt.adoptions import Adoption
 from leeway_cli.adopt.connect import Connected
 from leeway_cli.adopt.execute import Executor
 from leeway_cli.adopt.plan import RBAC, read_objects
-from leeway_cli.adopt.reasons import (
-    CLUSTER_BUSY,
-    INSTANCES_WAIT,
-    NAMESPACE_NOT_EMPTY,
-    NEVER_ADOPTED,
-    OBJECT_RESTORED,
-    PRESENT_BEFORE,
-    RELEASE_UNFINISHED,
-    UNDONE,
-)
 from leeway_cli.adopt.run import Command, adoption_of
 from leeway_cli.adopt.services import Services
 from leeway_cli.adopt.view import Plan, print_plan, print_result
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.cluster_setup.desired import Wanted, desired_settings
 from leeway_cli.cluster_setup.difference import Change, Step
 from leeway_cli.cluster_setup.settings import ClusterObject, GroupHook, Transition
 from leeway_cli.cluster_setup.undo import undo
-from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +27,7 @@ class Release:
 
     plan: Plan
     changes: tuple[Change, ...]
-    later: dict[str, Reason]
+    later: dict[str, str]
 
 
 def run_release(found: Connected, command: Command) -> None:
@@ -54,7 +41,10 @@ def run_release(found: Connected, command: Command) -> None:
     with aws_errors(f"table {adoption.table}"):
         adoption.read()
     if not adoption.changes:
-        raise CannotBeDoneError(NEVER_ADOPTED(cluster=adoption.cluster))
+        raise CannotBeDoneError(
+            f"The table has no record of `leeway adopt {adoption.cluster}`, so there is nothing to "
+            "release. docs/deploy.md tells how to undo steps that were made by hand."
+        )
     release = _plan(found, adoption)
     print_plan(release.plan, command.output)
     if command.dry_run:
@@ -69,7 +59,7 @@ def run_release(found: Connected, command: Command) -> None:
             executor.forget(key)
     if release.later:
         reasons = " ".join(str(one) for one in release.later.values())
-        raise CannotBeDoneError(RELEASE_UNFINISHED(cluster=adoption.cluster, reasons=reasons))
+        raise CannotBeDoneError(f"Cluster {adoption.cluster} is not released yet: {reasons}")
     print_result(release.plan, done=True, output=command.output)
     command.say(
         f"Cluster {adoption.cluster} is released. Its nodes and instances, and its manifests in "
@@ -83,12 +73,14 @@ def _plan(found: Connected, adoption: Adoption) -> Release:
     undoing = undo(recorded, current)
     later = dict(_later(found.services, undoing.changes))
     changes = tuple(one for one in undoing.changes if one.key not in later)
-    steps = [Step(one, UNDONE(setting=one.title)) for one in changes]
+    steps = [
+        Step(one, f"The {one.title} becomes as it was before `leeway adopt`.") for one in changes
+    ]
     left = (*undoing.left, *later.values(), *_present_before(found, adoption.changes))
     return Release(Plan(adoption.cluster, steps, left=left), changes, later)
 
 
-def _later(services: Services, changes: Iterable[Change]) -> Iterator[tuple[str, Reason]]:
+def _later(services: Services, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
     """Yield the settings whose removal would end pods or instances now."""
     for one in changes:
         if one.after is not None:
@@ -98,7 +90,13 @@ def _later(services: Services, changes: Iterable[Change]) -> Iterator[tuple[str,
                 with kubernetes_errors():
                     empty = services.objects.is_empty(namespace)
                 if not empty:
-                    yield one.key, NAMESPACE_NOT_EMPTY(namespace=one.title)
+                    yield (
+                        one.key,
+                        (
+                            f"The {one.title} stays: it has pods, services or secrets. Delete the "
+                            "Headroom manifests and wait a minute, then run the command again."
+                        ),
+                    )
             case GroupHook(transition=Transition.LAUNCHING, group=group):
                 # DeleteLifecycleHook ends outstanding actions with ABANDON for launching instances.
                 # Source: Auto Scaling API reference.
@@ -107,10 +105,16 @@ def _later(services: Services, changes: Iterable[Change]) -> Iterator[tuple[str,
                 waiting = [instance for each in groups for instance in each.waiting]
                 if waiting:
                     instances = ", ".join(waiting)
-                    yield one.key, INSTANCES_WAIT(hook=one.title, instances=instances)
+                    yield (
+                        one.key,
+                        (
+                            f"The {one.title} stays: {instances} wait for it, and Auto Scaling "
+                            "would terminate them. Run the command again when they are in service."
+                        ),
+                    )
 
 
-def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[Reason]:
+def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[str]:
     """Yield the settings of Leeway that adopt found in place, so that release leaves them."""
     services, cluster = found.services, found.cluster.name
     if not RBAC.is_dir():
@@ -121,22 +125,25 @@ def _present_before(found: Connected, recorded: dict[str, Change]) -> Iterator[R
     current = services.read(desired)
     for one in desired:
         if one.key in current and one.key not in recorded and one.key != "authentication":
-            yield PRESENT_BEFORE(setting=one.title)
+            yield f"The {one.title} stays: it was there before `leeway adopt`."
 
 
-def _restored(changes: Iterable[Change]) -> Iterator[Reason]:
+def _restored(changes: Iterable[Change]) -> Iterator[str]:
     """Yield a question for each object that gets its previous content back: whoever may write the
     record may not always write this object."""
     for one in changes:
         if isinstance(one.after, ClusterObject):
-            yield OBJECT_RESTORED(object=one.title, content=one.after.content)
+            yield f"{one.title} gets back what it had before `leeway adopt`: {one.after.content}."
 
 
-def _busy(found: Connected) -> Iterator[Reason]:
+def _busy(found: Connected) -> Iterator[str]:
     """Yield a question if Leeway works on instances of the cluster."""
     table, cluster = found.services.stack.table, found.cluster.name
     with aws_errors(f"table {table}"):
         records = DynamoRecords(partial(client, "dynamodb"), table)
         number = len(records.open_records(cluster).records)
     if number:
-        yield CLUSTER_BUSY(cluster=cluster, number=number)
+        yield (
+            f"Leeway is working on {number} instances of cluster {cluster}, and loses its rights "
+            "to them. Wait until `leeway status` lists none, or run the command with --yes."
+        )

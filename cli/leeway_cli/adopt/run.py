@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import typer
-from leeway.reasons import Reason
 from leeway.wiring.clients import client, clock
 
 from leeway_cli.adopt.adoptions import Adoption
 from leeway_cli.adopt.connect import Connected
 from leeway_cli.adopt.execute import Executor
-from leeway_cli.adopt.reasons import CONSENT_MISSING
 from leeway_cli.adopt.view import Plan, print_plan, print_result
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.output import Format, write_stderr, write_stdout
 
 _LATER_DEPLOYMENTS = (
@@ -45,18 +42,20 @@ class Command:
         """Print a line of progress."""
         (write_stderr if self.output is Format.JSON else write_stdout)(line)
 
-    def ask(self, cluster: str, questions: Sequence[Reason]) -> None:
+    def ask(self, cluster: str, questions: Sequence[str]) -> None:
         """Ask for consent to each change of a setting of somebody else.
 
         Raises:
             CannotBeDoneError: a user does not agree, or nobody can be asked.
         """
-        missing = CONSENT_MISSING(cluster=cluster, number=len(questions))
+        missing = (
+            f"Nothing was changed in cluster {cluster}: {len(questions)} steps change settings of "
+            "others. Read them above, and run the command with --yes."
+        )
         for one in () if self.yes else questions:
             if not sys.stdin.isatty():
-                details = "\n".join(f"{each.code}: {each}" for each in questions)
-                raise CannotBeDoneError(missing, details)
-            if not typer.confirm(f"{one.code}: {one} Continue?", err=True):
+                raise CannotBeDoneError(missing, "\n".join(questions))
+            if not typer.confirm(f"{one} Continue?", err=True):
                 raise CannotBeDoneError(missing)
 
     @contextmanager
@@ -105,7 +104,7 @@ def run_adoption(found: Connected, plan: Callable[[], Plan], command: Command) -
 
 
 def _adopt(
-    found: Connected, plan: Plan, command: Command, adoption: Adoption, agreed: Collection[Reason]
+    found: Connected, plan: Plan, command: Command, adoption: Adoption, agreed: Collection[str]
 ) -> None:
     """Make the changes. The cluster is read again, since questions take time; a question that was
     not asked yet is asked now."""
@@ -118,7 +117,7 @@ def _adopt(
         command.say(_LATER_DEPLOYMENTS.format(names=",".join(names)))
 
 
-def _questions(plan: Plan) -> list[Reason]:
+def _questions(plan: Plan) -> list[str]:
     return [step.consent for step in plan.steps if step.consent is not None]
 
 
@@ -126,6 +125,5 @@ def _refuse_if_blocked(plan: Plan, command: Command) -> None:
     if not plan.blockers:
         return
     first, *others = plan.blockers
-    details = "\n".join(f"{one.code}: {one}" for one in others)
     result = plan.as_data() if command.output is Format.JSON else None
-    raise CannotBeDoneError(first.and_then("Nothing was changed."), details, result)
+    raise CannotBeDoneError(f"{first} Nothing was changed.", "\n".join(others), result)

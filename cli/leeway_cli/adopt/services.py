@@ -9,11 +9,9 @@ from typing import assert_never
 
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.wiring.clients import client
 
-from leeway_cli.adopt.reasons import GROUP_GONE
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.cluster_setup.auto_scaling import AutoScaling
 from leeway_cli.cluster_setup.cloudformation import CloudFormation
 from leeway_cli.cluster_setup.difference import Change
@@ -33,8 +31,7 @@ from leeway_cli.cluster_setup.settings import (
     by_key,
 )
 from leeway_cli.cluster_setup.spot_role import create_spot_role, spot_role_exists
-from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.errors import CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.manifests.planned_change import CLUSTER, find, plan_body
 from leeway_cli.stack import Stack
 
@@ -158,12 +155,12 @@ class Services:
         planned = plan_body(self._manifest(), CLUSTER, self.cluster, body, datetime.now(UTC))
         if planned.after is not None and planned.after != planned.before:
             replaces = planned.before.version if planned.before else 0
-            self.stack.writing().write(self.cluster, planned.after, replaces)
+            self.stack.manifests().write(self.cluster, planned.after, replaces)
 
     def _delete_manifest(self) -> None:
         stored = self._manifest()
         if stored is not None:
-            self.stack.writing().delete(self.cluster, stored)
+            self.stack.manifests().delete(self.cluster, stored)
 
 
 @contextmanager
@@ -176,7 +173,10 @@ def _missing_group(change: Change) -> Iterator[None]:
         message = error.response.get("Error", {}).get("Message", "")
         is_missing = code_of(error) == "ValidationError" and "not found" in message
         if isinstance(setting, GroupTag | GroupHook) and is_missing:
-            raise CannotBeDoneError(GROUP_GONE(group=setting.group)) from error
+            raise CannotBeDoneError(
+                f"Auto Scaling deleted group {setting.group} meanwhile. Run the command again "
+                "without it."
+            ) from error
         raise
 
 

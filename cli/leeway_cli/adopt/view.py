@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leeway.reasons import Reason
-
 from leeway_cli.adopt.calls import call_of
 from leeway_cli.cluster_setup.difference import Step
 from leeway_cli.output import Format, print_json, write_stdout
@@ -18,9 +16,9 @@ class Plan:
 
     cluster: str
     steps: Sequence[Step]
-    blockers: Sequence[Reason] = field(default_factory=tuple)
-    warnings: Sequence[Reason] = field(default_factory=tuple)
-    left: Sequence[Reason] = field(default_factory=tuple)
+    blockers: Sequence[str] = field(default_factory=tuple)
+    warnings: Sequence[str] = field(default_factory=tuple)
+    left: Sequence[str] = field(default_factory=tuple)
 
     def as_data(self) -> dict[str, Any]:
         """Return the plan as the fields of a JSON document."""
@@ -29,15 +27,15 @@ class Plan:
             "steps": [
                 {
                     "setting": step.change.key,
-                    "reason": _data(step.reason),
+                    "reason": step.reason,
                     "call": call_of(self.cluster, step.change),
-                    "consent": _data(step.consent) if step.consent else None,
+                    "consent": step.consent,
                 }
                 for step in self.steps
             ],
-            "blockers": [_data(one) for one in self.blockers],
-            "warnings": [_data(one) for one in self.warnings],
-            "left": [_data(one) for one in self.left],
+            "blockers": [*self.blockers],
+            "warnings": [*self.warnings],
+            "left": [*self.left],
         }
 
 
@@ -46,13 +44,13 @@ def print_plan(plan: Plan, output: Format) -> None:
     if output is Format.JSON:
         return
     for number, step in enumerate(plan.steps, 1):
-        write_stdout(f"{number:3}. {step.change.title}: {step.reason.code}")
+        write_stdout(f"{number:3}. {step.change.title}: {step.reason}")
         write_stdout(f"     {call_of(plan.cluster, step.change)}")
         if step.consent is not None:
             write_stdout(f"     asks first: {step.consent}")
     for title, reasons in (("left", plan.left), ("warning", plan.warnings)):
         for one in reasons:
-            write_stdout(f"{title}: {one.code}: {one}")
+            write_stdout(f"{title}: {one}")
     if not plan.steps:
         write_stdout("Nothing has to be changed.")
 
@@ -63,7 +61,3 @@ def print_result(plan: Plan, *, done: bool, output: Format) -> None:
         print_json({**plan.as_data(), "done": done})
     elif not done:
         write_stdout("Dry run: nothing was changed.")
-
-
-def _data(reason: Reason) -> dict[str, str]:
-    return {"code": reason.code, "message": reason.message}

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-from leeway.reasons import Reason
-
 from leeway_cli.cluster_setup.ports import ScalingGroup
-from leeway_cli.cluster_setup.reasons import GROUP_NOT_FOUND, GROUP_OF_NODE_GROUP
 
 
 def chosen_groups(
     asked: Sequence[str], found: Sequence[ScalingGroup], region: str
-) -> tuple[str, ...] | Reason:
+) -> tuple[str, ...] | str:
     """Return the names of the groups, sorted: those that a user asked for, or else all groups of
     the cluster except those of managed node groups; or why a group cannot be chosen.
 
@@ -21,7 +18,13 @@ def chosen_groups(
     by_name = {one.name: one for one in found}
     for name in asked:
         if name not in by_name:
-            return GROUP_NOT_FOUND(group=name, region=region)
+            return (
+                f"Auto Scaling has no group {name} in region {region}. Check --group and "
+                "AWS_REGION."
+            )
         if node_group := by_name[name].node_group:
-            return GROUP_OF_NODE_GROUP(group=name, node_group=node_group)
+            return (
+                f"Group {name} belongs to the managed node group {node_group}, which EKS drains "
+                f"and whose tags and hooks EKS owns. Leave out --group {name}."
+            )
     return tuple(sorted(set(asked)))

@@ -9,9 +9,7 @@ from botocore.exceptions import ClientError
 from leeway.reasons import clause
 
 from leeway_cli.cluster_setup.desired import LeewayStack
-from leeway_cli.cluster_setup.reasons import LEEWAY_STACK_NOT_FOUND, STACK_NOT_UPDATED
 from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.reasons import STACK_WITHOUT_TABLE
 from leeway_cli.stack import names_of
 
 CLUSTER_NAMES = "ClusterNames"
@@ -46,7 +44,10 @@ class CloudFormation:
         outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
         if "TableName" not in outputs:
             status = found.get("StackStatus", "")
-            raise CannotBeDoneError(STACK_WITHOUT_TABLE(stack=name, status=status))
+            raise CannotBeDoneError(
+                f"Stack {name} ({status}) has no output TableName, so it is not a deployment of "
+                "Leeway."
+            )
         summary = self._client().get_template_summary(StackName=name)
         groups = _groups(summary.get("Metadata"))
         given = _parameters(found)
@@ -89,13 +90,16 @@ class CloudFormation:
             if _UNCHANGED in message:
                 return
             if "state and can not be updated" in message:
-                reason = STACK_NOT_UPDATED(stack=name, problem=clause(message))
-                raise CannotBeDoneError(reason) from error
+                raise CannotBeDoneError(
+                    f"CloudFormation did not update stack {name}: {clause(message)}. Read its "
+                    "events, and run the command again."
+                ) from error
             raise
         status = self._wait(name)["StackStatus"]
         if status not in _UPDATED:
             raise CannotBeDoneError(
-                STACK_NOT_UPDATED(stack=name, problem=f"its status is {status}")
+                f"CloudFormation did not update stack {name}: its status is {status}. Read its "
+                "events, and run the command again."
             )
 
     def _wait(self, name: str) -> dict[str, Any]:
@@ -112,8 +116,10 @@ class CloudFormation:
             found: dict[str, Any] = client.describe_stacks(StackName=name)["Stacks"][0]
         except ClientError as error:
             if "does not exist" in str(error):
-                reason = LEEWAY_STACK_NOT_FOUND(stack=name, region=client.meta.region_name)
-                raise CannotBeDoneError(reason) from error
+                raise CannotBeDoneError(
+                    f"Region {client.meta.region_name} has no stack {name}. Check AWS_REGION and "
+                    "--stack, or deploy Leeway first."
+                ) from error
             raise
         return found
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leeway.headroom.pause_pods import LOWEST_PRIORITY, priority_class_object
-from leeway.reasons import Reason
 
-from leeway_cli.cluster_setup.reasons import STACK_OF_OTHER_VERSION
 from leeway_cli.cluster_setup.settings import (
     AccessEntry,
     Authentication,
@@ -144,7 +142,7 @@ def cluster_object(document: Mapping[str, Any]) -> ClusterObject:
     return ClusterObject(path, kind, name, json.dumps(document, sort_keys=True))
 
 
-def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> Reason | None:
+def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> str | None:
     """Return why the stack and these objects are of two versions; None if they fit together: each
     role's group has a binding, and each binding's group has a role."""
     bound = {
@@ -164,4 +162,7 @@ def version_difference(stack: LeewayStack, objects: Sequence[ClusterObject]) -> 
         difference = f"none of its roles has the group {', '.join(unused)}"
     else:
         return None
-    return STACK_OF_OTHER_VERSION(stack=stack.name, difference=difference)
+    return (
+        f"Stack {stack.name} is of another version of Leeway: {difference}. Use the command line "
+        "of the deployed version, or deploy this version first."
+    )

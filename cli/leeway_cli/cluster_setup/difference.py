@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leeway.launch.reasons import SPOT_ROLE_MISSING
-from leeway.reasons import Reason
 
-from leeway_cli.cluster_setup import reasons
 from leeway_cli.cluster_setup.settings import (
     STANDARD,
     AccessEntry,
@@ -66,8 +64,8 @@ class Step:
     if it changes none."""
 
     change: Change
-    reason: Reason
-    consent: Reason | None = None
+    reason: str
+    consent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +74,13 @@ class Difference:
     that no step can change."""
 
     steps: tuple[Step, ...] = ()
-    blockers: tuple[Reason, ...] = ()
+    blockers: tuple[str, ...] = ()
 
 
 def difference(cluster: str, desired: Iterable[Setting], current: Settings) -> Difference:
     """Return the steps that bring a cluster under care; none if it is under care already."""
     steps: list[Step] = []
-    blockers: list[Reason] = []
+    blockers: list[str] = []
     for one in desired:
         now = current.get(one.key)
         after = one.over(now)  # type: ignore[arg-type] # the keys are the same, so the kinds are
@@ -97,91 +95,133 @@ def difference(cluster: str, desired: Iterable[Setting], current: Settings) -> D
     return Difference(tuple(steps), tuple(blockers))
 
 
-def _blocker(cluster: str, now: Setting, after: Setting) -> Reason | None:
+def _blocker(cluster: str, now: Setting, after: Setting) -> str | None:
     match now, after:
         case AccessEntry(), AccessEntry():
             expected = after.type if now.type == STANDARD else STANDARD
             if now.type == after.type == STANDARD:
                 return None
-            return reasons.ENTRY_OF_OTHER_TYPE(
-                cluster=cluster, principal=now.principal, type=now.type, expected=expected
+            return (
+                f"The access entry of {now.principal} has the type {now.type}, which EKS cannot "
+                f"change to {expected}. Delete it with `aws eks delete-access-entry --cluster-name "
+                f"{cluster} --principal-arn {now.principal}`."
             )
         case ClusterObject(), ClusterObject():
             was, becomes = now.body, after.body
             for name in _IMMUTABLE.get(after.kind, ()):
                 if was.get(name) != becomes.get(name):
-                    return reasons.OBJECT_IMMUTABLE(
-                        object=after.title, field=name, kind=after.kind.lower(), name=after.name
+                    return (
+                        f"{after.title} exists with another {name}, which Kubernetes cannot "
+                        f"change. Delete it with `kubectl delete {after.kind.lower()} "
+                        f"{after.name}`."
                     )
     return None
 
 
-def _reason(cluster: str, change: Change) -> Reason:
-    now = change.before
-    match change.after:
-        case Authentication():
-            return reasons.MODE_WITHOUT_ENTRIES(cluster=cluster)
-        case AccessEntry(principal=principal) as entry:
-            if not isinstance(now, AccessEntry):
-                return reasons.ENTRY_MISSING(cluster=cluster, principal=principal)
-            lacks = _list(entry.groups - now.groups)
-            return reasons.ENTRY_WITHOUT_GROUP(cluster=cluster, principal=principal, groups=lacks)
-        case ClusterObject(title=title):
-            code = reasons.OBJECT_MISSING if now is None else reasons.OBJECT_DIFFERS
-            return code(cluster=cluster, object=title)
+def _reason_of_group(cluster: str, now: Setting | None, after: GroupTag | GroupHook) -> str:
+    match after:
         case GroupTag(group=group, tag=tag):
             if not isinstance(now, GroupTag):
-                return reasons.TAG_MISSING(cluster=cluster, group=group, tag=tag)
-            return reasons.TAG_DIFFERS(
-                cluster=cluster, group=group, tag=tag, value=now.value, propagated=now.propagated
+                return (
+                    f"Group {group} has no tag {tag}, so that Leeway may not replace its "
+                    f"instances. Run `leeway adopt {cluster} --group {group}`."
+                )
+            return (
+                f"The tag {tag} of group {group} is {now.value!r} (propagated: {now.propagated}). "
+                f"Run `leeway adopt {cluster} --group {group}`."
             )
         case GroupHook(group=group, name=name):
             if not isinstance(now, GroupHook):
-                return reasons.HOOK_MISSING(cluster=cluster, group=group, hook=name)
-            return reasons.HOOK_DIFFERS(
-                cluster=cluster, group=group, hook=name, fields=fields_of(now)
+                return (
+                    f"Group {group} has no lifecycle hook {name}. Run `leeway adopt {cluster} "
+                    f"--group {group}`."
+                )
+            return (
+                f"The lifecycle hook {name} of group {group} has {fields_of(now)}. Run `leeway "
+                f"adopt {cluster} --group {group}`."
             )
+
+
+def _reason(cluster: str, change: Change) -> str:
+    now = change.before
+    match change.after:
+        case Authentication():
+            return (
+                f"Cluster {cluster} has the authentication mode CONFIG_MAP, which has no access "
+                f"entries. Run `leeway adopt {cluster}`."
+            )
+        case AccessEntry(principal=principal) as entry:
+            if not isinstance(now, AccessEntry):
+                return (
+                    f"Cluster {cluster} has no access entry for {principal}. Run `leeway adopt "
+                    f"{cluster}`."
+                )
+            lacks = _list(entry.groups - now.groups)
+            return (
+                f"The access entry of {principal} does not have the group {lacks}. Run `leeway "
+                f"adopt {cluster}`."
+            )
+        case ClusterObject(title=title):
+            if now is None:
+                return f"Cluster {cluster} has no {title}. Run `leeway adopt {cluster}`."
+            return f"{title} differs from this version of Leeway. Run `leeway adopt {cluster}`."
+        case GroupTag() | GroupHook() as of_group:
+            return _reason_of_group(cluster, now, of_group)
         case ClusterManifest():
-            return reasons.CLUSTER_MANIFEST_MISSING(cluster=cluster)
+            return (
+                f"The table of Leeway has no manifest cluster/{cluster}. Run `leeway adopt "
+                f"{cluster}`."
+            )
         case ManagedCluster(stack=stack):
-            return reasons.CLUSTER_NAME_MISSING(cluster=cluster, stack=stack)
+            return (
+                f"ClusterNames of stack {stack} does not have {cluster}. Run `leeway adopt "
+                f"{cluster}`."
+            )
         case SpotRole():
-            return SPOT_ROLE_MISSING()
+            return str(SPOT_ROLE_MISSING())
     raise ValueError("a step of adopt removes no setting")
 
 
-def _consent(cluster: str, change: Change, current: Settings) -> Reason | None:
+def _consent(cluster: str, change: Change, current: Settings) -> str | None:
     match change.before, change.after:
         case Authentication(), Authentication(mode=mode):
-            return reasons.SWITCH_IS_PERMANENT(cluster=cluster, mode=mode)
+            return (
+                f"The authentication mode of cluster {cluster} changes to {mode}. EKS cannot "
+                "switch it back."
+            )
         case AccessEntry() as now, AccessEntry() as after:
             added = _list(after.groups - now.groups)
-            return reasons.ENTRY_OF_OTHERS(
-                principal=now.principal, groups=_list(now.groups), added=added
+            return (
+                f"The access entry of {now.principal} exists with the groups {_list(now.groups)}; "
+                f"it also gets {added}."
             )
         case ClusterObject(ours=False) as now, _:
-            return reasons.OBJECT_OF_OTHERS(object=now.title)
+            return (
+                f"{now.title} exists without a label or field manager of Leeway; its content is "
+                "replaced."
+            )
         case GroupTag() as now, GroupTag() as after:
-            return reasons.TAG_OF_OTHERS(
-                group=now.group,
-                tag=now.tag,
-                value=now.value,
-                propagated=now.propagated,
-                new=after.value,
+            return (
+                f"The tag {now.tag} of group {now.group} is {now.value!r} (propagated: "
+                f"{now.propagated}); it becomes {after.value!r}."
             )
         case GroupHook() as now, _:
-            return reasons.HOOK_OF_OTHERS(group=now.group, hook=now.name, fields=fields_of(now))
+            return (
+                f"Group {now.group} already has a lifecycle hook {now.name}, with "
+                f"{fields_of(now)}; it is replaced."
+            )
         case None, GroupHook() as hook:
             return _beside(hook, current)
     return None
 
 
-def _beside(hook: GroupHook, current: Settings) -> Reason | None:
+def _beside(hook: GroupHook, current: Settings) -> str | None:
     others = [one.name for one in other_hooks(hook, current)]
     if not others:
         return None
-    return reasons.HOOK_BESIDE_ANOTHER(
-        group=hook.group, hook=hook.name, transition=hook.transition, others=_list(others)
+    return (
+        f"Group {hook.group} already has the lifecycle hook {_list(others)} on {hook.transition}; "
+        f"instances will wait for it and for {hook.name}."
     )
 
 

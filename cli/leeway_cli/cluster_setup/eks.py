@@ -10,7 +10,6 @@ from leeway.reasons import clause
 
 from leeway_cli.cluster_setup.ports import EksCluster
 from leeway_cli.cluster_setup.reachability import Endpoint
-from leeway_cli.cluster_setup.reasons import CLUSTER_NOT_FOUND, MODE_NOT_CHANGED
 from leeway_cli.cluster_setup.settings import STANDARD, AccessEntry, Mode
 from leeway_cli.errors import CannotBeDoneError
 
@@ -37,8 +36,10 @@ class Eks:
             found = client.describe_cluster(name=name)["cluster"]
         except ClientError as error:
             if code_of(error) == "ResourceNotFoundException":
-                reason = CLUSTER_NOT_FOUND(cluster=name, region=client.meta.region_name)
-                raise CannotBeDoneError(reason) from error
+                raise CannotBeDoneError(
+                    f"Region {client.meta.region_name} has no EKS cluster {name}. Check the name, "
+                    "AWS_REGION and the account."
+                ) from error
             raise
         config = found.get("resourcesVpcConfig") or {}
         endpoint = Endpoint(
@@ -107,5 +108,7 @@ class Eks:
             if update["status"] in {"Failed", "Cancelled"}:
                 errors = [one.get("errorMessage", "") for one in update.get("errors", ())]
                 problem = clause(" ".join(errors) or update["status"])
-                raise CannotBeDoneError(MODE_NOT_CHANGED(cluster=cluster, problem=problem))
+                raise CannotBeDoneError(
+                    f"EKS did not change the authentication mode of cluster {cluster}: {problem}."
+                )
             self._sleep(POLL_SECONDS)

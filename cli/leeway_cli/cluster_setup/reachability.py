@@ -4,14 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 
-from leeway.reasons import Reason
-
-from leeway_cli.cluster_setup.reasons import (
-    ENDPOINT_MAYBE_NOT_REACHABLE,
-    ENDPOINT_NOT_PUBLIC,
-    ENDPOINT_RESTRICTED,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -39,8 +31,8 @@ class FunctionsNetwork:
 class Reachability:
     """Whether the endpoint can be reached. `blocker`: it cannot. `warning`: AWS does not tell."""
 
-    blocker: Reason | None = None
-    warning: Reason | None = None
+    blocker: str | None = None
+    warning: str | None = None
 
 
 def reachability(endpoint: Endpoint, functions: FunctionsNetwork) -> Reachability:
@@ -50,23 +42,31 @@ def reachability(endpoint: Endpoint, functions: FunctionsNetwork) -> Reachabilit
     endpoint". Otherwise they use the public side, outside of a VPC from any address of AWS.
     """
     everywhere = _allows_every_ipv4_address(endpoint.cidrs)
-    facts = {
-        "cluster": endpoint.cluster,
-        "stack": functions.stack,
-        "vpc": endpoint.vpc or "its VPC",
-    }
     cidrs = ", ".join(endpoint.cidrs) or "no address"
     if not functions.subnets:
+        vpc = endpoint.vpc or "its VPC"
         if not endpoint.public:
-            return Reachability(ENDPOINT_NOT_PUBLIC(**facts))
-        return Reachability(None if everywhere else ENDPOINT_RESTRICTED(**facts, cidrs=cidrs))
+            return Reachability(
+                f"The endpoint of cluster {endpoint.cluster} is private, and the functions of "
+                f"stack {functions.stack} run outside of a VPC. Deploy a stack with SubnetIds of "
+                f"{vpc}."
+            )
+        if everywhere:
+            return Reachability()
+        return Reachability(
+            f"The endpoint of cluster {endpoint.cluster} accepts only {cidrs}, and functions "
+            "outside of a VPC have no fixed addresses. Deploy a stack with SubnetIds of "
+            f"{vpc}, or allow 0.0.0.0/0."
+        )
     if endpoint.private and functions.vpcs == {endpoint.vpc}:
         return Reachability()
     if endpoint.public and everywhere:
         return Reachability()
     cause = f"it accepts only {cidrs}" if endpoint.public else f"it is private in {endpoint.vpc}"
-    unknown = ENDPOINT_MAYBE_NOT_REACHABLE(
-        cluster=endpoint.cluster, subnets=", ".join(functions.subnets), cause=cause
+    unknown = (
+        f"AWS does not tell whether the endpoint of cluster {endpoint.cluster} can be reached from "
+        f"the subnets {', '.join(functions.subnets)}: {cause}. Check the log of reconcile after "
+        "two minutes."
     )
     return Reachability(warning=unknown)
 

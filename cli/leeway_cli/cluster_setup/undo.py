@@ -4,16 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leeway.reasons import Reason
-
 from leeway_cli.cluster_setup.desired import HOOKS, PLURALS
 from leeway_cli.cluster_setup.difference import Change
-from leeway_cli.cluster_setup.reasons import (
-    CHANGED_SINCE,
-    MODE_STAYS,
-    NOT_OF_ADOPT,
-    SPOT_ROLE_STAYS,
-)
 from leeway_cli.cluster_setup.settings import (
     CLUSTER_TAG,
     Authentication,
@@ -37,7 +29,7 @@ class Undo:
     """The changes that undo an adoption, the last one first, and why the other settings stay."""
 
     changes: tuple[Change, ...]
-    left: tuple[Reason, ...]
+    left: tuple[str, ...]
 
 
 def recorded_change(recorded: Change | None, change: Change) -> Change:
@@ -59,22 +51,33 @@ def undo(recorded: Iterable[Change], current: Settings) -> Undo:
     adopt needs nothing: adopt stopped before the change, or release has undone it already.
     """
     changes: list[Change] = []
-    left: list[Reason] = []
+    left: list[str] = []
     for one in reversed([*recorded]):
         now = current.get(one.key)
         if not all(_is_of_adopt(each) for each in (one.before, one.after)):
-            left.append(NOT_OF_ADOPT(setting=one.title))
+            left.append(
+                f"The {one.title} stays: it is in the record of the adoption, and `leeway adopt` "
+                "never writes it. Find out who wrote the record."
+            )
             continue
         if now == one.before:
             continue
         if isinstance(now, Authentication):
-            left.append(MODE_STAYS(mode=now.mode))
+            left.append(
+                f"The authentication mode of the cluster stays {now.mode}: EKS cannot switch it "
+                "back."
+            )
         elif isinstance(now, SpotRole):
-            left.append(SPOT_ROLE_STAYS())
+            left.append(
+                "The role AWSServiceRoleForEC2Spot stays: every Spot instance of the account "
+                "needs it."
+            )
         elif now == one.after:
             changes.append(one.inverse)
         else:
-            left.append(CHANGED_SINCE(setting=one.title))
+            left.append(
+                f"The {one.title} stays as it is: somebody changed it after `leeway adopt`."
+            )
     return Undo(tuple(changes), tuple(left))
 
 

@@ -15,7 +15,6 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.html_templates import check_page_path
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
-from leeway_cli.reasons import DEMO_FOUND_FAULTS, INVALID_OPTION, REPORT_NOT_WRITTEN
 
 if TYPE_CHECKING:
     from leeway_sandbox.sandbox import Sandbox
@@ -120,13 +119,18 @@ def _publish(result: _Result, report: Path, output: Format) -> None:
     try:
         report.write_text(result.page, encoding="utf-8")
     except OSError as error:
-        reason = REPORT_NOT_WRITTEN(path=report, error=error.strerror)
-        raise CannotBeDoneError(reason, result=result.data) from error
+        raise CannotBeDoneError(
+            f"The report {report} could not be written: {error.strerror}.", result=result.data
+        ) from error
     if output is Format.TABLE:
         result.show(stdout_console())
     stderr_console().print(f"\nThe HTML report: [bold]{report}[/]")
     if result.faults:
-        raise CannotBeDoneError(DEMO_FOUND_FAULTS(count=result.faults), result=result.data)
+        raise CannotBeDoneError(
+            f"The report lists {result.faults} faults that correct work of Leeway would have "
+            "prevented.",
+            result=result.data,
+        )
     if output is Format.JSON:
         print_json(result.data)
 
@@ -135,23 +139,23 @@ def _refuse(options: Mapping[str, int | None], scenario: DemoScenario) -> None:
     """Refuse options of another scenario."""
     for option, value in options.items():
         if value is not None:
-            expected = f"--scenario {scenario} with it"
-            raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+            raise BadInputError(f"{option}: expected --scenario {scenario} with it.")
 
 
 def _check_storm(nodes: int, interruptions: int) -> None:
     if not FEWEST_NODES <= nodes <= MOST_NODES:
-        expected = f"{FEWEST_NODES} to {MOST_NODES}, got {nodes}"
-        raise BadInputError(INVALID_OPTION(option="--nodes", expected=expected))
+        raise BadInputError(f"--nodes: expected {FEWEST_NODES} to {MOST_NODES}, got {nodes}.")
     if not 1 <= interruptions < nodes:
-        expected = f"1 to {nodes - 1} (fewer than --nodes), got {interruptions}"
-        raise BadInputError(INVALID_OPTION(option="--interruptions", expected=expected))
+        raise BadInputError(
+            f"--interruptions: expected 1 to {nodes - 1} (fewer than --nodes), got {interruptions}."
+        )
 
 
 def _check_scale_up(replicas: int) -> None:
     if not REPLICAS_BEFORE < replicas <= MOST_REPLICAS:
-        expected = f"{REPLICAS_BEFORE + 1} to {MOST_REPLICAS}, got {replicas}"
-        raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
+        raise BadInputError(
+            f"--replicas: expected {REPLICAS_BEFORE + 1} to {MOST_REPLICAS}, got {replicas}."
+        )
 
 
 def _storm(nodes: int, interruptions: int, seed: int) -> _Result:

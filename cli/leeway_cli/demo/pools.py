@@ -55,17 +55,20 @@ def start_schedules(sandbox: "Sandbox") -> None:
 def store_pools(sandbox: "Sandbox", pools: Iterable[Pool]) -> None:
     """Store the manifests of pools as `leeway apply` does, and the catalog that `refresh_catalog`
     would read from the sandbox's EC2."""
-    from leeway.aws.manifests import DynamoManifestWriting
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
+    from leeway.catalog.stored import SURVEY
+    from leeway.manifests.configuration import StoredManifests
     from leeway.manifests.reading import read_manifests
-    from leeway.selection.offers.compressed import compressed
+    from leeway.selection.offers.survey import compressed
 
     from leeway_cli.manifests.planned_change import plan_change
     from leeway_cli.selection.catalogs import SANDBOX_REGION, sandbox_survey
 
     dynamodb, table = client("dynamodb", sandbox.aws_url), sandbox.environment()["LEEWAY_TABLE"]
-    DynamoSurveys(lambda: dynamodb, table).write(SANDBOX_REGION, compressed(sandbox_survey()))
-    writing = DynamoManifestWriting(lambda: dynamodb, table)
+    DynamoTable(lambda: dynamodb, table).put(
+        SURVEY, compressed(sandbox_survey()), region=SANDBOX_REGION
+    )
+    writing = StoredManifests(DynamoTable(lambda: dynamodb, table))
     now = datetime.now(UTC)
     for manifest in manifests_of(pools):
         for written in read_manifests(json.dumps(manifest), "demo").written:

@@ -79,7 +79,7 @@ def with_bound(report: ScaleUpReport, scenario: Scenario) -> ScaleUpReport:
     if not report.on_new_nodes:
         return report
     manifests = [
-        written.meant
+        written.manifest
         for manifest in manifests_of(scenario.pools)
         for written in read_manifests(json.dumps(manifest), "demo").written
     ]

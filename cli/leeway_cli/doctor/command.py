@@ -8,7 +8,6 @@ from leeway_cli.doctor.finding import Severity
 from leeway_cli.drain import options
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, cluster_name
 
 
@@ -42,13 +41,11 @@ def doctor(
     if cluster:
         cluster_name(cluster)
     elif kubeconfig is not None or context is not None:
-        expected = "a CLUSTER with --kubeconfig or --context"
-        raise BadInputError(INVALID_OPTION(option="CLUSTER", expected=expected))
+        raise BadInputError("CLUSTER: expected a CLUSTER with --kubeconfig or --context.")
 
     from leeway_cli.doctor.examine import examine
     from leeway_cli.doctor.read.gather import read_facts
     from leeway_cli.doctor.read.sources import sources
-    from leeway_cli.doctor.reasons import DOCTOR_FOUND_FAILURES
     from leeway_cli.doctor.view import as_data, count, print_findings
 
     facts = read_facts(stack, cluster, sources(kubeconfig, context))
@@ -57,7 +54,9 @@ def doctor(
         print_findings(stdout_console(), facts, findings)
     failures = count(findings, Severity.FAILS)
     if failures:
-        reason = DOCTOR_FOUND_FAILURES(fails=failures)
-        raise CannotBeDoneError(reason, result=as_data(facts, findings))
+        raise CannotBeDoneError(
+            f"Leeway fails at some of its work because of {failures} findings.",
+            result=as_data(facts, findings),
+        )
     if output is Format.JSON:
         print_json(as_data(facts, findings))

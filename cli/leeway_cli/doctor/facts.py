@@ -5,8 +5,6 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from leeway.reasons import Reason
-
 from leeway_cli.cluster_setup.desired import LeewayStack
 from leeway_cli.cluster_setup.ports import EksCluster, ScalingGroup
 from leeway_cli.cluster_setup.reachability import FunctionsNetwork
@@ -20,7 +18,7 @@ class Unread:
     could hide."""
 
     part: str
-    problem: Reason
+    problem: str
     severity: Severity
 
 
@@ -185,9 +183,9 @@ class PoolFacts:
 
     name: str
     role: str = ""
-    unlaunchable: Reason | None = None
+    unlaunchable: str | None = None
     launched: bool = False
-    paused: Reason | None = None
+    paused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

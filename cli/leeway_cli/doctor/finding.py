@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from leeway.printable import printable
-from leeway.reasons import Reason, ReasonCode
+from leeway.reasons import ReasonCode
+
+from leeway_cli.errors import one_line
 
 
 class Severity(StrEnum):
@@ -16,48 +18,41 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong. `subject` is what it is about, as `group web`. `cluster` is empty if
-    it is about the stack or the account. `command` mends it, or shows what a person has to decide;
-    empty if no command does."""
+    """Something that is wrong: `message` says it, and `code` says what has to be mended. `subject`
+    is what it is about, as `group web`. `cluster` is empty if it is about the stack or the account.
+    `command` mends it, or shows what a person has to decide; empty if no command does."""
 
     severity: Severity
-    reason: Reason
+    code: str
     subject: str
+    message: str
     command: str = ""
     cluster: str = ""
 
 
 def fails(
-    code: ReasonCode, subject: str, command: str = "", cluster: str = "", **facts: object
+    code: ReasonCode, subject: str, message: str, command: str = "", cluster: str = ""
 ) -> Finding:
     """Return a finding because of which Leeway fails at some of its work."""
-    return _finding(Severity.FAILS, code, subject, command, cluster, facts)
+    return finding(Severity.FAILS, code, subject, message, command, cluster)
 
 
 def warns(
-    code: ReasonCode, subject: str, command: str = "", cluster: str = "", **facts: object
+    code: ReasonCode, subject: str, message: str, command: str = "", cluster: str = ""
 ) -> Finding:
     """Return a finding because of which Leeway may do its work worse."""
-    return _finding(Severity.WARNS, code, subject, command, cluster, facts)
+    return finding(Severity.WARNS, code, subject, message, command, cluster)
 
 
-def of_reason(
-    severity: Severity, reason: Reason, subject: str, command: str = "", cluster: str = ""
-) -> Finding:
-    """Return a finding whose reason somebody else has built."""
-    shown = Reason(reason.code, printable(reason.message))
-    return Finding(severity, shown, printable(subject), command, cluster)
-
-
-def _finding(
+def finding(
     severity: Severity,
     code: ReasonCode,
     subject: str,
-    command: str,
-    cluster: str,
-    facts: dict[str, object],
+    message: str,
+    command: str = "",
+    cluster: str = "",
 ) -> Finding:
-    # Names of groups, rules and manifests are free text of others.
-    known = {"cluster": cluster, **facts}
-    shown = {name: printable(str(value)) for name, value in known.items()}
-    return Finding(severity, code(**shown), printable(subject), command, cluster)
+    """Return a finding. Names of groups, rules and manifests are free text of others, so control
+    characters become escapes."""
+    shown = one_line(printable(message))
+    return Finding(severity, code.name, printable(subject), shown, command, cluster)

@@ -1,4 +1,7 @@
-"""The codes of the findings of `leeway doctor`; docs/doctor.md says more about each."""
+"""The codes of the findings of `leeway doctor`: one for each thing that somebody has to mend.
+
+The sentence of a finding says what is wrong; programs and runbooks match on the code.
+"""
 
 from leeway.reasons import ReasonCode
 
@@ -9,290 +12,62 @@ def _code(name: str, sentence: str) -> ReasonCode:
     return ReasonCode(name, sentence, _RUNBOOK)
 
 
-DOCTOR_FOUND_FAILURES = _code(
-    "DoctorFoundFailures",
-    "Leeway fails at some of its work because of {fails} findings.",
-)
-PART_NOT_READ = _code(
-    "PartNotRead",
-    "The doctor could not read {part}: {problem}.",
-)
+PART_NOT_READ = _code("PartNotRead", "The doctor could not read something.")
 
-# The stack, its functions and what invokes them.
 STACK_NOT_SETTLED = _code(
-    "StackNotSettled",
-    "Stack {stack} is {status}, so its resources may be of two versions.",
+    "StackNotSettled", "An update of the stack failed, or has not ended, or the stack is deleted."
 )
 VERSIONS_DIFFER = _code(
-    "VersionsDiffer",
-    "Stack {stack} is of version {version}, and this command line is of {own}.",
+    "VersionsDiffer", "The stack and this command line are of different versions of Leeway."
 )
 STACK_WITHOUT_CLUSTERS = _code(
-    "StackWithoutClusters",
-    "The parameter ClusterNames of stack {stack} is empty, so Leeway ignores every notice.",
+    "StackWithoutClusters", "ClusterNames of the stack is empty, so Leeway ignores every notice."
 )
-FUNCTION_MISSING = _code(
-    "FunctionMissing",
-    "Stack {stack} has no function {function}.",
+FUNCTION_NOT_RUNNABLE = _code(
+    "FunctionNotRunnable", "Lambda cannot run a function of the stack, or too few at once."
 )
-FUNCTION_NOT_ACTIVE = _code(
-    "FunctionNotActive",
-    "Function {function} is {state}: {problem}.",
+FUNCTION_NOT_INVOKED = _code(
+    "FunctionNotInvoked", "A rule, a schedule or a queue does not invoke its function."
 )
-FUNCTION_STOPPED = _code(
-    "FunctionStopped",
-    "The reserved concurrency of function {function} is 0, so that Lambda never invokes it.",
-)
-FUNCTION_CAPPED = _code(
-    "FunctionCapped",
-    "Function {function} may run {reserved} times at once, and {needed} Spot instances can be "
-    "interrupted at once.",
-)
-ALIAS_NOT_PUBLISHED = _code(
-    "AliasNotPublished",
-    "The alias {alias} of {function} points to {version}, and a durable execution needs a "
-    "published version.",
-)
-ALIAS_MISSING = _code(
-    "AliasMissing",
-    "Function {function} has no alias {alias}.",
-)
-CONSUMER_NOT_ENABLED = _code(
-    "ConsumerNotEnabled",
-    "The event source mapping of {function} is {state}, so that pending pods get no nodes.",
-)
-CONSUMER_MISSING = _code(
-    "ConsumerMissing",
-    "Function {function} has no event source mapping of its queue.",
-)
-NOTICES_NOT_RECEIVED = _code(
-    "NoticesNotReceived",
-    "No rule of EventBridge sends events `{event}` to {function}: {problem}.",
-)
-SCHEDULE_MISSING = _code(
-    "ScheduleMissing",
-    "EventBridge Scheduler has no schedule {schedule} for {function}.",
-)
-SCHEDULE_DISABLED = _code(
-    "ScheduleDisabled",
-    "The schedule {schedule} is disabled, so that nothing invokes {function}.",
-)
-SCHEDULE_OF_OTHER_TARGET = _code(
-    "ScheduleOfOtherTarget",
-    "The schedule {schedule} invokes {target} instead of {function}.",
-)
-FAILURES_WAIT = _code(
-    "FailuresWait",
-    "Queue {queue} holds {messages} messages about work that failed.",
-)
-ALARM_IS_ON = _code(
-    "AlarmIsOn",
-    "Alarm {alarm} is on: {problem}.",
-)
+FAILURES_WAIT = _code("FailuresWait", "A queue holds messages about work that failed.")
+ALARM_IS_ON = _code("AlarmIsOn", "An alarm of the stack is on.")
 ALARMS_NOTIFY_NOBODY = _code(
-    "AlarmsNotifyNobody",
-    "{alarms} alarms of stack {stack} notify nobody: they have no action.",
+    "AlarmsNotifyNobody", "The stack has no alarms, or alarms without an action."
 )
-ALARMS_MISSING = _code(
-    "AlarmsMissing",
-    "Stack {stack} has no alarms.",
+QUOTA_TOO_LOW = _code(
+    "QuotaTooLow", "A quota of the account is too low for the Spot instances of the clusters."
 )
+CATALOG_OLD = _code("CatalogOld", "The catalog of instance types is missing or old.")
+CLOCK_OFF = _code("ClockOff", "The clock of this machine differs from the clock of AWS.")
 
-# Quotas of the account.
-CONCURRENCY_TOO_LOW = _code(
-    "ConcurrencyTooLow",
-    "The functions of this account without reserved concurrency may run {unreserved} at once. If "
-    "EC2 interrupts all {spot} Spot instances, the last node is cordoned about {seconds} s later.",
+CLUSTER_SETTING_DIFFERS = _code(
+    "ClusterSettingDiffers",
+    "A setting that `leeway adopt` writes is missing or differs, or cannot be written.",
 )
-STARTS_TOO_SLOW = _code(
-    "StartsTooSlow",
-    "Lambda starts {rate} durable executions a second. If EC2 interrupts all {spot} Spot "
-    "instances, the last retirement starts about {seconds} s later.",
-)
-TERMINATIONS_LIMITED = _code(
-    "TerminationsLimited",
-    "{count} Spot instances are in groups without a terminate hook of Leeway. EC2 accepts "
-    "{bucket} terminations at once and {rate} a second, so the last one is terminated about "
-    "{seconds} s later.",
-)
-VCPU_QUOTA_REACHED = _code(
-    "VcpuQuotaReached",
-    "The instances of this account use {used} of {quota} vCPUs of the quota `{name}`, so EC2 "
-    "launches no {type}.",
-)
-VCPU_QUOTA_NEAR = _code(
-    "VcpuQuotaNear",
-    "The instances of this account use {used} of {quota} vCPUs of the quota `{name}`.",
-)
-
-# The catalog and the clock.
-CATALOG_ABSENT = _code(
-    "CatalogAbsent",
-    "Table {table} has no catalog of {region} that this version can read.",
-)
-CATALOG_OLD = _code(
-    "CatalogOld",
-    "The {part} of the catalog are {age} old.",
-)
-CLOCK_OFF = _code(
-    "ClockOff",
-    "The clock of this machine is {seconds} s {direction} AWS's. The functions are not affected; "
-    "deadlines of `leeway drain` are.",
-)
-
-# Auto Scaling groups.
-GROUP_AT_MAXIMUM = _code(
-    "GroupHasNoRoom",
-    "Group {group} is at its maximum of {maximum}, so a replacement comes after the old node is "
-    "gone.",
-)
-GROUP_OF_ONE_ZONE = _code(
-    "GroupOfOneZone",
-    "Group {group} has one zone, {zone}. Without capacity there it gets no successor.",
-)
-GROUP_OF_ONE_TYPE = _code(
-    "GroupOfOneType",
-    "Group {group} launches Spot instances of one type, {type}. EC2 often interrupts all of them "
-    "together, and then has no successor.",
-)
-GROUP_WITH_LAUNCH_CONFIGURATION = _code(
-    "GroupWithLaunchConfiguration",
-    "Group {group} uses launch configuration {configuration}, with which LaunchInstances does not "
-    "work: a replacement comes after the old instance has left.",
-)
-GROUP_LAUNCHES_SUSPENDED = _code(
-    "GroupLaunchesSuspended",
-    "Process Launch of group {group} is suspended, so Leeway drains its nodes without successors.",
-)
-GROUP_PROCESSES_SUSPENDED = _code(
-    "GroupProcessesSuspended",
-    "Processes of group {group} are suspended: {processes}. {effect}.",
-)
-GROUP_REBALANCES = _code(
-    "GroupRebalances",
-    "Capacity Rebalancing is on in group {group}: after a rebalance recommendation the group "
-    "replaces the instance itself, beyond the disruption budget.",
-)
-HOOK_OF_OTHERS = _code(
-    "HookOfOthers",
-    "Hook {hook} of group {group} notifies somebody else, who answers it: it waits for "
-    "{transition} as well as Leeway's.",
-)
-HOOK_TOO_SHORT = _code(
-    "HookTooShort",
-    "Hook {hook} of group {group} waits {timeout} s for a heartbeat. A function that starts late "
-    "misses it; at least {limit} s are safe.",
-)
-HOOK_TOO_LONG = _code(
-    "HookTooLong",
-    "Hook {hook} of group {group} keeps an instance for {timeout} s if Leeway does not run.",
-)
-HOOK_ABANDONS = _code(
-    "HookAbandons",
-    "Hook {hook} of group {group} abandons instances: the group terminates good ones whenever "
-    "Leeway answers late.",
-)
-
-# A second handler of the same notices.
-SECOND_HANDLER_IN_CLUSTER = _code(
-    "SecondHandlerInCluster",
-    "{kind} {name} in namespace {namespace} runs {program}, which drains the same nodes as Leeway.",
-)
-SECOND_HANDLER_RULE = _code(
-    "SecondHandlerRule",
-    "Rule {rule} sends events `{event}` to {target}: its reader acts on them as well as Leeway.",
-)
-KARPENTER_READS_NOTICES = _code(
-    "KarpenterReadsNotices",
-    "Karpenter in namespace {namespace} reads notices from queue {queue}, and the Cluster "
-    "manifest lets Leeway take its nodes: both drain them.",
-)
-MANAGED_GROUPS_TAKEN = _code(
-    "ManagedGroupsTaken",
-    "The Cluster manifest lets Leeway take managed node groups: EKS drains {groups} as well.",
-)
-
-# What users wrote, and pools.
-CLUSTER_PAUSED = _code(
-    "ClusterIsPaused",
-    "Cluster {cluster} is paused: Leeway begins no voluntary retirement.",
-)
-CLUSTER_IN_DRY_RUN = _code(
-    "ClusterInDryRun",
-    "Cluster {cluster} is in dry run: Leeway reports decisions and changes nothing.",
-)
-POOL_WITHOUT_LIMITS = _code(
-    "PoolWithoutLimits",
-    "Pool {pool} has no spec.limits, so everybody who may create pods can have nodes launched "
-    "until Leeway's nodes of the cluster cost {most}.",
-)
-MANIFEST_HAS_ERRORS = _code(
-    "ManifestHasErrors",
-    "{problem}.",
-)
-POOL_IS_PAUSED = _code(
-    "PoolIsPaused",
-    "Leeway launches nothing from pool {pool}: {problem}.",
-)
-POOL_NEVER_LAUNCHED = _code(
-    "PoolNeverLaunched",
-    "No node of pool {pool} has ever joined: nobody knows yet whether its nodes can.",
-)
-POOL_NOT_LAUNCHABLE = _code(
-    "PoolNotLaunchable",
-    "Nothing can be launched from pool {pool}: {problem}.",
-)
-NODE_ROLE_MISSING = _code(
-    "NodeRoleMissing",
-    "IAM has no role {role}, which pool {pool} names.",
-)
-NODE_ROLE_NOT_ALLOWED = _code(
-    "NodeRoleNotAllowed",
-    "The parameter NodeRoleArns of stack {stack} does not name role {role} of pool {pool}, so "
-    "Leeway may launch no node with it.",
-)
-NODE_ROLE_WITHOUT_POLICY = _code(
-    "NodeRoleWithoutPolicy",
-    "Role {role} of pool {pool} has no managed policy {policy}: {effect} unless another policy "
-    "grants the same.",
-)
-
-# Rights in the cluster.
 RIGHT_MISSING = _code(
-    "RightMissing",
-    "Group {group} may not {verb} {resource}{where} in cluster {cluster}.",
+    "RightMissing", "AWS or an API server refuses a function or a group something that it needs."
 )
-CLUSTER_NOT_ACTIVE = _code(
-    "ClusterNotActive",
-    "Cluster {cluster} is {status}.",
+PROBE_NOT_ANSWERED = _code(
+    "ProbeNotAnswered", "A function does not say which of its calls AWS refuses."
 )
-
-# What the functions found about their own rights.
-PROBES_NOT_ANSWERED = _code(
-    "ProbesNotAnswered",
-    "Function {function} did not say which calls AWS refuses it: {problem}.",
+ENDPOINT_NOT_REACHABLE = _code(
+    "EndpointNotReachable", "The functions cannot reach the API server of a cluster."
 )
-STATEMENT_MISSING = _code(
-    "StatementMissing",
-    "AWS refuses {function} {calls}: its role lacks statement {statement} of template.yaml, or "
-    "another policy denies it. {problem}.",
+GROUP_LIMITS_REPLACEMENT = _code(
+    "GroupLimitsReplacement", "The settings of an Auto Scaling group delay or prevent successors."
 )
-SERVICE_NOT_REACHED = _code(
-    "ServiceNotReached",
-    "Function {function} gets no answer of {service}: {problem}.",
+HOOK_UNSAFE = _code(
+    "HookUnsafe", "A lifecycle hook holds instances too long, too short, or for somebody else."
 )
-PROBE_UNCLEAR = _code(
-    "ProbeUnclear",
-    "Function {function} asked for {call} and got an answer that says nothing about its right: "
-    "{problem}.",
+SECOND_HANDLER = _code(
+    "SecondHandler", "Another program acts on the same notices or drains the same nodes."
 )
-CLUSTER_REFUSES_FUNCTION = _code(
-    "ClusterRefusesFunction",
-    "Function {function} could not ask the API server of cluster {cluster} for its rights: "
-    "{problem}.",
+CLUSTER_INACTIVE = _code("ClusterInactive", "A cluster is paused or in dry run.")
+MANIFEST_HAS_ERRORS = _code("ManifestHasErrors", "A stored manifest has an error.")
+POOL_NOT_LAUNCHABLE = _code(
+    "PoolNotLaunchable", "Leeway launches no nodes from a pool, or they cannot join."
 )
-FUNCTION_WITHOUT_RIGHTS = _code(
-    "FunctionWithoutRights",
-    "With its own token, function {function} may not {rights} in cluster {cluster}: its access "
-    "entry does not give it the rights of group {group}.",
+POOL_NEVER_LAUNCHED = _code("PoolNeverLaunched", "No node of a pool has ever joined.")
+POOL_WITHOUT_LIMITS = _code(
+    "PoolWithoutLimits", "A pool has no spec.limits, so that whoever creates pods spends."
 )

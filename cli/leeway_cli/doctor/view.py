@@ -20,11 +20,11 @@ def print_findings(console: "Console", facts: Facts, findings: Sequence[Finding]
     for one in findings:
         line = Text()
         line.append(f"{one.severity.value:<5}  ", style=_STYLES[one.severity])
-        line.append(one.reason.code, style="bold")
+        line.append(one.code, style="bold")
         where = f"{one.cluster}: " if one.cluster else ""
         line.append(f"  {where}{one.subject}", style="dim")
         console.print(line, soft_wrap=True)
-        console.print(Text(f"       {one.reason.message}"), soft_wrap=True)
+        console.print(Text(f"       {one.message}"), soft_wrap=True)
         if one.command:
             console.print(Text(f"       $ {one.command}", style="cyan"), soft_wrap=True)
     for cluster in facts.clusters:
@@ -59,16 +59,16 @@ def as_data(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
         "fails": count(findings, Severity.FAILS),
         "warns": count(findings, Severity.WARNS),
         "unread": [
-            {"part": one.part, "cluster": cluster, "code": one.problem.code}
+            {"part": one.part, "cluster": cluster, "reason": one.problem}
             for cluster, one in unread_parts(facts)
         ],
         "findings": [
             {
                 "severity": one.severity.value,
-                "code": one.reason.code,
+                "code": one.code,
                 "cluster": one.cluster,
                 "subject": one.subject,
-                "reason": one.reason.message,
+                "reason": one.message,
                 "command": one.command,
             }
             for one in findings

@@ -13,14 +13,12 @@ from leeway.policy.rules import OnBlocked
 from leeway_cli.drain import options
 from leeway_cli.drain.options import PAGE, DryRun
 from leeway_cli.durations import parse_duration
-from leeway_cli.errors import BadInputError
-from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.errors import BadInputError, kubernetes_errors
 from leeway_cli.output import Format, FormatOption, write_stderr
-from leeway_cli.reasons import INVALID_OPTION
 
 if TYPE_CHECKING:
-    from leeway.drain.deadline import Terms
     from leeway.kubernetes.lightkube_cluster import LightkubeCluster
+    from leeway.retirement.pods import Terms
 
     from leeway_cli.drain.run import DrainRun
 
@@ -50,8 +48,7 @@ def node_name(given: str) -> str:
     """Read `NAME`, or `node/NAME` as kubectl prints it."""
     kind, slash, name = given.rpartition("/")
     if slash and kind not in {"node", "nodes", "no"}:
-        expected = f"the name of a node, got {given}"
-        raise BadInputError(INVALID_OPTION(option="NODE", expected=expected))
+        raise BadInputError(f"NODE: expected the name of a node, got {given}.")
     return name
 
 
@@ -107,8 +104,7 @@ def drain(
 def names_of(nodes: Sequence[str] | None, selector: str) -> list[str]:
     """Return the names of the given nodes, each once; none with a selector."""
     if bool(nodes) == bool(selector):
-        expected = "either names of nodes or a --selector"
-        raise BadInputError(INVALID_OPTION(option="NODE", expected=expected))
+        raise BadInputError("NODE: expected either names of nodes or a --selector.")
     return list(dict.fromkeys(node_name(one) for one in nodes or ()))
 
 
@@ -167,7 +163,7 @@ def terms_of(
 ) -> "Terms":
     """Build the terms of the drain; `grace` and `overdue` are in seconds."""
     from leeway.clock import SystemClock
-    from leeway.drain.deadline import Terms
+    from leeway.retirement.pods import Terms
 
     within = parse_duration("--deadline", deadline) if deadline else None
     return Terms(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leeway.drain.decide_pod import PodDecision, Refusal
+    from leeway.retirement.pods import PodDecision, Refusal
 
 _REFUSED = {
     "--ignore-daemonsets": "cannot delete DaemonSet-managed Pods (use {} to ignore)",

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leeway.retire_node.plan import PodPlan
+    from leeway.interruption.explain import PodPlan
     from rich.table import Table
 
 

@@ -7,22 +7,33 @@ from threading import Thread
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.deadline import Terms, grace_that_fits
-from leeway.drain.decide_pod import PodAction, PodDecision, Refusal, decide_pod
-from leeway.drain.executor import NODE_CHECK_VALID_FOR, DrainExecutor, NodeIdentity
-from leeway.drain.progress import Drain, PodProgress, RemovalMethod, Stage
-from leeway.drain.reasons import NODE_NAME_REUSED, POD_EVICTED
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.printable import printable
+from leeway.retirement.executor import NODE_CHECK_VALID_FOR, DrainExecutor, NodeIdentity
+from leeway.retirement.pods import (
+    Meaning,
+    PodAction,
+    PodDecision,
+    Refusal,
+    Terms,
+    decide_pod,
+    grace_that_fits,
+    read_answer,
+)
+from leeway.retirement.progress import (
+    Drain,
+    PodProgress,
+    RemovalMethod,
+    Stage,
+)
+from leeway.retirement.reasons import NODE_NAME_REUSED, POD_EVICTED
 
 from leeway_cli.drain.kubectl_refusals import refusal, warnings
 from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import Format, print_json, stdout_console, write_stderr, write_stdout
-from leeway_cli.reasons import NODE_NOT_DRAINED, NODE_NOT_FOUND
 
 FOREVER = timedelta(days=365)
 
@@ -130,7 +141,7 @@ class DrainRun:
 
     def preview(self, plans: Sequence[NodePlan], on_server: bool) -> list[dict[str, Any]]:
         """Return the documents of these plans, and print them as tables if that is the output."""
-        from leeway.retire_node.plan import plan_pod
+        from leeway.interruption.explain import plan_pod
 
         answers: dict[str, str] = {}
         for plan in plans:
@@ -162,7 +173,7 @@ class DrainRun:
         """
         node = self.cluster.node(name)
         if node is None:
-            raise CannotBeDoneError(NODE_NOT_FOUND(node=name))
+            raise CannotBeDoneError(f"The cluster has no node {name}.")
         pods = self.cluster.pods_on(name, self.pod_selector)
         now, skip = self.clock.now(), self.terms.skip_deleted_for
         decisions = tuple(decide_pod(pod, now, skip_deleted_for=skip) for pod in pods)
@@ -259,7 +270,7 @@ class DrainRun:
         raise the error that carries it."""
         result = documents[0] if len(documents) == 1 and not as_list else {"nodes": documents}
         if problems:
-            raise CannotBeDoneError(NODE_NOT_DRAINED(problems="; ".join(problems)), result=result)
+            raise CannotBeDoneError(f"{'; '.join(problems)}.", result=result)
         if self.output is Format.JSON:
             print_json(result)
 

@@ -7,20 +7,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
-from leeway.capacity_return.cluster_snapshot import own_instances, snapshot_of
-from leeway.capacity_return.current_launches import CurrentLaunches
-from leeway.capacity_return.foreign_nodes import ForeignNode, GroupSize
-from leeway.capacity_return.launch_drift import CurrentLaunch
-from leeway.capacity_return.return_capacity import due_deletions
-from leeway.capacity_return.snapshot import Snapshot
 from leeway.clock import SystemClock
+from leeway.disruption.current_launches import CurrentLaunches
+from leeway.disruption.drift import CurrentLaunch
+from leeway.disruption.explain import ForeignNode, GroupSize
+from leeway.disruption.snapshot import Snapshot, own_instances, snapshot_of
 from leeway.durations import render_duration
 from leeway.instances.facts import InstanceFacts
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
 from leeway.manifests.base import Manifest
-from leeway.manifests.cluster import Cluster
-from leeway.manifests.policy import cluster_policy
+from leeway.manifests.cluster import Cluster, cluster_policy
 from leeway.manifests.pools import pools_of
 from leeway.policy.rules import ClusterPolicy
 from leeway.policy.worth import Worth
@@ -28,13 +25,13 @@ from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.provisioning.node_details import NodeDetails
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.solver.problem import Proceed
 from leeway.wiring.launch_nodes import node_sources
 
+from leeway_cli.errors import kubernetes_errors
 from leeway_cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
 from leeway_cli.explain.owners import facts_by_labels, group_sizes, owners_by_ec2, owners_by_labels
 from leeway_cli.explain.records import StoredRecords, read_records
-from leeway_cli.kubernetes_errors import kubernetes_errors
 from leeway_cli.output import write_stderr
 from leeway_cli.selection.catalogs import Offers, find_offers
 from leeway_cli.selection.kubernetes_files import KubernetesFiles
@@ -164,7 +161,7 @@ def _capacity(
             stored.most,
             worth,
             launches,
-            deleted=due_deletions(stored.deleted, now),
+            deleted=stored.deleted,
         )
 
     made = snapshot(read, own_instances(facts))

@@ -29,8 +29,8 @@ def explain_cluster(
     leeway explain cluster --cluster prod
     leeway explain cluster -f pools.yaml --nodes cluster.json --sandbox -o json
     """
-    from leeway.capacity_return.decide import decide_returns
-    from leeway.capacity_return.explain_cluster import explain_cluster as explain
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_cluster as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
     from leeway_cli.explain.cluster_view import cluster_as_data, show_cluster

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors
 from leeway_cli.manifests.files import read_files
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import cluster_name, find_stack
 
 if TYPE_CHECKING:
@@ -24,10 +22,11 @@ def find_manifests(
 ) -> "list[Manifest]":
     """Read the manifests of the files, or else those of the cluster in the table."""
     if files:
-        return [one.meant for one in read_files(files).written]
+        return [one.manifest for one in read_files(files).written]
     if not cluster:
-        expected = "the name of a cluster with stored manifests, or use --filename"
-        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+        raise BadInputError(
+            "--cluster: expected the name of a cluster with stored manifests, or use --filename."
+        )
     from leeway.manifests.reading import read_stored
 
     deployment = find_stack(stack)
@@ -36,7 +35,7 @@ def find_manifests(
     readings = [read_stored(one.body, one.title) for one in stored]
     for problem in (problem for reading in readings for problem in reading.problems):
         write_stderr(f"warning: {problem}")
-    return [one.meant for reading in readings for one in reading.written]
+    return [one.manifest for reading in readings for one in reading.written]
 
 
 def stored_launches(cluster: str, stack: str) -> "tuple[list[LaunchIntent], list[CapacityRequest]]":

@@ -14,9 +14,8 @@ from leeway_cli.explain.step_view import iso, some, step_as_data, utc
 from leeway_cli.output import stdout_console
 
 if TYPE_CHECKING:
-    from leeway.capacity_return.course import Step
-    from leeway.capacity_return.explain_cluster import ClusterExplanation, Protected
-    from leeway.capacity_return.foreign_nodes import SpareInGroup
+    from leeway.disruption.explain import ClusterExplanation, Protected, SpareInGroup
+    from leeway.disruption.follow import Step
     from rich.table import Table
 
 

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import BadInputError, as_clause
+from leeway_cli.errors import BadInputError, as_clause, aws_errors, kubernetes_errors
 from leeway_cli.explain.cluster import explain_cluster
 from leeway_cli.explain.node import explain_node
 from leeway_cli.explain.pod import explain_pod
-from leeway_cli.kubernetes_errors import kubernetes_errors
 from leeway_cli.manifests.files import FilesOption, read_texts
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
-from leeway_cli.reasons import INVALID_EVENT
 from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 
 if TYPE_CHECKING:
     from leeway.instances.facts import InstanceFacts
     from leeway.instances.groups import GroupFacts
+    from leeway.interruption.explain import InstanceFindings
     from leeway.notices import Notice
     from leeway.ports.kubernetes import Cluster
-    from leeway.retire_node.plan import InstanceFindings
 
 
 class _Explain(typer.core.TyperGroup):
@@ -81,9 +78,9 @@ def explain_notice(
     leeway explain events/spot-interruption.json
     leeway explain event.json --kubeconfig ~/.kube/config -o json
     """
+    from leeway.interruption.explain import Explanation, plan_instance
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
     from leeway.policy.rules import rule
-    from leeway.retire_node.plan import Explanation, plan_instance
 
     from leeway_cli.explain.plan_view import as_data, show
     from leeway_cli.explain.policy_sources import find_policies
@@ -113,26 +110,27 @@ def _read_notice(path: Path) -> "Notice":
     from leeway.notices.parse import parse_notice
 
     if path.is_dir():
-        raise BadInputError(INVALID_EVENT(place=path, problem="expected a file, is a folder"))
+        raise BadInputError(f"{path}: expected a file, is a folder.")
     ((source, text),) = read_texts([path])
     try:
         event = json.loads(text)
     except json.JSONDecodeError as error:
         problem = f"expected JSON: {error.msg}" if text.strip() else "the file is empty"
         place = f"{source}:{error.lineno}" if text.strip() else source
-        raise BadInputError(INVALID_EVENT(place=place, problem=problem)) from error
+        raise BadInputError(f"{place}: {problem}.") from error
     if isinstance(event, dict) and not {"source", "detail-type"} <= event.keys():
-        problem = "expected an EventBridge event, with source and detail-type"
-        raise BadInputError(INVALID_EVENT(place=source, problem=problem))
+        raise BadInputError(
+            f"{source}: expected an EventBridge event, with source and detail-type."
+        )
     try:
         return parse_notice(event)
     except (MalformedNotice, UnknownNotice) as error:
-        raise BadInputError(INVALID_EVENT(place=source, problem=as_clause(error))) from error
+        raise BadInputError(f"{source}: {as_clause(error)}.") from error
 
 
 def _find_instance(instance: str, cluster: "Cluster | None") -> "InstanceFindings":
     """Read one instance from the sources that are configured: EC2 and the cluster."""
-    from leeway.retire_node.plan import InstanceFindings
+    from leeway.interruption.explain import InstanceFindings
 
     asked = has_account()
     facts, group = _read_ec2(instance) if asked else (None, None)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leeway.capacity_return.explain_cluster import MONTH_HOURS, Cost
+from leeway.disruption.explain import MONTH_HOURS, Cost
 
 CENT = 0.005
 """Half a cent, in USD."""

@@ -13,7 +13,6 @@ from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.explain.options import ClusterName, NodesOption
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.output import Format, FormatOption, print_json
-from leeway_cli.reasons import NODE_NOT_FOUND
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -50,8 +49,8 @@ def explain_node(
     leeway explain node ip-10-0-0-1.ec2.internal --cluster prod
     leeway explain node i-0123456789abcdef0 -f pools.yaml -o json
     """
-    from leeway.capacity_return.decide import decide_returns
-    from leeway.capacity_return.explain_node import explain_node as explain
+    from leeway.disruption.decide import decide_returns
+    from leeway.disruption.explain import explain_node as explain
 
     from leeway_cli.explain.capacity import Source, read_capacity, time_limit
     from leeway_cli.explain.node_view import node_as_data, show_node
@@ -83,7 +82,7 @@ def _found(given: str, read: "Capacity") -> str:
         return given
     if given in by_instance:
         return by_instance[given]
-    raise CannotBeDoneError(NODE_NOT_FOUND(node=f"{given}{_similar(given, read.names)}"))
+    raise CannotBeDoneError(f"The cluster has no node {given}{_similar(given, read.names)}.")
 
 
 def _similar(given: str, names: Sequence[str]) -> str:

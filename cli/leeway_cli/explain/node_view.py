@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from leeway.capacity_return.foreign_nodes import title_of
+from leeway.disruption.explain import title_of
 from leeway.instances.owners import OwnerKind
 
 from leeway_cli.explain.money import counted, money, price_as_data, saves
@@ -13,9 +13,9 @@ from leeway_cli.output import stdout_console
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.capacity_return.explain_node import Instead, NodeExplanation, Shortfall
-    from leeway.capacity_return.protection import Blocker
-    from leeway.capacity_return.snapshot import MovablePod
+    from leeway.disruption.explain import Instead, NodeExplanation, Shortfall
+    from leeway.disruption.protection import Blocker
+    from leeway.disruption.snapshot import MovablePod
     from leeway.selection.packing.plan import PlannedNode
 
 

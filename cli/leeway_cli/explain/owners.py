@@ -7,11 +7,11 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind, owner_of
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.output import write_stderr
 
 if TYPE_CHECKING:
-    from leeway.capacity_return.foreign_nodes import GroupSize
+    from leeway.disruption.explain import GroupSize
     from leeway.provisioning.cluster_state import ClusterState
     from leeway.selection.pods import ExistingNode
 
@@ -86,7 +86,7 @@ def group_sizes(facts: Iterable[InstanceFacts]) -> "dict[str, GroupSize]":
     Raises:
         CannotBeDoneError: AWS does not answer or refuses.
     """
-    from leeway.capacity_return.foreign_nodes import GroupSize
+    from leeway.disruption.explain import GroupSize
     from leeway.wiring.clients import groups
 
     kind = OwnerKind.AUTO_SCALING_GROUP

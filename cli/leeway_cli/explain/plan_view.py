@@ -4,13 +4,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from leeway.retire_node.plan import DRAINS
+from leeway.interruption.explain import DRAINS
 
 from leeway_cli.drain.pod_table import pods_as_data, pods_as_table
 
 if TYPE_CHECKING:
+    from leeway.interruption.explain import Explanation, InstancePlan
     from leeway.policy.rules import Ruling
-    from leeway.retire_node.plan import Explanation, InstancePlan
     from rich.console import Console
 
 
@@ -37,13 +37,13 @@ def _instance_as_data(plan: "InstancePlan") -> dict[str, Any]:
         "node": plan.node or None,
         "nodeReason": plan.node_reason,
         "decision": plan.action.value,
-        "reason": asdict(plan.reason),
+        "reason": plan.reason,
         "policy": _ruling_as_data(plan.ruling) | {"source": plan.policy_source},
         "beginsAt": _iso(plan.begins_at),
         "replacement": plan.replacement or None,
-        "replacementReason": asdict(plan.replacement_reason),
+        "replacementReason": plan.replacement_reason,
         "replacementFirst": plan.replacement_first,
-        "remarks": [asdict(remark) for remark in plan.remarks],
+        "remarks": list(plan.remarks),
         "pods": pods_as_data(plan.pods),
     }
 

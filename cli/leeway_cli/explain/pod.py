@@ -7,13 +7,11 @@ from urllib.parse import quote
 import typer
 
 from leeway_cli.drain import options
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
 from leeway_cli.explain.cluster_reads import cluster_read, find_manifests, stored_launches
 from leeway_cli.explain.options import ClusterName
-from leeway_cli.kubernetes_errors import kubernetes_errors
 from leeway_cli.manifests.files import FilesOption
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
-from leeway_cli.reasons import INVALID_OPTION, POD_NOT_FOUND
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
@@ -76,8 +74,7 @@ def explain_pod(
 def _pod_name(given: str) -> str:
     namespace, slash, name = given.rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
-        expected = f"NAMESPACE/NAME, got {given!r}"
-        raise BadInputError(INVALID_OPTION(option="NAMESPACE/NAME", expected=expected))
+        raise BadInputError(f"NAMESPACE/NAME: expected NAMESPACE/NAME, got {given!r}.")
     return f"{namespace or 'default'}/{name}"
 
 
@@ -103,15 +100,14 @@ def _read_pod(connection: "Connection", name: str) -> "dict[str, Any]":
     try:
         return connection.call(read)
     except ApiError as error:
-        raise CannotBeDoneError(POD_NOT_FOUND(pod=name)) from error
+        raise CannotBeDoneError(f"The cluster has no pod {name}.") from error
 
 
 def _situation(read: "ClusterRead") -> "Situation":
     """Return what provision_nodes plans with, except for instances of Auto Scaling groups."""
     from leeway.launch.nodes_on_the_way import nodes_on_the_way
     from leeway.launch.price_ceiling import Prices
-    from leeway.manifests.cluster import Cluster
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import Cluster, cluster_policy
     from leeway.manifests.pools import pools_of
     from leeway.policy.rules import ClusterPolicy
     from leeway.provisioning.explain_pod import Situation

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import stderr_console
-from leeway_cli.reasons import INVALID_FILE
 
 if TYPE_CHECKING:
     from leeway.manifests.configuration import Configuration
@@ -76,18 +75,16 @@ def find_policies(files: Sequence[Path], stack: str | None) -> PolicySources:
 def _read(files: Sequence[Path]) -> "dict[str, tuple[ClusterPolicy, str]]":
     if not files:
         return {}
-    from leeway.manifests.cluster import Cluster
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import Cluster, cluster_policy
 
     from leeway_cli.manifests.files import read_files
 
     found = {}
     for path in files:
         for one in read_files([path]).written:
-            if isinstance(one.meant, Cluster):
-                found[one.meant.metadata.name] = (cluster_policy(one.meant), str(path))
+            if isinstance(one.manifest, Cluster):
+                found[one.manifest.metadata.name] = (cluster_policy(one.manifest), str(path))
     if not found:
         paths = ", ".join(str(path) for path in files)
-        problem = "expected a manifest of kind Cluster"
-        raise BadInputError(INVALID_FILE(place=paths, problem=problem))
+        raise BadInputError(f"{paths}: expected a manifest of kind Cluster.")
     return found

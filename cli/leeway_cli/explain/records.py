@@ -13,8 +13,7 @@ from leeway.provisioning.cluster_state import ClusterState
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.output import write_stderr
 from leeway_cli.stack import cluster_name, find_stack
 

@@ -11,7 +11,7 @@ from leeway_cli.explain.money import price_as_data
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.capacity_return.course import Step
+    from leeway.disruption.follow import Step
 
 
 def step_as_data(step: "Step") -> dict[str, Any]:

@@ -11,11 +11,10 @@ import typer
 from leeway_cli.errors import BadInputError, unreadable
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
-from leeway_cli.reasons import INVALID_OPTION
 
 if TYPE_CHECKING:
     from leeway.headroom.schedule import ChangePoint, Schedule
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 WEEK = timedelta(days=7)
 LONGEST = timedelta(days=366)
@@ -51,8 +50,7 @@ def schedule(
     begin = _time("--from", start) if start else datetime.now(UTC).replace(microsecond=0)
     until = _time("--to", end) if end else begin + WEEK
     if not begin < until <= begin + LONGEST:
-        expected = "a time after --from, at most a year later"
-        raise BadInputError(INVALID_OPTION(option="--to", expected=expected))
+        raise BadInputError("--to: expected a time after --from, at most a year later.")
     schedules = _select(_schedules(read_files(files or ()).written), name)
     if calendar is not None:
         _write_calendar(calendar, schedules, begin)
@@ -66,11 +64,13 @@ def _time(option: str, text: str) -> datetime:
     try:
         given = datetime.fromisoformat(text)
     except ValueError:
-        expected = f"a time such as 2026-11-20T09:00:00+09:00, got {text!r}"
-        raise BadInputError(INVALID_OPTION(option=option, expected=expected)) from None
+        raise BadInputError(
+            f"{option}: expected a time such as 2026-11-20T09:00:00+09:00, got {text!r}."
+        ) from None
     if given.year not in YEARS:
-        expected = f"a time from {YEARS[0]} to {YEARS[-1]}, got {text!r}"
-        raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+        raise BadInputError(
+            f"{option}: expected a time from {YEARS[0]} to {YEARS[-1]}, got {text!r}."
+        )
     return given if given.tzinfo else given.replace(tzinfo=UTC)
 
 
@@ -92,8 +92,7 @@ def _schedules(written: "Iterable[Written]") -> "dict[str, Schedule]":
                     bounded = replace(buffer.schedule, minimum=least, maximum=most)
                     found[f"{one.name}/{spec.name}"] = bounded
     if not found:
-        expected = "a ScaledObject or a Headroom with windows"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected a ScaledObject or a Headroom with windows.")
     return found
 
 
@@ -101,15 +100,13 @@ def _select(schedules: "dict[str, Schedule]", name: str) -> "dict[str, Schedule]
     if not name:
         return schedules
     if name not in schedules:
-        expected = f"one of {', '.join(schedules)}, got {name!r}"
-        raise BadInputError(INVALID_OPTION(option="--name", expected=expected))
+        raise BadInputError(f"--name: expected one of {', '.join(schedules)}, got {name!r}.")
     return {name: schedules[name]}
 
 
 def _print_json(schedules: "Mapping[str, Schedule]", begin: datetime, until: datetime) -> None:
     if len(schedules) > 1:
-        expected = f"one of {', '.join(schedules)} with -o json"
-        raise BadInputError(INVALID_OPTION(option="--name", expected=expected))
+        raise BadInputError(f"--name: expected one of {', '.join(schedules)} with -o json.")
     (only,) = schedules.values()
     print_json(
         [

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from leeway.admission.admit_node import AdmitNode
+from leeway.admission.admit_node import AdmitNode, NodeCheck
 from leeway.admission.outcome import AdmissionOutcome
-from leeway.admission.readiness import AdmissionResult
-from leeway.admission.step_results import NodeCheck
+from leeway.admission.record import AdmissionResult
 from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
@@ -18,14 +17,12 @@ from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
 from leeway.execution.retrying import API_ERRORS
 from leeway.parallel import in_parallel
-from leeway.pool_pauses.record import PoolRecord
 from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason
 from leeway.wiring.clients import client, clock
 
 from leeway_cli.errors import as_clause
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import NODE_NOT_READY
 
 AT_ONCE = 32
 
@@ -49,7 +46,7 @@ class Joined:
 
     instance: str
     node: str
-    problem: Reason | None
+    problem: str | None
 
 
 def admit(
@@ -96,8 +93,11 @@ def _admit(use_case: AdmitNode, one: AttemptId, until: datetime) -> Joined:
     return Joined(one.instance, outcome.node, _not_ready(one, as_clause(outcome.reason)))
 
 
-def _not_ready(one: AttemptId, problem: str) -> Reason:
-    return NODE_NOT_READY(instance=one.instance, problem=problem)
+def _not_ready(one: AttemptId, problem: str) -> str:
+    return (
+        f"Instance {one.instance} was launched, and its node is not Ready: {problem}. Read its "
+        f"boot log with `aws ec2 get-console-output --latest --instance-id {one.instance}`."
+    )
 
 
 class _TimeIsUp(Exception):
@@ -134,15 +134,11 @@ class _LocalSteps:
 
 
 class _Messages:
-    """The Telemetry Protocol of admissions, on stderr."""
+    """The AdmissionTelemetry Protocol, on stderr."""
 
     def admitted(self, outcome: AdmissionOutcome) -> None:
         """Print nothing: the command prints the result."""
 
-    def pool_paused(self, record: PoolRecord, reason: Reason) -> None:
-        """Print why a pool is paused."""
+    def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
+        """Print why a pool is paused, or a report was not delivered."""
         write_stderr(f"warning: {reason.code}: {reason.message}")
-
-    def admission_not_reported(self, outcome: AdmissionOutcome, problem: Reason) -> None:
-        """Print why a report was not delivered."""
-        write_stderr(f"warning: {problem.code}: {problem.message}")

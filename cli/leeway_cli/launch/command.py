@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.drain import options
 from leeway_cli.durations import parse_duration
-from leeway_cli.errors import BadInputError, CannotBeDoneError
-from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.errors import BadInputError, CannotBeDoneError, aws_errors, kubernetes_errors
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, print_json, write_stderr
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.selection.catalogs import RegionOption, find_catalog
 from leeway_cli.selection.kubernetes_files import KubernetesFiles
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
@@ -72,7 +69,7 @@ def launch(
     """
     from leeway.kubernetes.kubeconfig import kubeconfig_cluster
 
-    manifests = [one.meant for one in read_files(files or ()).written]
+    manifests = [one.manifest for one in read_files(files or ()).written]
     name = _cluster(cluster, manifests)
     limit = parse_duration("--timeout", timeout)
     deployment = find_stack(stack)
@@ -101,7 +98,7 @@ def _preview(deployment: Stack, order: "LaunchOrder", output: Format) -> None:
     if output is Format.TABLE:
         print_preview(preview)
     if missing:
-        raise CannotBeDoneError(missing[0].reason, result=preview_as_data(preview))
+        raise CannotBeDoneError(str(missing[0].reason), result=preview_as_data(preview))
     if output is Format.JSON:
         print_json(preview_as_data(preview))
 
@@ -125,11 +122,11 @@ def _launch(
         joined = admit(requested.requested, deployment.table, cluster, until, progress.ended)
     _warn(outcome.reasons)
     problems = [one.problem for one in joined if one.problem is not None]
-    problems += [one.reason for one in outcome.without_node]
+    problems += [str(one.reason) for one in outcome.without_node]
     if output is Format.TABLE:
         print_launch(outcome, joined)
     if problems:
-        details = "\n".join(f"{one.code}: {one.message}" for one in problems[1:])
+        details = "\n".join(problems[1:])
         raise CannotBeDoneError(problems[0], details, launch_as_data(outcome, joined))
     if output is Format.JSON:
         print_json(launch_as_data(outcome, joined))
@@ -145,11 +142,11 @@ def _cluster(given: str, manifests: "Sequence[Manifest]") -> str:
 
     named = [one.metadata.name for one in manifests if isinstance(one, Cluster)]
     if not given and len(named) != 1:
-        expected = "a name, or one Cluster manifest in --filename"
-        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+        raise BadInputError("--cluster: expected a name, or one Cluster manifest in --filename.")
     if given and named and named != [given]:
-        expected = f"{named[0]}, the name of the Cluster manifest, got {given}"
-        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+        raise BadInputError(
+            f"--cluster: expected {named[0]}, the name of the Cluster manifest, got {given}."
+        )
     return cluster_name(given or named[0])
 
 
@@ -165,13 +162,11 @@ def _order(
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
 
     if not any(isinstance(one, NodePool) for one in manifests):
-        expected = "at least one NodePool or Provisioner"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     given, running = KubernetesFiles(pods), KubernetesFiles(nodes)
     waiting = given.read_with(running, lambda of, others: pending_pods(of, {}, others))
     if not waiting:
-        expected = "at least one pod without a node"
-        raise BadInputError(INVALID_OPTION(option="--pods", expected=expected))
+        raise BadInputError("--pods: expected at least one pod without a node.")
     joined = {
         str((document.get("spec") or {}).get("providerID") or "").rpartition("/")[2]: str(
             (document.get("metadata") or {}).get("name") or ""

@@ -78,8 +78,7 @@ def launch_as_data(outcome: "LaunchOutcome", joined: "Sequence[Joined]") -> dict
             "instance": one.instance,
             "node": one.node or None,
             "ready": one.problem is None,
-            "code": one.problem.code if one.problem else None,
-            "reason": one.problem.message if one.problem else None,
+            "reason": one.problem,
         }
         for one in joined
     ]

@@ -8,11 +8,10 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, write_stderr
-from leeway_cli.reasons import INVALID_MANIFEST, INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the changes without making them.")
@@ -32,8 +31,7 @@ def apply(
     the stored manifest still has this version.
     """
     if not files:
-        expected = "at least one file, folder or -"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one file, folder or -.")
     written = read_files(files).written
 
     from leeway.manifests.pools import pools_without_limits
@@ -46,7 +44,7 @@ def apply(
     found = find_stack(stack)
     found.warn_if_unmanaged(cluster)
     planned = plan_changes(found, cluster, written)
-    for one in pools_without_limits(each.meant for each in written):
+    for one in pools_without_limits(each.manifest for each in written):
         write_stderr(
             f"warning: pool {one} has no spec.limits: only spec.launches.usdPerHour of the Cluster "
             "manifest limits what its nodes cost"
@@ -58,18 +56,17 @@ def apply(
 def _check_user_data(written: "Iterable[Written]") -> None:
     """Warn of what nodes would not get of their user data; refuse user data that no node can have:
     launches of its pools would fail."""
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError
     from leeway.bootstrap.user_data import check_user_data
     from leeway.manifests.node_class import EC2NodeClass
 
     for one in written:
-        if not isinstance(one.meant, EC2NodeClass):
+        if not isinstance(one.manifest, EC2NodeClass):
             continue
         place = f"{one.source}:{one.line}: {one.title}"
         try:
-            warnings = check_user_data(one.meant)
+            warnings = check_user_data(one.manifest)
         except UserDataError as error:
-            problem = f"{place}: {as_clause(error)}"
-            raise BadInputError(INVALID_MANIFEST(problem=problem)) from error
+            raise BadInputError(f"{place}: {as_clause(error)}.") from error
         for warning in warnings:
             write_stderr(f"warning: {place}: spec.userData: {warning.code}: {warning.message}")

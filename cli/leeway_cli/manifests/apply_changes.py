@@ -5,19 +5,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 from leeway.ports.table import RecordChanged
-from leeway.reasons import Reason
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.manifests.planned_change import Change, PlannedChange, plan_change
 from leeway_cli.output import Format, print_json, write_stdout
-from leeway_cli.reasons import MANIFEST_CONFLICT, MANIFEST_NOT_FOUND
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 
 def stored_manifests(stack: Stack, cluster: str) -> tuple[StoredManifest, ...]:
@@ -50,7 +47,7 @@ def apply_changes(
         CannotBeDoneError: a write failed; the changes before it are made.
     """
     done: list[PlannedChange] = []
-    writing = stack.writing()
+    writing = stack.manifests()
     for one in planned:
         if one.conflict or one.change is Change.UNCHANGED:
             done.append(one)
@@ -64,9 +61,8 @@ def apply_changes(
         except RecordChanged:
             done.append(replace(one, conflict="another writer changed it at the same time"))
         except CannotBeDoneError as error:
-            reason = Reason(error.reason.code, f"{one.title}: {error}")
             lines = "\n".join(_line(before) for before in done if not before.conflict)
-            raise CannotBeDoneError(reason, lines) from error
+            raise CannotBeDoneError(f"{one.title}: {error}", lines) from error
         else:
             done.append(one)
     return done
@@ -85,11 +81,9 @@ def print_changes(
         CannotBeDoneError: there were conflicts or missing manifests; the other changes are made.
     """
     result = {"cluster": cluster, "dryRun": dry_run, "manifests": [_as_data(one) for one in made]}
-    reasons = [
-        MANIFEST_CONFLICT(manifest=one.title, conflict=one.conflict) for one in made if one.conflict
-    ]
+    reasons = [f"{one.title}: conflict: {one.conflict}." for one in made if one.conflict]
     if missing:
-        reasons.append(MANIFEST_NOT_FOUND(cluster=cluster, manifests=", ".join(missing)))
+        reasons.append(f"Cluster {cluster} has no manifest {', '.join(missing)}.")
     if output is Format.JSON:
         if not reasons:
             print_json(result)

@@ -15,7 +15,6 @@ from leeway_cli.manifests.selector import (
     selectors_of,
 )
 from leeway_cli.output import Format, FormatOption, write_stderr
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 
@@ -34,12 +33,13 @@ def delete(
 ) -> None:
     """Delete manifests of a cluster."""
     if not files and not names and "/" not in kind:
-        expected = "KIND and NAMEs, or --filename, of the manifests to delete"
-        raise BadInputError(INVALID_OPTION(option="KIND", expected=expected))
+        raise BadInputError(
+            "KIND: expected KIND and NAMEs, or --filename, of the manifests to delete."
+        )
     selectors = selectors_of(kind, names or (), namespace, files)
 
-    from leeway.capacity_return.return_capacity import DELETED_POOLS_STAY_FOR
-    from leeway.manifests.ports import POOL_KINDS
+    from leeway.disruption.rules import DELETED_POOLS_STAY_FOR
+    from leeway.manifests.configuration import POOL
 
     from leeway_cli.manifests.apply_changes import apply_changes, print_changes, stored_manifests
     from leeway_cli.manifests.planned_change import Change, PlannedChange
@@ -50,12 +50,14 @@ def delete(
     for selector in selectors:
         namespaces = {one.namespace for one in chosen if selector.matches(one)}
         if len(namespaces) > 1:
-            expected = f"one of {', '.join(sorted(namespaces))}: {selector.title} is in each"
-            raise BadInputError(INVALID_OPTION(option="--namespace", expected=expected))
+            raise BadInputError(
+                f"--namespace: expected one of {', '.join(sorted(namespaces))}: {selector.title} "
+                "is in each."
+            )
     planned = [PlannedChange(Change.DELETED, one.title, one, None) for one in chosen]
     made = planned if dry_run else apply_changes(found, cluster, planned)
     missing = () if ignore_not_found else not_found(selectors, stored)
-    pools = [one.name for one in chosen if one.resource in POOL_KINDS]
+    pools = [one.name for one in chosen if one.resource == POOL]
     if pools and not dry_run:
         minutes = DELETED_POOLS_STAY_FOR.total_seconds() / 60
         write_stderr(

@@ -8,11 +8,10 @@ import typer
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import write_stdout
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 DIFFERS, COMPARISON_FAILED = 1, 3
 
@@ -33,8 +32,7 @@ def diff(
     Exit codes: 0 no difference, 1 differences, 2 bad input, 3 the comparison failed.
     """
     if not files:
-        expected = "at least one file, folder or -"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one file, folder or -.")
     written = read_files(files).written
 
     from leeway_cli.manifests.apply_changes import plan_changes
@@ -44,7 +42,7 @@ def diff(
     try:
         planned = plan_changes(find_stack(stack), cluster, written)
     except CannotBeDoneError as error:
-        raise DiffFailedError(error.reason, error.details) from error
+        raise DiffFailedError(str(error), error.details) from error
     lines = [
         line for one in planned if one.before != one.after for line in _lines(one.before, one.after)
     ]
@@ -67,4 +65,4 @@ def _yaml(manifest: "StoredManifest | None") -> list[str]:
         return []
     from leeway_cli.manifests.output import as_yaml, parsed
 
-    return as_yaml(parsed(manifest.body)).splitlines(keepends=True)
+    return as_yaml(parsed(manifest.as_written)).splitlines(keepends=True)

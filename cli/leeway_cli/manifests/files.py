@@ -9,10 +9,9 @@ import typer
 
 from leeway_cli.errors import BadInputError, as_clause, unreadable
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import INVALID_FILE, INVALID_MANIFEST
 
 if TYPE_CHECKING:
-    from leeway.manifests.problems import Problem
+    from leeway.manifests.base import Problem
     from leeway.manifests.reading import Reading
 
 STDIN = Path("-")
@@ -70,14 +69,14 @@ def read_texts(paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
 def _files(path: Path) -> list[Path]:
     # A Path turns `https://host/x` into `https:/host/x`.
     if str(path).startswith(("https:/", "http:/")):
-        problem = "expected a file or a folder; for a URL: curl -sL … | leeway … -f -"
-        raise BadInputError(INVALID_FILE(place=path, problem=problem))
+        raise BadInputError(
+            f"{path}: expected a file or a folder; for a URL: curl -sL … | leeway … -f -."
+        )
     if path == STDIN or not path.is_dir():
         return [path]
     found = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES and p.is_file())
     if not found:
-        problem = "expected files that end in .yaml, .yml or .json in it"
-        raise BadInputError(INVALID_FILE(place=path, problem=problem))
+        raise BadInputError(f"{path}: expected files that end in .yaml, .yml or .json in it.")
     return found
 
 
@@ -86,8 +85,7 @@ def _decoded(source: str, content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        reason = INVALID_FILE(place=f"{source}:{line}", problem="expected text in UTF-8")
-        raise BadInputError(reason) from error
+        raise BadInputError(f"{source}:{line}: expected text in UTF-8.") from error
 
 
 def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
@@ -104,16 +102,15 @@ def checked(reading: "Reading", sources: Sequence[str]) -> "Reading":
         first, *others = [_line(problem) for problem in problems]
         more = len(others) - _MOST_PRINTED
         details = others[:_MOST_PRINTED] + ([f"and {more} more problems"] if more > 0 else [])
-        raise BadInputError(INVALID_MANIFEST(problem=as_clause(first)), "\n".join(details))
+        raise BadInputError(f"{as_clause(first)}.", "\n".join(details))
     if not reading.written:
         where = ", ".join(sources) or "--filename"
-        problem = "expected at least one manifest, found none"
-        raise BadInputError(INVALID_FILE(place=where, problem=problem))
+        raise BadInputError(f"{where}: expected at least one manifest, found none.")
     return reading
 
 
 def _repeated(reading: "Reading") -> Iterator["Problem"]:
-    from leeway.manifests.problems import Problem
+    from leeway.manifests.base import Problem
 
     first: dict[tuple[str, str], str] = {}
     for one in reading.written:

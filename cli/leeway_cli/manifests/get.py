@@ -18,11 +18,10 @@ from leeway_cli.manifests.selector import (
     selectors_of,
 )
 from leeway_cli.output import print_json, stderr_console, write_stdout
-from leeway_cli.reasons import MANIFEST_NOT_FOUND
 from leeway_cli.stack import DEFAULT_STACK, ClusterOption, StackOption, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 
 class ManifestFormat(StrEnum):
@@ -53,7 +52,7 @@ def get(
     stored = stored_manifests(find_stack(stack), cluster)
     found = [one for one in stored if any(each.matches(one) for each in selectors)]
     if missing := not_found(selectors, stored):
-        raise CannotBeDoneError(MANIFEST_NOT_FOUND(cluster=cluster, manifests=", ".join(missing)))
+        raise CannotBeDoneError(f"Cluster {cluster} has no manifest {', '.join(missing)}.")
     single = len(selectors) == len(found) == 1 and bool(selectors[0].name) and not files
     _show(found, cluster, output, single=single)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leeway.durations import render_duration
 from leeway.manifests.base import NotActedOn
-from leeway.manifests.kinds import Kind, model_of
+from leeway.manifests.reading import Kind, model_of
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 

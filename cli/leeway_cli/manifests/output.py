@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 
 if TYPE_CHECKING:
     from leeway.manifests.reading import Reading
@@ -32,7 +32,7 @@ def as_yaml(document: Document) -> str:
 
 def as_document(stored: StoredManifest) -> Document:
     """Render a stored manifest with its version, in the form that `leeway apply` accepts."""
-    document = dict(parsed(stored.body))
+    document = dict(parsed(stored.as_written))
     metadata = document.get("metadata")
     if isinstance(metadata, dict):
         document["metadata"] = {**metadata, "resourceVersion": str(stored.version)}

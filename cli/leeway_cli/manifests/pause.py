@@ -8,11 +8,10 @@ import typer
 
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import Format, FormatOption
-from leeway_cli.reasons import MANIFEST_CONFLICT, MANIFEST_DAMAGED
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", callback=cluster_name, help="Name the cluster.")
@@ -71,9 +70,7 @@ def _set(cluster: str, paused: bool, stack: str, output: Format) -> None:
         if not made[0].conflict:
             return print_changes(made, cluster, dry_run=False, output=output)
     raise CannotBeDoneError(
-        MANIFEST_CONFLICT(
-            manifest=planned.title, conflict=f"other writers changed it {TRIES} times; try again"
-        )
+        f"{planned.title}: conflict: other writers changed it {TRIES} times; try again."
     )
 
 
@@ -91,9 +88,13 @@ def _parsed(stored: "StoredManifest") -> dict[str, Any]:
         document = json.loads(stored.body)
         spec = document.setdefault("spec", {})
     except (ValueError, AttributeError) as error:
-        raise CannotBeDoneError(MANIFEST_DAMAGED(manifest=stored.title)) from error
+        raise CannotBeDoneError(
+            f"The stored manifest {stored.title} is damaged. Apply it again with `leeway apply`."
+        ) from error
     if not isinstance(spec, dict):
-        raise CannotBeDoneError(MANIFEST_DAMAGED(manifest=stored.title))
+        raise CannotBeDoneError(
+            f"The stored manifest {stored.title} is damaged. Apply it again with `leeway apply`."
+        )
     return dict(document)
 
 

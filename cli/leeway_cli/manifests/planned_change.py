@@ -8,13 +8,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from leeway import __version__
-from leeway.manifests.ports import StoredManifest
+from leeway.manifests.configuration import StoredManifest
 
 from leeway_cli.errors import BadInputError
-from leeway_cli.reasons import INVALID_MANIFEST
 
 if TYPE_CHECKING:
-    from leeway.manifests.interpreting import Written
+    from leeway.manifests.reading import Written
 
 
 CLUSTER = "cluster.leeway.sh"
@@ -47,7 +46,7 @@ def plan_change(
     """Compare a manifest with the stored manifests of its cluster."""
     resource, namespace, name = written.kind.resource, written.namespace, written.name
     before = find(stored, resource, namespace, name)
-    planned = plan_body(before, resource, name, written.body, now, namespace)
+    planned = plan_body(before, resource, name, written.body, now, namespace, written.original)
     expected = written.manifest.metadata.resource_version
     if expected is None or planned.change is Change.UNCHANGED:
         return planned
@@ -66,9 +65,15 @@ def plan_body(
     body: str,
     now: datetime,
     namespace: str = "",
+    original: str = "",
 ) -> PlannedChange:
-    """Compare the JSON of a manifest with the stored one."""
-    if before is not None and _same(before.body, body):
+    """Compare the JSON of a manifest with the stored one. `original` is the JSON that `body` was
+    converted from, empty if it was not."""
+    if (
+        before is not None
+        and _same(before.body, body)
+        and _same(before.as_written, original or body)
+    ):
         return PlannedChange(Change.UNCHANGED, before.title, before, before)
     after = StoredManifest(
         resource=resource,
@@ -79,6 +84,7 @@ def plan_body(
         version=before.version + 1 if before else int(now.timestamp() * 1000),
         written_by=__version__,
         written_at=now,
+        original=original,
     )
     change = Change.CONFIGURED if before else Change.CREATED
     return PlannedChange(change, after.title, before, after)
@@ -107,6 +113,7 @@ def check_names(written: Iterable["Written"], cluster: str) -> None:
     """
     for one in written:
         if one.kind.singleton and one.name != cluster:
-            place = f"{one.source}:{one.line}"
-            problem = f"metadata.name: expected {cluster} (the option --cluster), got {one.name}"
-            raise BadInputError(INVALID_MANIFEST(problem=f"{place}: {problem}"))
+            raise BadInputError(
+                f"{one.source}:{one.line}: metadata.name: expected {cluster} (the option "
+                f"--cluster), got {one.name}."
+            )

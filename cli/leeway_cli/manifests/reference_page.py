@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from leeway.durations import render_duration
-from leeway.manifests.kinds import Kind
+from leeway.manifests.reading import Kind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ChurnCap
 

@@ -4,10 +4,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import CannotBeDoneError
+from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.output import Format, print_json, stdout_console
-from leeway_cli.reasons import POOL_NOT_PAUSED
 from leeway_cli.stack import Stack
 
 if TYPE_CHECKING:
@@ -33,7 +31,9 @@ def resume_pool(stack: Stack, cluster: str, pool: str, output: Format) -> None:
         if stored is None or stored.paused is None:
             paused = [one.pool for one in records.pools_of(cluster) if one.paused is not None]
             known = ", ".join(paused) or "none"
-            raise CannotBeDoneError(POOL_NOT_PAUSED(pool=pool, cluster=cluster, paused=known))
+            raise CannotBeDoneError(
+                f"Pool {pool} of cluster {cluster} is not paused by Leeway; paused pools: {known}."
+            )
         records.write_pool(resumed(stored, SystemClock().now()))
         return stored
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leeway_cli.errors import BadInputError, as_clause, unreadable
-from leeway_cli.reasons import INVALID_OPTION, USAGE_ERROR
 
 if TYPE_CHECKING:
-    from leeway.manifests.kinds import Kind
+    from leeway.manifests.reading import Kind
 
 
 class SchemaFormat(StrEnum):
@@ -39,18 +38,16 @@ def schema(
     Editors with the YAML language server complete and check a file that begins with
     `# yaml-language-server: $schema=DIR/leeway.sh/cluster_v1.json`.
     """
-    from leeway.manifests.kinds import KINDS, UnknownKind, kinds_called
+    from leeway.manifests.reading import KINDS, UnknownKind, kinds_called
 
     try:
         kinds = kinds_called(kind) if kind else KINDS
     except UnknownKind as error:
-        raise BadInputError(USAGE_ERROR(problem=f"KIND: {as_clause(error)}")) from error
+        raise BadInputError(f"KIND: {as_clause(error)}.") from error
     if directory is None:
         if not kind:
             names = ", ".join(sorted({one.name.lower() for one in kinds}))
-            raise BadInputError(
-                INVALID_OPTION(option="KIND", expected=f"one of {names}, or --directory")
-            )
+            raise BadInputError(f"KIND: expected one of {names}, or --directory.")
         sys.stdout.write(_rendered(kinds[-1], output))
         return
     for one in kinds:

@@ -10,10 +10,9 @@ import typer
 from leeway_cli.completion import kinds
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import read_files
-from leeway_cli.reasons import INVALID_OPTION, USAGE_ERROR
 
 if TYPE_CHECKING:
-    from leeway.manifests.ports import StoredManifest
+    from leeway.manifests.configuration import StoredManifest
 
 KindArgument = Annotated[
     str,
@@ -66,9 +65,7 @@ def selectors_of(
     if "/" in kind and not files:
         return tuple(_from_printed(one, namespace) for one in (kind, *names))
     if files and kind:
-        raise BadInputError(
-            INVALID_OPTION(option="KIND", expected="either KIND [NAME] or --filename, not both")
-        )
+        raise BadInputError("KIND: expected either KIND [NAME] or --filename, not both.")
     if files:
         return tuple(
             ManifestSelector(frozenset({one.kind.resource}), one.namespace, one.name, one.title)
@@ -83,8 +80,7 @@ def selectors_of(
 def _from_printed(word: str, namespace: str) -> ManifestSelector:
     kind, slash, name = word.partition("/")
     if not slash or not name:
-        expected = f"KIND/NAME, as in the other arguments, got {word}"
-        raise BadInputError(INVALID_OPTION(option="KIND", expected=expected))
+        raise BadInputError(f"KIND: expected KIND/NAME, as in the other arguments, got {word}.")
     return ManifestSelector(_resources(kind), namespace, name, f"{kind} {name}")
 
 
@@ -93,14 +89,14 @@ def _resources(words: str) -> frozenset[str]:
 
 
 def _resources_of_kind(word: str) -> frozenset[str]:
-    from leeway.manifests.kinds import UnknownKind, kinds_called
+    from leeway.manifests.reading import UnknownKind, kinds_called
 
     try:
         return frozenset(kind.resource for kind in kinds_called(word))
     except UnknownKind as error:
         if "." in word:  # a kind that a newer version of Leeway wrote
             return frozenset({word.lower()})
-        raise BadInputError(USAGE_ERROR(problem=f"KIND: {as_clause(error)}")) from error
+        raise BadInputError(f"KIND: {as_clause(error)}.") from error
 
 
 def not_found(

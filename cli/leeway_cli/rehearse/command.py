@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from leeway_cli.drain.options import Context, Kubeconfig
 from leeway_cli.durations import parse_duration
-from leeway_cli.errors import BadInputError, CannotBeDoneError
+from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
 from leeway_cli.html_templates import check_page_path
-from leeway_cli.kubernetes_errors import kubernetes_errors
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
-from leeway_cli.reasons import INVALID_OPTION, NO_NODES_TO_LOSE, REPORT_NOT_WRITTEN
 from leeway_cli.rehearse import options
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog, sandbox_catalog
 from leeway_cli.selection.kubernetes_files import KubernetesFiles
@@ -72,7 +70,7 @@ def rehearse(
 
     _check(rounds, html)
     pace = _pace(pod_start, pod_stop, node_start)
-    manifests = [one.meant for one in read_files(files).written] if files else []
+    manifests = [one.manifest for one in read_files(files).written] if files else []
     cluster, source = _read(objects or (), kubeconfig, context, manifests, pace)
     for sentence in cluster.unread:
         write_stderr(f"warning: {sentence}")
@@ -85,8 +83,7 @@ def rehearse(
 
 def _check(rounds: int, html: Path | None) -> None:
     if not 1 <= rounds <= MOST_ROUNDS:
-        expected = f"1 to {MOST_ROUNDS}, got {rounds}"
-        raise BadInputError(INVALID_OPTION(option="--rounds", expected=expected))
+        raise BadInputError(f"--rounds: expected 1 to {MOST_ROUNDS}, got {rounds}.")
     if html is not None:
         check_page_path("--html", html)
 
@@ -123,7 +120,7 @@ def _seconds(option: str, given: str) -> float:
 
     found = parse_duration(option, given)
     if found > timedelta(hours=1):
-        raise BadInputError(INVALID_OPTION(option=option, expected=f"at most 1h, got {given}"))
+        raise BadInputError(f"{option}: expected at most 1h, got {given}.")
     return found.total_seconds()
 
 
@@ -145,8 +142,7 @@ def _read(
     pools = frozenset(pool.name for pool in pools_of(manifests))
     if objects:
         if kubeconfig or context:
-            expected = "no --kubeconfig and no --context with it"
-            raise BadInputError(INVALID_OPTION(option="--objects", expected=expected))
+            raise BadInputError("--objects: expected no --kubeconfig and no --context with it.")
         source = ", ".join(map(str, objects))
         documents = KubernetesFiles(objects).documents
         now = taken_at(documents)
@@ -156,7 +152,10 @@ def _read(
         now = SystemClock().now()
     cluster = read_objects(documents, pace, now, pools)
     if not cluster.nodes:
-        raise BadInputError(NO_NODES_TO_LOSE(place=source, command=KUBECTL))
+        raise BadInputError(
+            f"{source}: expected the nodes and pods of a cluster, and found no node. Write the "
+            f"file with `{KUBECTL}`."
+        )
     if _has_no_pods(documents):
         write_stderr(f"warning: {source} has no pod; write the file with `{KUBECTL}`")
     return cluster, source
@@ -175,13 +174,13 @@ def _losses(given: Sequence[str], cluster: "Cluster") -> "tuple[Losses, Cluster]
     try:
         return read_losses(given, cluster.nodes.values()), cluster
     except UnknownLoss as error:
-        raise BadInputError(INVALID_OPTION(option="--lose", expected=error)) from error
+        raise BadInputError(f"--lose: expected {error}.") from error
 
 
 def _with_groups(cluster: "Cluster") -> "Cluster":
     from leeway.wiring.clients import instances
 
-    from leeway_cli.aws_errors import aws_errors
+    from leeway_cli.errors import aws_errors
 
     ids = [node.instance for node in cluster.nodes.values() if node.instance]
     try:
@@ -236,13 +235,12 @@ def _known_region(region: str | None, cluster: "Cluster") -> str | None:
 
 def _policy(manifests: "Sequence[Manifest]") -> "ClusterPolicy":
     from leeway.manifests.cluster import Cluster as Manifest
-    from leeway.manifests.policy import cluster_policy
+    from leeway.manifests.cluster import cluster_policy
     from leeway.policy.rules import ClusterPolicy
 
     written = [cluster_policy(one) for one in manifests if isinstance(one, Manifest)]
     if len(written) > 1:
-        expected = "one Cluster manifest at most"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected one Cluster manifest at most.")
     return written[0] if written else ClusterPolicy()
 
 
@@ -288,5 +286,7 @@ def _write(found: "Rehearsal", path: Path) -> None:
     try:
         path.write_text(render_rehearsal(found), encoding="utf-8")
     except OSError as error:
-        raise CannotBeDoneError(REPORT_NOT_WRITTEN(path=path, error=error.strerror)) from error
+        raise CannotBeDoneError(
+            f"The report {path} could not be written: {error.strerror}."
+        ) from error
     write_stderr(f"The HTML page: {path}")

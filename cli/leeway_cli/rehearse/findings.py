@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from leeway.drain.deadline import DETACH_TIME
-from leeway.drain.progress import RemovalMethod
 from leeway.policy.rules import SAFETY_MARGIN, SPOT_WARNING
 from leeway.reasons import Reason
+from leeway.retirement.pods import DETACH_TIME
+from leeway.retirement.progress import RemovalMethod
 from leeway.selection.pods import PodSpec
 
 from leeway_cli.rehearse.changes import (
@@ -25,24 +25,6 @@ from leeway_cli.rehearse.changes import (
 )
 from leeway_cli.rehearse.cluster import Budget, Cluster, Workload
 from leeway_cli.rehearse.pace import Pace
-from leeway_cli.rehearse.reasons import (
-    ALL_REPLICAS_LOST,
-    BELOW_BUDGET,
-    BUDGET_ALLOWS_TOO_LATE,
-    BUDGET_NEVER_ALLOWS,
-    BUDGET_NOT_COMPUTED,
-    FINALIZERS_KEEP_OBJECT,
-    GRACE_EXCEEDS_NOTICE,
-    NO_CONTROLLER,
-    NO_ROOM,
-    NOT_READY_AGAIN,
-    OWNER_DRAINS_NODE,
-    POD_HAS_SEVERAL_BUDGETS,
-    POD_RUNS_UNTIL_THE_END,
-    RETURNS_TO_NODE,
-    SINGLE_REPLICA,
-    VOLUME_BOUND_TO_ZONE,
-)
 from leeway_cli.rehearse.rounds import below, budgets_of, ready_before
 from leeway_cli.rehearse.series import moments_below
 from leeway_cli.rehearse.storm import SETTLED_AFTER, Fate, Storm
@@ -84,27 +66,25 @@ def find(cluster: Cluster, storms: Iterable[Storm], pace: Pace) -> tuple[Finding
     return tuple(found)
 
 
-_ORDER = [
-    code.name
-    for code in (
-        NO_CONTROLLER,
-        VOLUME_BOUND_TO_ZONE,
-        NO_ROOM,
-        NOT_READY_AGAIN,
-        POD_RUNS_UNTIL_THE_END,
-        RETURNS_TO_NODE,
-        SINGLE_REPLICA,
-        ALL_REPLICAS_LOST,
-        BUDGET_NEVER_ALLOWS,
-        BUDGET_NOT_COMPUTED,
-        POD_HAS_SEVERAL_BUDGETS,
-        BUDGET_ALLOWS_TOO_LATE,
-        BELOW_BUDGET,
-        GRACE_EXCEEDS_NOTICE,
-        FINALIZERS_KEEP_OBJECT,
-        OWNER_DRAINS_NODE,
-    )
-]
+_ORDER = (
+    "NoController",
+    "VolumeBoundToZone",
+    "NoRoom",
+    "NotReadyAgain",
+    "PodRunsUntilTheEnd",
+    "ReturnsToNode",
+    "SingleReplica",
+    "AllReplicasLost",
+    "BudgetNeverAllows",
+    "BudgetNotComputed",
+    "PodHasSeveralBudgets",
+    "BudgetAllowsTooLate",
+    "BelowBudget",
+    "GraceExceedsNotice",
+    "FinalizersKeepObject",
+    "OwnerDrainsNode",
+)
+"""The kinds of findings, the worst first."""
 
 
 def _in_round(cluster: Cluster, storm: Storm, pace: Pace) -> Iterator[_Found]:
@@ -133,7 +113,11 @@ def _without_place(
         return
     names = tuple(fate.pod for fate in gone)
     if not workload.template:
-        reason = NO_CONTROLLER(pod=f"{workload.namespace}/{workload.name}")
+        reason = Reason(
+            "NoController",
+            f"Pod {workload.namespace}/{workload.name} has no controller: nothing creates it "
+            "again.",
+        )
         yield workload.key, 1, Finding(reason, create_controller(workload), names)
         return
     unplaced = [name for name in names if name in storm.placements.without]
@@ -141,16 +125,23 @@ def _without_place(
         why = storm.placements.without[unplaced[0]].message
         spec = specs.get(unplaced[0])
         by_volume = spec is not None and spec.affinity is not None
-        code, change = (
-            (VOLUME_BOUND_TO_ZONE, keep_zone_free(workload))
-            if by_volume
-            else (NO_ROOM, make_room(workload))
-        )
-        reason = code(workload=workload.key, why=why)
+        if by_volume:
+            reason = Reason(
+                "VolumeBoundToZone",
+                f"Pods of {workload.key} have volumes that bind them to one zone, and get no node "
+                f"there: {why}",
+            )
+            change = keep_zone_free(workload)
+        else:
+            reason = Reason("NoRoom", f"Pods of {workload.key} get no node: {why}")
+            change = make_room(workload)
         yield workload.key, len(unplaced), Finding(reason, change, tuple(unplaced))
         return
     minutes = int(SETTLED_AFTER.total_seconds() // 60)
-    reason = NOT_READY_AGAIN(workload=workload.key, minutes=minutes)
+    reason = Reason(
+        "NotReadyAgain",
+        f"Pods of {workload.key} are not Ready again within {minutes} minutes of the warning.",
+    )
     change = edit(workload, "containers[].startupProbe", "")
     yield workload.key, len(names), Finding(reason, change, names)
 
@@ -162,19 +153,29 @@ def _ends_late(
     returned = tuple(dict.fromkeys(fate.pod for fate in fates if fate.returned))
     if returned:
         change = edit(workload, "tolerations", "without operator: Exists for every key")
-        reason = RETURNS_TO_NODE(workload=workload.key)
+        reason = Reason(
+            "ReturnsToNode",
+            f"Pods of {workload.key} tolerate every taint: the scheduler may bind their "
+            "successors to a node that is about to end, where they run until it ends.",
+        )
         yield workload.key, len(returned), Finding(reason, change, returned)
     died = [fate for fate in fates if fate.died and not fate.returned]
     if died and not returned:
         progress = died[0].progress
         why = progress.reason.message if progress else "it appeared after the drain."
-        reason = POD_RUNS_UNTIL_THE_END(workload=workload.key, why=why)
+        reason = Reason(
+            "PodRunsUntilTheEnd",
+            f"Pods of {workload.key} still run when EC2 ends the instance: {why}",
+        )
         names = tuple(fate.pod for fate in died)
         yield workload.key, len(died), Finding(reason, shorten_grace(workload, 30), names)
     kept = tuple(fate.pod for fate in fates if pods[fate.pod].finalizers)
     if kept:
         names_of = ", ".join(pods[kept[0]].finalizers)
-        reason = FINALIZERS_KEEP_OBJECT(workload=workload.key, finalizers=names_of)
+        reason = Reason(
+            "FinalizersKeepObject",
+            f"Pods of {workload.key} stay as objects after their end, kept by {names_of}.",
+        )
         change = edit(workload, "metadata.finalizers", f"without {names_of}")
         yield workload.key, len(kept), Finding(reason, change, kept)
     room = SPOT_WARNING - SAFETY_MARGIN
@@ -184,7 +185,11 @@ def _ends_late(
         most -= DETACH_TIME.total_seconds() if running.pod.claims else 0
         if fate.cut and fate.granted is not None and running.pod.grace > most:
             own = running.pod.grace if running.stops_in is None else round(running.stops_in)
-            reason = GRACE_EXCEEDS_NOTICE(workload=workload.key, own=own, granted=fate.granted)
+            reason = Reason(
+                "GraceExceedsNotice",
+                f"Pods of {workload.key} may take {own} s to end and get {fate.granted:.0f} s "
+                "before the deadline.",
+            )
             names = tuple(one.pod for one in fates if one.cut)
             change = shorten_grace(workload, max(1, int(most // 5 * 5)))
             yield workload.key, -fate.granted, Finding(reason, change, names)
@@ -203,10 +208,16 @@ def _outages(
     shown = f"{down:.0f} s" + (" and longer" if still else "")
     names = tuple(fate.pod for fate in fates)
     if workload.replicas == 1:
-        reason = SINGLE_REPLICA(workload=workload.key, down=shown)
+        reason = Reason(
+            "SingleReplica", f"{workload.key} has one replica and is not Ready for {shown}."
+        )
         yield workload.key, down, Finding(reason, add_replicas(workload, 2), names)
     else:
-        reason = ALL_REPLICAS_LOST(workload=workload.key, count=before, down=shown)
+        reason = Reason(
+            "AllReplicasLost",
+            f"All {before} Ready pods of {workload.key} are on lost nodes, and it has none "
+            f"Ready for {shown}.",
+        )
         yield workload.key, down, Finding(reason, spread_pods(workload), names)
 
 
@@ -224,7 +235,11 @@ def _budgets(
     names = tuple(fate.pod for fate in forced)
     if forced and len(budgets) > 1:
         shown = ", ".join(budget.key for budget in budgets)
-        reason = POD_HAS_SEVERAL_BUDGETS(workload=workload.key, budgets=shown)
+        reason = Reason(
+            "PodHasSeveralBudgets",
+            f"Pods of {workload.key} have several budgets ({shown}), and the API server evicts "
+            "no such pod.",
+        )
         yield workload.key, len(forced), Finding(reason, delete_budget(budgets[-1]), names)
     elif forced and budgets:
         yield (
@@ -241,12 +256,10 @@ def _budgets(
         never = budget.problem or budget.desired >= budget.expected
         if missed >= _SHORTEST_OUTAGE and not never and workload.replicas > 1:
             lowest = min(number for _, number in storm.healthy[budget.key].steps)
-            reason = BELOW_BUDGET(
-                workload=workload.key,
-                budget=budget.key,
-                down=f"{missed:.0f} s",
-                lowest=lowest,
-                desired=budget.desired,
+            reason = Reason(
+                "BelowBudget",
+                f"{workload.key} is below budget {budget.key} for {missed:.0f} s: {lowest} of "
+                f"{budget.desired} pods are healthy.",
             )
             more = workload.replicas + max(1, budget.desired - lowest)
             change = add_replicas(workload, more)
@@ -257,13 +270,23 @@ def _why_forced(budget: Budget, forced: list[Fate]) -> Reason:
     ends = [fate.ended_at - (fate.granted or 0) for fate in forced if fate.ended_at is not None]
     latest = max(ends, default=SPOT_WARNING.total_seconds())
     if budget.problem:
-        return BUDGET_NOT_COMPUTED(budget=budget.key, problem=budget.problem)
-    if budget.desired >= budget.expected:
-        return BUDGET_NEVER_ALLOWS(
-            budget=budget.key, desired=budget.desired, expected=budget.expected, latest=latest
+        return Reason(
+            "BudgetNotComputed",
+            f"Budget {budget.key} never allows an eviction, because the disruption controller "
+            f"cannot compute it: {budget.problem}.",
         )
-    return BUDGET_ALLOWS_TOO_LATE(
-        budget=budget.key, written=budget.written, count=len(forced), latest=latest
+    if budget.desired >= budget.expected:
+        return Reason(
+            "BudgetNeverAllows",
+            f"Budget {budget.key} never allows an eviction: {budget.desired} of "
+            f"{budget.expected} pods must be healthy. The drain waits until {latest:.0f} s "
+            "after the warning and then deletes the pods in spite of it.",
+        )
+    return Reason(
+        "BudgetAllowsTooLate",
+        f"Budget {budget.key} ({budget.written}) allows too few evictions in time: from "
+        f"{latest:.0f} s after the warning on, pods are deleted in spite of it (pods: "
+        f"{len(forced)}).",
     )
 
 
@@ -277,4 +300,9 @@ def _evictions(budget: Budget, forced: int) -> int:
 def _owners(cluster: Cluster, storm: Storm) -> Iterator[_Found]:
     for node in sorted(storm.lost):
         if owner := cluster.nodes[node].retires_itself:
-            yield owner, 1, Finding(OWNER_DRAINS_NODE(owner=owner), own_nodes(owner))
+            reason = Reason(
+                "OwnerDrainsNode",
+                f"{owner} drains its nodes without Leeway. The rehearsal shows the drain that "
+                "Leeway does if the Cluster manifest lists the owner.",
+            )
+            yield owner, 1, Finding(reason, own_nodes(owner))

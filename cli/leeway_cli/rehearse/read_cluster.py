@@ -14,7 +14,6 @@ from msgspec.json import Decoder
 
 from leeway_cli.errors import CannotBeDoneError
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import RIGHTS_MISSING
 
 _NEEDED = {
     "Node": PATHS["Node"],
@@ -53,7 +52,10 @@ def read_documents(connection: Connection) -> list[Document]:
             if not is_unknown_path(error):
                 raise
     if missing := [path.rpartition("/")[2] for kind, path in _NEEDED.items() if kind in forbidden]:
-        raise CannotBeDoneError(RIGHTS_MISSING(kinds=", ".join(missing)))
+        raise CannotBeDoneError(
+            f"The user of the kubeconfig may not list {', '.join(missing)}. Grant the verb list on "
+            "them in all namespaces."
+        )
     for kind in forbidden:
         plural = _OTHERS[kind].rpartition("/")[2]
         write_stderr(

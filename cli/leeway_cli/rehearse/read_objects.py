@@ -6,17 +6,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from leeway.drain.decide_pod import DAEMONSET
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod
 from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
+from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
 from leeway.selection.pods import Toleration
 from leeway.selection.pools import Taint
-from leeway.selection.reading.objects import Document, key_of, name_of, namespace_of
-from leeway.selection.reading.pod_state import bound_node, is_finished
+from leeway.selection.reading.objects import (
+    Document,
+    bound_node,
+    is_finished,
+    key_of,
+    name_of,
+    namespace_of,
+)
 from lightkube.core.dictmixin import DictMixin
 from lightkube.resources.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from lightkube.resources.batch_v1 import Job

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from leeway.selection.labels import HOSTNAME
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply

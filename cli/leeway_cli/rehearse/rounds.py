@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median_high
 
-from leeway.drain.decide_pod import DAEMONSET
-from leeway.drain.progress import RemovalMethod
+from leeway.retirement.pods import DAEMONSET
+from leeway.retirement.progress import RemovalMethod
 
 from leeway_cli.rehearse.cluster import Budget, Cluster, Workload
 from leeway_cli.rehearse.series import moments_below, number_at

@@ -5,15 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from leeway.drain.answers import Meaning, read_answer
-from leeway.drain.deadline import Terms
-from leeway.drain.observe import observe, observe_volumes
-from leeway.drain.plan import give_up, next_request, plan
-from leeway.drain.progress import Drain, PodProgress, Stage, expire, is_expired
-from leeway.drain.record_answers import record_answer, record_budgets
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, ClusterPolicy, rule
 from leeway.ports.kubernetes_objects import Pod
+from leeway.retirement.plan import give_up, next_request, plan
+from leeway.retirement.pods import Meaning, Terms, read_answer
+from leeway.retirement.progress import (
+    Drain,
+    PodProgress,
+    Stage,
+    expire,
+    is_expired,
+    observe,
+    observe_volumes,
+    record_answer,
+    record_budgets,
+)
 
 from leeway_cli.rehearse.cluster import Cluster
 from leeway_cli.rehearse.pace import Pace
@@ -128,7 +135,7 @@ def _first_recorded(pods: Sequence[Pod], recorded: RequestTimes) -> datetime | N
 
 
 class _NodeDrain:
-    """The drain of one node, as `leeway.drain.executor` runs it.
+    """The drain of one node, as `leeway.retirement.executor` runs it.
 
     The nth request for a pod is not made before the nth time that is recorded of it: it is decided
     again then. At the deadline, what is due is requested without regard to the record.

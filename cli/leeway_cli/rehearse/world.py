@@ -1,6 +1,6 @@
 """The other side of the drains: API server, budgets, controllers and kubelets in simulated time.
 
-The drains themselves are those of `leeway.drain`. The arithmetic of budgets is the disruption
+The drains themselves are those of `leeway.retirement`. The arithmetic of budgets is the disruption
 controller's: `max(0, healthy − desired)`, and a pod with a granted eviction is not healthy.
 Source: Kubernetes documentation, "Disruptions", "API-initiated Eviction".
 """
@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
 
-from leeway.drain.decide_pod import DAEMONSET, FINISHED_PHASES
-from leeway.drain.plan import PodRequest
-from leeway.drain.progress import RemovalMethod
 from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
+from leeway.retirement.progress import PodRequest, RemovalMethod
 
 from leeway_cli.rehearse.cluster import Cluster, RunningPod, Workload
 from leeway_cli.rehearse.pace import Pace

@@ -7,7 +7,7 @@ empty nodes, and one in which no node is given back.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leeway.capacity_return.rules import Cause
+from leeway.disruption.rules import Cause
 
 from leeway_cli.simulated_day.record import GivenBack, Moment, Record
 

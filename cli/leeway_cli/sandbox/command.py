@@ -13,7 +13,6 @@ import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause, unreadable
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
-from leeway_cli.reasons import INVALID_EVENT, INVALID_OPTION, SANDBOX_STILL_RUNS
 from leeway_cli.sandbox.faults import FORMS, read_faults
 from leeway_cli.sandbox.state import (
     StateDirOption,
@@ -63,7 +62,10 @@ def down(state_dir: StateDirOption = None) -> None:
     pid, stop_by = sandbox.endpoints.pid, time.monotonic() + STOP_TIMEOUT
     while is_running(folder):
         if time.monotonic() > stop_by:
-            raise CannotBeDoneError(SANDBOX_STILL_RUNS(pid=pid, seconds=STOP_TIMEOUT))
+            raise CannotBeDoneError(
+                f"The sandbox process {pid} did not end within {STOP_TIMEOUT:.0f} s. Stop it with "
+                f"`kill {pid}`."
+            )
         time.sleep(0.1)
     stderr_console().print("The sandbox has ended.")
 
@@ -208,20 +210,17 @@ def faults(
 def _instance_of(sandbox: "Sandbox", node: str) -> str:
     instance = node if node.startswith("i-") else sandbox.instance_of(node)
     if instance is None:
-        expected = f"a node of the sandbox; it has no node {node!r}"
-        raise BadInputError(INVALID_OPTION(option="NODE", expected=expected))
+        raise BadInputError(f"NODE: expected a node of the sandbox; it has no node {node!r}.")
     return instance
 
 
 def _read_event(path: Path) -> Mapping[str, Any]:
     event = _read_json(path)
     if not isinstance(event, dict):
-        problem = "expected a JSON object, an EventBridge event"
-        raise BadInputError(INVALID_EVENT(place=path, problem=problem))
+        raise BadInputError(f"{path}: expected a JSON object, an EventBridge event.")
     for field in ("source", "detail-type", "detail"):
         if field not in event:
-            problem = f"{field}: missing; every EventBridge event has it"
-            raise BadInputError(INVALID_EVENT(place=path, problem=problem))
+            raise BadInputError(f"{path}: {field}: missing; every EventBridge event has it.")
     return event
 
 
@@ -231,5 +230,4 @@ def _read_json(path: Path) -> Any:
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError as error:
-        problem = f"expected JSON: {as_clause(error)}"
-        raise BadInputError(INVALID_EVENT(place=path, problem=problem)) from error
+        raise BadInputError(f"{path}: expected JSON: {as_clause(error)}.") from error

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leeway_cli.errors import BadInputError, as_clause, unreadable
-from leeway_cli.reasons import INVALID_FAULT, INVALID_FILE
 
 if TYPE_CHECKING:
     from leeway_sandbox.sandbox import Sandbox
@@ -96,8 +95,9 @@ def _read(word: str) -> tuple[str, Fault]:
             and place.count(":") == pattern.count(":")
         ):
             return part, build(place.split(":"), _number(word, value, limit))
-    expected = "a form that `leeway sandbox faults --help` lists"
-    raise BadInputError(INVALID_FAULT(fault=word, expected=expected))
+    raise BadInputError(
+        f"The fault {word!r} is invalid: expected a form that `leeway sandbox faults --help` lists."
+    )
 
 
 def _number(word: str, text: str, limit: float | None) -> float:
@@ -107,8 +107,9 @@ def _number(word: str, text: str, limit: float | None) -> float:
         number = -1.0
     if not 0 <= number <= (limit or 1e6):
         most = f" to {limit:g}" if limit else " or more"
-        expected = f"a number, 0{most}, got {text!r}"
-        raise BadInputError(INVALID_FAULT(fault=word, expected=expected))
+        raise BadInputError(
+            f"The fault {word!r} is invalid: expected a number, 0{most}, got {text!r}."
+        )
     return number
 
 
@@ -175,8 +176,7 @@ def _from_file(path: Path) -> list[Fault]:
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError as error:
-        problem = f"expected JSON: {as_clause(error)}"
-        raise BadInputError(INVALID_FILE(place=path, problem=problem)) from error
+        raise BadInputError(f"{path}: expected JSON: {as_clause(error)}.") from error
     if not isinstance(faults, list) or not all(isinstance(fault, dict) for fault in faults):
-        raise BadInputError(INVALID_FILE(place=path, problem="expected a JSON list of faults"))
+        raise BadInputError(f"{path}: expected a JSON list of faults.")
     return faults

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from leeway.reasons import Reason
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 
@@ -34,10 +33,10 @@ def sandbox_errors() -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        raise BadInputError(Reason("SandboxError", " ".join(str(error).split()))) from error
+        raise BadInputError(" ".join(str(error).split())) from error
     except SandboxError as error:
         first, _, details = str(error).partition("\n")
-        raise CannotBeDoneError(Reason("SandboxError", first), details) from error
+        raise CannotBeDoneError(first, details) from error
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import typer
 
 from leeway_cli.errors import BadInputError
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.sandbox.faults import read_faults
 from leeway_cli.sandbox.state import (
     StateDirOption,
@@ -124,8 +123,10 @@ def up(
     if kubeconfig is None:
         _check_without_kubeconfig(context, yes_this_cluster, join_command, leave_command)
     elif nodes is not None or grow:
-        expected = "no --nodes or --grow with it: the cluster has the nodes that it has"
-        raise BadInputError(INVALID_OPTION(option="--kubeconfig", expected=expected))
+        raise BadInputError(
+            "--kubeconfig: expected no --nodes or --grow with it: the cluster has the nodes that "
+            "it has."
+        )
     faults = read_faults(fault)
     signal.signal(signal.SIGTERM, _end)
     with sandbox_errors():
@@ -158,11 +159,12 @@ def up(
 
 def _check(nodes: int, env_file: Path | None) -> None:
     if not FEWEST_NODES <= nodes <= MOST_NODES:
-        expected = f"{FEWEST_NODES} to {MOST_NODES}, got {nodes}"
-        raise BadInputError(INVALID_OPTION(option="--nodes", expected=expected))
+        raise BadInputError(f"--nodes: expected {FEWEST_NODES} to {MOST_NODES}, got {nodes}.")
     if env_file is not None and not env_file.absolute().parent.is_dir():
-        expected = f"a file in a folder, but {env_file.absolute().parent} is no folder"
-        raise BadInputError(INVALID_OPTION(option="--env-file", expected=expected))
+        raise BadInputError(
+            f"--env-file: expected a file in a folder, but {env_file.absolute().parent} is no "
+            "folder."
+        )
 
 
 def _check_without_kubeconfig(
@@ -177,8 +179,7 @@ def _check_without_kubeconfig(
     }
     for option, value in given.items():
         if value:
-            expected = "--kubeconfig with it"
-            raise BadInputError(INVALID_OPTION(option=option, expected=expected))
+            raise BadInputError(f"{option}: expected --kubeconfig with it.")
 
 
 @contextmanager
@@ -221,8 +222,10 @@ def _addresses(for_containers: bool, host: str | None, advertise: str | None) ->
     from leeway_sandbox.containers import addresses_for_containers
 
     if for_containers and (host or advertise):
-        expected = "no --host or --advertise with it, because it finds the address itself"
-        raise BadInputError(INVALID_OPTION(option="--for-containers", expected=expected))
+        raise BadInputError(
+            "--for-containers: expected no --host or --advertise with it, because it finds the "
+            "address itself."
+        )
     if for_containers:
         return addresses_for_containers()
     return host or LOOPBACK, advertise or host or LOOPBACK
@@ -235,9 +238,9 @@ def _warn_if_unreachable(sandbox: "Sandbox") -> None:
         socket.create_connection((advertise, port), timeout=CONNECT_TIMEOUT).close()
     except OSError as error:
         stderr_console().print(
-            f"This machine cannot connect to the cluster at {advertise}"
-            f" ({error.strerror or error}). Only functions in the network of this address, such as"
-            " those in containers of sam local, can drain nodes."
+            f"This machine cannot connect to the cluster at {advertise} "
+            f"({error.strerror or error}). Only functions in the network of this address, such as "
+            "those in containers of sam local, can drain nodes."
         )
 
 

@@ -8,12 +8,10 @@ import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, as_clause
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import AWS_REGION_MISSING, CATALOG_NOT_READ, INVALID_OPTION
 
 if TYPE_CHECKING:
-    from leeway.selection.offers.catalog import Catalog
+    from leeway.selection.offers.catalog import Catalog, Unavailable
     from leeway.selection.offers.survey import Survey
-    from leeway.selection.offers.unavailable import Unavailable
 
 SandboxOption = Annotated[
     bool, typer.Option("--sandbox", help="Use the catalog of the sandbox, without an AWS account.")
@@ -52,7 +50,7 @@ def find_offers(region: str | None, stack: str, *, sandbox: bool) -> Offers:
 
 def sandbox_catalog(region: str | None = None) -> "Catalog":
     """Return the catalog of the sandbox: real instance types and zones, its own prices."""
-    from leeway.selection.offers.compressed import compressed, opened
+    from leeway.selection.offers.survey import compressed, opened
 
     return opened(compressed(sandbox_survey(region)))
 
@@ -70,8 +68,9 @@ def sandbox_survey(region: str | None = None) -> "Survey":
     try:
         found = read_region(region or SANDBOX_REGION)
     except UnknownRegion:
-        expected = f"one of {', '.join(regions())}, got {region}"
-        raise BadInputError(INVALID_OPTION(option="--region", expected=expected)) from None
+        raise BadInputError(
+            f"--region: expected one of {', '.join(regions())}, got {region}."
+        ) from None
     return Survey(
         region=found.name,
         machines=tuple(map(machine, found.types)),
@@ -91,11 +90,11 @@ def account_offers(region: str | None, stack: str) -> Offers:
     """
     from leeway.wiring.clients import session
 
-    from leeway_cli.aws_errors import aws_errors
+    from leeway_cli.errors import aws_errors
 
     name = region or session().region_name
     if name is None:
-        raise CannotBeDoneError(AWS_REGION_MISSING())
+        raise CannotBeDoneError("No AWS region is set. Set AWS_REGION.")
     with aws_errors(f"the catalog of {name}"):
         return _stored_offers(name, stack) or Offers(_read_catalog(name))
 
@@ -103,10 +102,11 @@ def account_offers(region: str | None, stack: str) -> Offers:
 def _stored_offers(region: str, stack: str) -> Offers | None:
     from functools import partial
 
-    from leeway.aws.surveys import DynamoSurveys
+    from leeway.aws.table import DynamoTable
     from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+    from leeway.catalog.stored import SURVEY
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import UnknownForm, opened, read_times
+    from leeway.selection.offers.survey import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
 
     from leeway_cli.stack import find_stack
@@ -114,7 +114,7 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     try:
         table = find_stack(stack).table
         dynamodb = partial(client, "dynamodb")
-        packed = DynamoSurveys(dynamodb, table).packed(region)
+        packed = DynamoTable(dynamodb, table).get(SURVEY, region=region)
         if packed is None:
             return None
         now = SystemClock().now()
@@ -131,8 +131,7 @@ def _read_catalog(region: str) -> "Catalog":
     from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
     from leeway.catalog.refresh import CatalogReader, CatalogUnavailable
     from leeway.clock import SystemClock
-    from leeway.selection.offers.compressed import compressed, opened
-    from leeway.selection.offers.survey import Survey
+    from leeway.selection.offers.survey import Survey, compressed, opened
     from leeway.wiring.clients import background_client
 
     write_stderr(f"The table has no catalog of {region}; reading it from EC2.")
@@ -142,7 +141,9 @@ def _read_catalog(region: str) -> "Catalog":
         now = SystemClock().now()
         survey, parts = CatalogReader(market, prices).read(region, now, Survey(region))
     except CatalogUnavailable as error:
-        raise CannotBeDoneError(CATALOG_NOT_READ(error=as_clause(error))) from error
+        raise CannotBeDoneError(
+            f"The instance types of the region could not be read: {as_clause(error)}."
+        ) from error
     for part in parts:
         if part.problem:
             write_stderr(f"warning: {part.problem}")

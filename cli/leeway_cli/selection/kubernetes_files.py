@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import read_texts
 from leeway_cli.output import write_stderr
-from leeway_cli.reasons import INVALID_FILE, INVALID_MANIFEST
 
 if TYPE_CHECKING:
     from leeway.manifests.documents import Value
@@ -23,8 +22,7 @@ class KubernetesFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         from leeway.selection.reading.cluster_objects import checked
-        from leeway.selection.reading.object_kinds import unknown_kinds
-        from leeway.selection.reading.objects import BadObject
+        from leeway.selection.reading.objects import BadObject, unknown_kinds
 
         self._places: list[tuple[str, Value]] = []
         self.documents: Sequence[Document] = tuple(self._read(paths))
@@ -43,13 +41,11 @@ class KubernetesFiles:
         for source, text in read_texts(paths):
             read = read_documents(text, source)
             for problem in read.problems:
-                raise BadInputError(INVALID_MANIFEST(problem=as_clause(problem)))
+                raise BadInputError(f"{as_clause(problem)}.")
             for value in read.values:
                 for item, plain in _items_of(value, source):
                     if not isinstance(plain, dict):
-                        place = f"{source}:{item.line}"
-                        reason = INVALID_FILE(place=place, problem="expected a Kubernetes object")
-                        raise BadInputError(reason)
+                        raise BadInputError(f"{source}:{item.line}: expected a Kubernetes object.")
                     self._places.append((source, item))
                     yield plain
 
@@ -77,7 +73,7 @@ class KubernetesFiles:
     def place(self, path: Sequence[str | int], message: str) -> str:
         """Render a message about a field with its file, line, object and path. The path begins with
         the position of the object."""
-        from leeway.manifests.problems import rendered
+        from leeway.manifests.base import rendered
 
         position, *inside = path
         if not isinstance(position, int):
@@ -94,7 +90,7 @@ class KubernetesFiles:
     def _invalid(self, error: "BadObject", position: int | None = None) -> BadInputError:
         path = error.path if position is None else (position, *error.path[1:])
         problem = self.place(path, str(error))
-        return BadInputError(INVALID_MANIFEST(problem=as_clause(problem)))
+        return BadInputError(f"{as_clause(problem)}.")
 
 
 def _items_of(value: "Value", source: str) -> "Iterator[tuple[Value, Any]]":
@@ -106,8 +102,7 @@ def _items_of(value: "Value", source: str) -> "Iterator[tuple[Value, Any]]":
         return
     listed = value.content["items"]
     if plain["items"] is not None and not isinstance(plain["items"], list):
-        reason = INVALID_FILE(place=f"{source}:{listed.line}", problem="items: expected a list")
-        raise BadInputError(reason)
+        raise BadInputError(f"{source}:{listed.line}: items: expected a list.")
     for item, each in zip(listed.content or (), plain["items"] or (), strict=True):
         if isinstance(each, dict) and not each.get("kind"):
             each["kind"] = kind.removesuffix("List")

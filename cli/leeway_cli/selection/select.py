@@ -10,7 +10,6 @@ import typer
 from leeway_cli.errors import BadInputError
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console, write_stderr
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
 from leeway_cli.selection.kubernetes_files import KubernetesFiles
 from leeway_cli.stack import DEFAULT_STACK, StackOption
@@ -70,15 +69,13 @@ def _plan(
     from leeway.selection.reading.missing_references import missing_references
 
     if not (pods or nodes):
-        expected = "a file of pods, or --nodes with pending pods"
-        raise BadInputError(INVALID_OPTION(option="--pods", expected=expected))
+        raise BadInputError("--pods: expected a file of pods, or --nodes with pending pods.")
     given = KubernetesFiles(pods)
     cluster = KubernetesFiles(nodes)
     replica_counts = _replicas(replicas, given if pods else cluster)
-    pools = pools_of(one.meant for one in read_files(files).written)
+    pools = pools_of(one.manifest for one in read_files(files).written)
     if not pools:
-        expected = "at least one NodePool or Provisioner"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     first, second = (given, cluster) if pods else (cluster, given)
     waiting = first.read_with(second, lambda of, others: pending_pods(of, replica_counts, others))
     if not waiting:
@@ -105,11 +102,9 @@ def _replicas(given: Sequence[str], objects: KubernetesFiles) -> dict[str, int]:
     for each in given:
         name, _, count = each.partition("=")
         if not count.isdecimal() or not name:
-            expected = f"NAME=N, such as web=3, got {each}"
-            raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
+            raise BadInputError(f"--replicas: expected NAME=N, such as web=3, got {each}.")
         if name not in names:
-            expected = f"a workload of the files, got {name}"
-            raise BadInputError(INVALID_OPTION(option="--replicas", expected=expected))
+            raise BadInputError(f"--replicas: expected a workload of the files, got {name}.")
         found[name] = int(count)
     return found
 

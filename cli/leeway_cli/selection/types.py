@@ -62,7 +62,7 @@ def types(
     if reading is None:
         matches = _all_types(catalog)
     else:
-        matches = _of_pools(catalog, pools_of(one.meant for one in reading.written))
+        matches = _of_pools(catalog, pools_of(one.manifest for one in reading.written))
     matches.sort(key=lambda match: match.rank)
     if output is TypesFormat.JSON:
         _print_json(matches)
@@ -71,7 +71,7 @@ def types(
 
 
 def _all_types(catalog: "Catalog") -> list[Match]:
-    from leeway.selection.offers.node_class import NodeClass
+    from leeway.selection.offers.allocatable import NodeClass
 
     table = catalog.for_node_class(NodeClass())
     return [Match(kind, _cheapest_first(kind.offerings)) for kind in table.types()]
@@ -79,11 +79,9 @@ def _all_types(catalog: "Catalog") -> list[Match]:
 
 def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
     from leeway_cli.errors import BadInputError
-    from leeway_cli.reasons import INVALID_OPTION
 
     if not pools:
-        expected = "at least one NodePool or Provisioner"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     found: dict[str, Match] = {}
     for pool in pools:
         table = catalog.for_node_class(pool.node_class)

@@ -1,7 +1,7 @@
 """Launches the nodes of a simulated cluster, with the packing that provision_nodes uses."""
 
 from leeway.selection.labels import SPOT
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Candidate, Supply

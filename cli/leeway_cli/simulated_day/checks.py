@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from leeway.capacity_return.rules import Cause
+from leeway.disruption.rules import Cause
 from leeway.policy.worth import Worth
 
 from leeway_cli.simulated_day.cluster import MIDNIGHT, Cluster

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.rules import Budget, ReturnRules
+from leeway.disruption.rules import Budget, ReturnRules
 from leeway.policy.rules import ChurnCap
 from leeway.policy.worth import USUAL, Worth
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.selection.labels import SPOT
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.plan import Plan
 
 from leeway_cli.simulated_day.bound import bound_of

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from leeway.capacity_return.rules import Cause
+from leeway.disruption.rules import Cause
 from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.packing.supply import Candidate

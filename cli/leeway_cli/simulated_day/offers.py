@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import cache
 
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, ON_DEMAND, SPOT
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog, InstanceType
-from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pools import NodePool, Taint
 from leeway.selection.requirements import Requirement, Requirements

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from leeway.capacity_return.rules import Cause
+from leeway.disruption.rules import Cause
 
 
 @dataclass(frozen=True)

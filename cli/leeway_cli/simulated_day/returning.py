@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from leeway.capacity_return.decide import decide_returns
-from leeway.capacity_return.decision import NodeReturn
-from leeway.capacity_return.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.rules import Cause
+from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, Snapshot
 
 from leeway_cli.simulated_day.checks import check_return
 from leeway_cli.simulated_day.cluster import MIDNIGHT, Cluster
@@ -76,7 +76,8 @@ def snapshot(cluster: Cluster) -> Snapshot:
 def _left_of_churn(cluster: Cluster, nodes: int) -> int:
     churn = cluster.options.churn
     since = cluster.minute - churn.within // MINUTE
-    recent = sum(one.minute > since for one in cluster.record.given_back)
+    given = cluster.record.given_back
+    recent = sum(one.minute > since and one.cause is not Cause.EMPTY for one in given)
     return max(max(nodes * churn.percent // 100, churn.at_least) - recent, 0)
 
 

@@ -10,7 +10,6 @@ import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError
 from leeway_cli.output import Format, FormatOption, print_json, stdout_console
-from leeway_cli.reasons import INVALID_OPTION
 from leeway_cli.stack import CLUSTERS, DEFAULT_STACK, Stack, StackOption, find_stack
 
 if TYPE_CHECKING:
@@ -41,12 +40,11 @@ def status(
     The state of the pods is the last one that retire_node stored, some seconds ago at most.
     """
     if watch and output is Format.JSON:
-        raise BadInputError(INVALID_OPTION(option="--output", expected="table with --watch"))
+        raise BadInputError("--output: expected table with --watch.")
     found = find_stack(stack)
     names = (cluster,) if cluster else found.clusters
     if names is None:
-        expected = f"a name, because {CLUSTERS} is not set"
-        raise BadInputError(INVALID_OPTION(option="--cluster", expected=expected))
+        raise BadInputError(f"--cluster: expected a name, because {CLUSTERS} is not set.")
     if watch:
         _watch(found, names, stdout_console())
         return

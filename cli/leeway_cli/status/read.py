@@ -7,22 +7,21 @@ from functools import partial
 from leeway.admission.record import Admission
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.drain_states import DynamoDrainStatesReader
-from leeway.aws.headroom import DynamoHeadroom
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.capacity_requests.request import CapacityRequest
 from leeway.clock import SystemClock
-from leeway.drain.summary import DrainState
-from leeway.headroom.status import HeadroomStatus
+from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.pool_pauses.record import PoolRecord
 from leeway.provisioning.status import ProvisioningStatus
+from leeway.retirement.drain import DrainState
 from leeway.retirement.record import Retirement
-from leeway.wiring.clients import client
+from leeway.wiring.clients import client, table
 
-from leeway_cli.aws_errors import aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.planned_change import CLUSTER
 from leeway_cli.stack import Stack
 
@@ -72,7 +71,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
             if ended is not None:
                 found[instance] = ended
         states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
-        headroom = DynamoHeadroom(database, stack.table).statuses(cluster)
+        headroom = table(name=stack.table).list(STATUS, cluster=cluster)
         pools = DynamoPoolRecords(database, stack.table).pools_of(cluster)
         asked = DynamoCapacityRequests(database, stack.table).of_cluster(cluster)
         provisioning = DynamoProvisioningRecords(database, stack.table).status(cluster)
@@ -89,7 +88,7 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
         problems=policy.problems,
         retirements=tuple(sorted(retirements, key=lambda one: one.record.noticed_at)),
         admissions=tuple(a for a in open_now if isinstance(a, Admission)),
-        headroom=tuple(headroom.values()),
+        headroom=headroom,
         paused_pools=tuple(one for one in pools if one.paused is not None),
         provisioning=provisioning,
     )
@@ -121,6 +120,6 @@ def _policy(stack: Stack, cluster: str) -> _Policy:
             f"{problem} (written by leeway {one.written_by})" for problem in reading.problems
         ]
         for written in reading.written:
-            if isinstance(written.meant, Cluster):
-                paused, dry_run = written.meant.spec.paused, written.meant.spec.dry_run
+            if isinstance(written.manifest, Cluster):
+                paused, dry_run = written.manifest.spec.paused, written.manifest.spec.dry_run
     return _Policy(paused, dry_run, len(stored), tuple(problems))

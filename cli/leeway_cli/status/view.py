@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from leeway.capacity_requests.request import CapacityRequest
-from leeway.drain.progress import Stage
-from leeway.drain.summary import DrainState
 from leeway.printable import printable
 from leeway.provisioning.status import ProvisioningStatus
 from leeway.reasons import Reason
-from leeway.retirement.record import OVER, Retirement
-from leeway.retirement.replacement_intent import ReplacementIntent, Successor
+from leeway.retirement.drain import DrainState
+from leeway.retirement.progress import Stage
+from leeway.retirement.record import OVER, ReplacementIntent, Retirement, Successor
 from rich.console import Group, RenderableType
 from rich.text import Text
 

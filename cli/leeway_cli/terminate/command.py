@@ -8,7 +8,7 @@ from leeway.policy.rules import OnBlocked
 from leeway_cli.drain import options
 from leeway_cli.drain.command import KubectlCommand, connect, drain_run, names_of, terms_of
 from leeway_cli.drain.options import PAGE, DryRun
-from leeway_cli.kubernetes_errors import kubernetes_errors
+from leeway_cli.errors import kubernetes_errors
 from leeway_cli.output import Format, FormatOption, write_stderr
 from leeway_cli.stack import DEFAULT_STACK, StackOption, cluster_name
 

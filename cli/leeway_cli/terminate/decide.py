@@ -4,24 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
 
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.groups import GroupFacts
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.ports.kubernetes_objects import Node
-from leeway.reasons import Reason
-
-from leeway_cli.reasons import (
-    GROUP_AT_MINIMUM,
-    INSTANCE_HAS_NO_NODE,
-    INSTANCE_UNKNOWN,
-    INSTANCE_WITHOUT_CLUSTER,
-    NODE_NOT_FOUND,
-    NODE_WITHOUT_INSTANCE,
-    OWNER_TERMINATES_NODE,
-    SEVERAL_NODES_OF_INSTANCE,
-)
 
 INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 """Ids of EC2 instances."""
@@ -93,7 +80,7 @@ class Ending:
         return self.freed > 0
 
 
-def find_target(given: str, nodes: Sequence[Node]) -> Target | Reason:
+def find_target(given: str, nodes: Sequence[Node]) -> Target | str:
     """Find the node with a name or an instance id. `nodes` are all nodes of the cluster.
 
     Everybody who may create nodes can copy a provider id, and a copy has no pods: it would count as
@@ -105,31 +92,39 @@ def find_target(given: str, nodes: Sequence[Node]) -> Target | Reason:
     else:
         node = next((one for one in nodes if one.name == given), None)
         if node is None:
-            return NODE_NOT_FOUND(node=given)
+            return f"The cluster has no node {given}."
         found = _PROVIDER_ID.fullmatch(node.provider_id)
         if found is None:
             shown = repr(node.provider_id)
-            return NODE_WITHOUT_INSTANCE(node=node.name, provider_id=shown)
+            return (
+                f"Node {node.name} is not terminated: its provider id {shown} names no EC2 "
+                "instance."
+            )
         instance = found[1]
     same = [one for one in nodes if one.runs_on(instance)]
     if len(same) > 1:
         names = ", ".join(sorted(one.name for one in same))
-        return SEVERAL_NODES_OF_INSTANCE(instance=instance, nodes=names)
+        return (
+            f"Instance {instance} is not terminated: the nodes {names} all name it. Delete the "
+            "Node objects that do not run on it."
+        )
     return Target(instance, same[0] if same else None)
 
 
 def decide_ending(
     target: Target, now: InstanceNow, *, region: str, decrement: bool, freed: int = 0
-) -> Ending | Reason:
+) -> Ending | str:
     """Decide by which call an instance is ended, or why it is not.
 
     `freed` is the capacity that other nodes of the same command free in the same group.
     """
     instance, node = target.instance, target.node
     if not now.state:
-        return INSTANCE_UNKNOWN(instance=instance, region=region)
+        return (
+            f"EC2 has no instance {instance} in region {region}. Check AWS_REGION and the account."
+        )
     if now.facts is None:
-        return INSTANCE_WITHOUT_CLUSTER(instance=instance)
+        return f"Instance {instance} is not terminated: its tags do not name exactly one cluster."
     owner = now.facts.owner
     if owner.kind is OwnerKind.NONE and node is not None:
         owner = owner_of({}, node.labels)
@@ -137,10 +132,16 @@ def decide_ending(
     if now.state in TERMINATED:
         return Ending(Call.NONE, owned_by, over=True)
     if node is None:
-        return INSTANCE_HAS_NO_NODE(instance=instance, state=now.state)
+        return (
+            f"Instance {instance} is not terminated: it is {now.state}, and no node of the cluster "
+            "names it."
+        )
     if owner.kind in _INSTEAD:
         instead = _INSTEAD[owner.kind].format(node=node.name, instance=instance)
-        return OWNER_TERMINATES_NODE(node=node.name, owner=owned_by, instead=instead)
+        return (
+            f"Node {node.name} is not terminated: its owner, {owned_by}, drains and terminates it. "
+            f"{instead}."
+        )
     group = now.group
     if group is None:
         return Ending(Call.TERMINATE, owned_by)
@@ -150,17 +151,9 @@ def decide_ending(
         return Ending(Call.IN_GROUP, owned_by, group.name)
     if group.desired - freed - group.units < group.minimum:
         desired = group.desired - freed
-        return GROUP_AT_MINIMUM(
-            node=node.name, group=group.name, desired=desired, minimum=group.minimum
+        return (
+            f"Node {node.name} is not terminated: --decrement would take group {group.name} from "
+            f"{desired} below its minimum of {group.minimum}. Lower the minimum, or leave out "
+            "--decrement."
         )
     return Ending(Call.IN_GROUP, owned_by, group.name, freed=group.units)
-
-
-def same_server(first: str, second: str) -> bool:
-    """Whether two URLs are of the same API server."""
-    return _host_of(first) == _host_of(second)
-
-
-def _host_of(url: str) -> tuple[str | None, int]:
-    parts = urlsplit(url)
-    return parts.hostname, parts.port or 443

@@ -11,14 +11,11 @@ from leeway.aws.errors import code_of
 from leeway.aws.records import DynamoRecords
 from leeway.instances.owners import OwnerKind
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
 from leeway.wiring.clients import client, session
 
-from leeway_cli.aws_errors import aws_errors
-from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.reasons import INSTANCE_OF_OTHER_CLUSTER
-from leeway_cli.stack import find_stack
-from leeway_cli.terminate.decide import Call, Ending, InstanceNow, same_server
+from leeway_cli.errors import CannotBeDoneError, aws_errors
+from leeway_cli.stack import find_stack, same_server
+from leeway_cli.terminate.decide import Call, Ending, InstanceNow
 
 _IN_GROUPS = frozenset({OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP})
 
@@ -54,7 +51,7 @@ class AwsInstances:
                 group = AutoScalingGroups(partial(client, "autoscaling")).facts(instance)
         return InstanceNow(state, facts, group)
 
-    def foreign(self, instance: str, now: InstanceNow) -> Reason | None:
+    def foreign(self, instance: str, now: InstanceNow) -> str | None:
         """Return why an instance is not one of this cluster; None if it is.
 
         Its tags name a cluster. Without a name from the user, this is the kubeconfig's cluster if
@@ -67,7 +64,10 @@ class AwsInstances:
         if not named or self._is_this(named):
             return None
         this = f"cluster {self.cluster}" if self.cluster else f"the cluster of {self.server}"
-        return INSTANCE_OF_OTHER_CLUSTER(instance=instance, cluster=named, this=this)
+        return (
+            f"Instance {instance} is not terminated: by its tags it belongs to cluster {named}, "
+            f"and this is {this}."
+        )
 
     def _is_this(self, name: str) -> bool:
         if self.cluster:

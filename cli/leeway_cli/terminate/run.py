@@ -5,12 +5,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from leeway.reasons import Reason
-
 from leeway_cli.drain.run import DrainRun, NodePlan
 from leeway_cli.errors import CannotBeDoneError, as_clause
 from leeway_cli.output import Format, print_json, write_stderr, write_stdout
-from leeway_cli.reasons import DRAIN_NOT_COMPLETE, NODES_NOT_TERMINATED, TERMINATION_FAILED
 from leeway_cli.terminate.decide import Call, Ending, Target, decide_ending, find_target
 from leeway_cli.terminate.instances import AwsInstances
 
@@ -46,7 +43,7 @@ class TerminateRun:
     decrement: bool
     _requested: set[str] = field(default_factory=set)
     _ended: set[str] = field(default_factory=set)
-    _failed: dict[str, Reason] = field(default_factory=dict)
+    _failed: dict[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
     _stopped: bool = False
 
@@ -66,7 +63,9 @@ class TerminateRun:
             self._stop([accepted[plan.node] for plan in plans])
             raise
         for node, problem in results.problems.items():
-            problems[node] = DRAIN_NOT_COMPLETE(node=node, problem=as_clause(problem))
+            problems[node] = (
+                f"Node {node} is not terminated, because it is not drained: {as_clause(problem)}."
+            )
         problems |= self._failed
         documents = []
         for title, one in accepted.items():
@@ -86,7 +85,10 @@ class TerminateRun:
         plans = self._plans(accepted)
         previews = {one["node"]: one for one in self.drains.preview(plans, on_server)}
         problems |= {
-            plan.node: DRAIN_NOT_COMPLETE(node=plan.node, problem=as_clause(plan.refused))
+            plan.node: (
+                f"Node {plan.node} is not terminated, because it is not drained: "
+                f"{as_clause(plan.refused)}."
+            )
             for plan in plans
             if plan.refused
         }
@@ -98,21 +100,21 @@ class TerminateRun:
                 write_stdout(_would(one))
         self._finish(documents, problems)
 
-    def _decide(self, given: Sequence[str]) -> tuple[dict[str, Accepted], dict[str, Reason]]:
+    def _decide(self, given: Sequence[str]) -> tuple[dict[str, Accepted], dict[str, str]]:
         """Decide for every node before the first one is cordoned."""
         nodes = self.drains.cluster.nodes()
         accepted: dict[str, Accepted] = {}
-        problems: dict[str, Reason] = {}
+        problems: dict[str, str] = {}
         freed: dict[str, int] = {}
         for name in given:
             target = find_target(name, nodes)
-            if isinstance(target, Reason):
+            if isinstance(target, str):
                 problems[name] = target
                 continue
             if target.title in accepted:  # given by its name and by its instance
                 continue
             ending = self._ending(target, freed)
-            if isinstance(ending, Reason):
+            if isinstance(ending, str):
                 problems[target.title] = ending
                 continue
             freed[ending.group] = freed.get(ending.group, 0) + ending.freed
@@ -120,7 +122,7 @@ class TerminateRun:
             accepted[target.title] = Accepted(target, ending, retirement)
         return accepted, problems
 
-    def _ending(self, target: Target, freed: Mapping[str, int]) -> Ending | Reason:
+    def _ending(self, target: Target, freed: Mapping[str, int]) -> Ending | str:
         now = self.instances.read(target.instance)
         foreign = self.instances.foreign(target.instance, now)
         if foreign is not None:
@@ -150,7 +152,7 @@ class TerminateRun:
         target = one.target
         try:
             ending = self._ending(target, {})
-            if isinstance(ending, Reason):
+            if isinstance(ending, str):
                 self._failed[target.title] = ending
                 return
             with self._lock:  # after Ctrl-C no further instance is ended
@@ -160,8 +162,9 @@ class TerminateRun:
                 self.instances.end(target.instance, ending)
                 self._ended.add(target.title)
         except CannotBeDoneError as error:
-            self._failed[target.title] = TERMINATION_FAILED(
-                node=target.title, instance=target.instance, error=as_clause(error)
+            self._failed[target.title] = (
+                f"Node {target.title} is drained and cordoned, and instance {target.instance} "
+                f"still runs: {as_clause(error)}. Run the command again to continue."
             )
 
     def _stop(self, accepted: Sequence[Accepted]) -> None:
@@ -175,21 +178,14 @@ class TerminateRun:
                 again = f"leeway terminate {title}"
                 write_stderr(f"node/{title}: instance {instance} still runs; to go on: {again}")
 
-    def _finish(self, documents: list[dict[str, Any]], problems: Mapping[str, Reason]) -> None:
+    def _finish(self, documents: list[dict[str, Any]], problems: Mapping[str, str]) -> None:
         """Print the JSON result, or raise the error that carries it."""
         result = {
             "nodes": documents,
-            "notTerminated": [
-                {"node": node, "reason": {"code": one.code, "message": one.message}}
-                for node, one in problems.items()
-            ],
+            "notTerminated": [{"node": node, "reason": one} for node, one in problems.items()],
         }
-        found = list(problems.values())
-        if len(found) == 1:
-            raise CannotBeDoneError(found[0], result=result)
-        if found:
-            sentences = " ".join(one.message for one in found)
-            raise CannotBeDoneError(NODES_NOT_TERMINATED(problems=sentences), result=result)
+        if problems:
+            raise CannotBeDoneError(" ".join(problems.values()), result=result)
         if self.drains.output is Format.JSON:
             print_json(result)
 

@@ -12,13 +12,11 @@ import typer
 from leeway_cli.errors import BadInputError, as_clause
 from leeway_cli.manifests.files import FilesOption, checked, read_files, read_texts
 from leeway_cli.output import print_json, write_stderr, write_stdout
-from leeway_cli.reasons import INVALID_FILE, INVALID_MANIFEST, INVALID_OPTION
 from leeway_cli.selection.catalogs import RegionOption, SandboxOption, find_catalog
 from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
-    from leeway.bootstrap.cluster import ClusterDetails
-    from leeway.bootstrap.node import NodeTemplate
+    from leeway.bootstrap.node import ClusterDetails, NodeTemplate
     from leeway.bootstrap.user_data import UserData
     from leeway.manifests.base import Manifest
     from leeway.selection.offers.machines import Machine
@@ -64,18 +62,17 @@ def userdata(
     the cluster. Warnings go to stderr. The instance type is looked up in the account's catalog, or
     in the sandbox's.
     """
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError
     from leeway.bootstrap.user_data import render
 
     details, from_cluster = _cluster(cluster_file)
-    given = [one.meant for one in read_files(files or ()).written]
+    given = [one.manifest for one in read_files(files or ()).written]
     template = _template([*from_cluster, *given], pool)
     machine = _machine(template, instance_type, region, stack, sandbox) if instance_type else None
     try:
         data = render(template, details, machine)
     except UserDataError as error:
-        problem = f"node pool {template.pool.name}: {as_clause(error)}"
-        raise BadInputError(INVALID_MANIFEST(problem=problem)) from error
+        raise BadInputError(f"node pool {template.pool.name}: {as_clause(error)}.") from error
     for warning in data.warnings:
         write_stderr(f"warning: {warning.code}: {warning.message}")
     if output is UserDataFormat.JSON:
@@ -105,33 +102,29 @@ def as_data(template: "NodeTemplate", data: "UserData", instance_type: str) -> d
 
 def _cluster(path: Path) -> "tuple[ClusterDetails, Sequence[Manifest]]":
     """The cluster that a file describes, and its manifest if it is one."""
-    from leeway.bootstrap.cluster import described, details_of
-    from leeway.bootstrap.problems import UserDataError
+    from leeway.bootstrap.node import UserDataError, described, details_of
     from leeway.manifests.cluster import Cluster
     from leeway.manifests.reading import read_manifests
 
     texts = list(read_texts([path]))
     if len(texts) != 1:
-        expected = f"one file, {path} has {len(texts)}"
-        raise BadInputError(INVALID_OPTION(option="--cluster-file", expected=expected))
+        raise BadInputError(f"--cluster-file: expected one file, {path} has {len(texts)}.")
     source, text = texts[0]
     document = _description(text)
     if document is not None:
         try:
             return described(document), ()
         except UserDataError as error:
-            raise BadInputError(INVALID_FILE(place=source, problem=as_clause(error))) from error
+            raise BadInputError(f"{source}: {as_clause(error)}.") from error
     written = checked(read_manifests(text, source), [source]).written
-    clusters = [(one.line, one.meant) for one in written if isinstance(one.meant, Cluster)]
+    clusters = [(one.line, one.manifest) for one in written if isinstance(one.manifest, Cluster)]
     if len(clusters) != 1:
-        problem = f"expected one Cluster manifest, found {len(clusters)}"
-        raise BadInputError(INVALID_FILE(place=source, problem=problem))
+        raise BadInputError(f"{source}: expected one Cluster manifest, found {len(clusters)}.")
     line, cluster = clusters[0]
     try:
         return details_of(cluster), (cluster,)
     except UserDataError as error:
-        reason = INVALID_FILE(place=f"{source}:{line}", problem=as_clause(error))
-        raise BadInputError(reason) from error
+        raise BadInputError(f"{source}:{line}: {as_clause(error)}.") from error
 
 
 def _description(text: str) -> dict[str, Any] | None:
@@ -149,21 +142,19 @@ def _template(manifests: "Sequence[Manifest]", name: str) -> "NodeTemplate":
 
     templates = {one.pool.name: one for one in templates_of(manifests)}
     if not templates:
-        expected = "at least one NodePool or Provisioner"
-        raise BadInputError(INVALID_OPTION(option="--filename", expected=expected))
+        raise BadInputError("--filename: expected at least one NodePool or Provisioner.")
     names = ", ".join(templates)
     if name and name not in templates:
-        expected = f"one of {names}, got {name}"
-        raise BadInputError(INVALID_OPTION(option="--pool", expected=expected))
+        raise BadInputError(f"--pool: expected one of {names}, got {name}.")
     if not name and len(templates) > 1:
-        raise BadInputError(INVALID_OPTION(option="--pool", expected=f"one of {names}"))
+        raise BadInputError(f"--pool: expected one of {names}.")
     return templates[name] if name else next(iter(templates.values()))
 
 
 def _machine(
     template: "NodeTemplate", name: str, region: str | None, stack: str, sandbox: bool
 ) -> "Machine":
-    from leeway.manifests.problems import near_miss
+    from leeway.manifests.base import near_miss
     from leeway.selection.offers.mismatches import explain
 
     catalog = find_catalog(region, stack, sandbox=sandbox)
@@ -171,7 +162,7 @@ def _machine(
     if machine is None:
         offered = f"a type that {catalog.region} offers, got {name}"
         expected = offered + near_miss(name, catalog.names)
-        raise BadInputError(INVALID_OPTION(option="--instance-type", expected=expected))
+        raise BadInputError(f"--instance-type: expected {expected}.")
     pool = template.pool
     table = catalog.for_node_class(pool.node_class)
     if not table.matching(pool.requirements) >> catalog.index[name] & 1:

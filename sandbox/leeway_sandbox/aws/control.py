@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from leeway_sandbox.aws import fault_injection
 from leeway_sandbox.aws.authorization import Authorization
 from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import Cloud
@@ -121,6 +122,7 @@ class Control(ControlApi):
         self._cloud, self._bus, self._nodes, self._throttle = cloud, bus, nodes, throttle
         self._stacks, self._access, self._authorization = stacks, access, authorization
         self._interruptions = Interruptions(cloud, bus)
+        fault_injection.install(cloud, self._interruptions)
         self._started = time.time()
         self._counting = threading.Lock()
         self._calls: Counter[tuple[str, str]] = Counter()  # by access key and call

@@ -128,9 +128,9 @@ def test_a_context_names_the_cluster_if_eks_allows_it(context: str, name: str) -
     [
         (
             ["--context", "kind"],
-            "InvalidOption: --context: expected --kubeconfig with it",
+            "--context: expected --kubeconfig with it",
         ),
-        (["--join-command", "true"], "InvalidOption: --join-command: expected --kubeconfig"),
+        (["--join-command", "true"], "--join-command: expected --kubeconfig"),
         (["--kubeconfig", "nothing", "--nodes", "4"], "no --nodes or --grow with it"),
         (["--kubeconfig", "nothing"], "The kubeconfig"),
     ],

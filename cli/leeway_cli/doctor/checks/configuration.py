@@ -27,28 +27,48 @@ def check_clusters(facts: Facts) -> Iterator[Finding]:
         name, subject = cluster.name, f"cluster {cluster.name}"
         if configuration.paused:
             mend = shell("leeway", "resume", name)
-            yield warns(reasons.CLUSTER_PAUSED, subject, mend, name)
+            yield warns(
+                reasons.CLUSTER_INACTIVE,
+                subject,
+                f"Cluster {name} is paused: Leeway begins no voluntary retirement.",
+                mend,
+                name,
+            )
         if configuration.dry_run:
             shown = shell("leeway", "get", f"cluster/{name}", "--cluster", name)
-            yield warns(reasons.CLUSTER_IN_DRY_RUN, subject, shown, name)
+            yield warns(
+                reasons.CLUSTER_INACTIVE,
+                subject,
+                f"Cluster {name} is in dry run: Leeway reports decisions and changes nothing.",
+                shown,
+                name,
+            )
         shown = shell("leeway", "get", "--cluster", name)
         for problem in configuration.problems:
-            facts_ = {"problem": problem.rstrip(".")}
-            yield fails(reasons.MANIFEST_HAS_ERRORS, subject, shown, name, **facts_)
+            yield fails(
+                reasons.MANIFEST_HAS_ERRORS,
+                subject,
+                f"{problem}.",
+                shown,
+                name,
+            )
 
 
 def check_spending(facts: Facts) -> Iterator[Finding]:
     """Check that pools have limits: everybody who may create pods spends by them."""
     for cluster in facts.clusters:
         configuration = known(cluster.configuration)
-        for pool in configuration.unlimited if configuration is not None else ():
+        if configuration is None:
+            continue
+        most = spending_limit(configuration.usd_per_hour)
+        for pool in configuration.unlimited:
             yield warns(
                 reasons.POOL_WITHOUT_LIMITS,
                 f"pool {pool}",
+                f"Pool {pool} has no spec.limits, so everybody who may create pods can have nodes "
+                f"launched until Leeway's nodes of the cluster cost {most}.",
                 shell("leeway", "get", f"nodepool/{pool}", "--cluster", cluster.name),
                 cluster.name,
-                pool=pool,
-                most=spending_limit(configuration.usd_per_hour) if configuration else "",
             )
 
 
@@ -66,29 +86,28 @@ def check_pools(facts: Facts) -> Iterator[Finding]:
             subject, name = f"pool {pool.name}", cluster.name
             if pool.paused is not None:
                 yield fails(
-                    reasons.POOL_IS_PAUSED,
+                    reasons.POOL_NOT_LAUNCHABLE,
                     subject,
+                    f"Leeway launches nothing from pool {pool.name}: {pool.paused}.",
                     shell("leeway", "resume", name, "--pool", pool.name),
                     name,
-                    pool=pool.name,
-                    problem=pool.paused.message.rstrip("."),
                 )
             if pool.unlaunchable is not None:
                 yield fails(
                     reasons.POOL_NOT_LAUNCHABLE,
                     subject,
+                    f"Nothing can be launched from pool {pool.name}: {pool.unlaunchable}.",
                     shell("leeway", "get", f"nodepool/{pool.name}", "--cluster", name),
                     name,
-                    pool=pool.name,
-                    problem=pool.unlaunchable.message.rstrip("."),
                 )
             elif not pool.launched and pool.paused is None:
                 yield warns(
                     reasons.POOL_NEVER_LAUNCHED,
                     subject,
+                    f"No node of pool {pool.name} has ever joined: nobody knows yet whether its "
+                    "nodes can.",
                     shell("leeway", "status", "--cluster", name),
                     name,
-                    pool=pool.name,
                 )
 
 
@@ -108,13 +127,21 @@ def check_catalog(facts: Facts) -> Iterator[Finding]:
     if catalog.read_at is None:
         severity = fails if any(_has_pools(one) for one in facts.clusters) else warns
         yield severity(
-            reasons.CATALOG_ABSENT, subject, refresh, table=stack.table, region=facts.region
+            reasons.CATALOG_OLD,
+            subject,
+            f"Table {stack.table} has no catalog of {facts.region} that this version can read.",
+            refresh,
         )
         return
     for part, at in sorted(catalog.read_at.items()):
         if facts.now - at > CATALOG_OLD_AFTER:
             hours = round((facts.now - at) / timedelta(hours=1))
-            yield warns(reasons.CATALOG_OLD, subject, refresh, part=part, age=f"{hours} h")
+            yield warns(
+                reasons.CATALOG_OLD,
+                subject,
+                f"The {part} of the catalog are {hours} h old.",
+                refresh,
+            )
 
 
 def _has_pools(cluster: ClusterFacts) -> bool:
@@ -125,10 +152,12 @@ def _has_pools(cluster: ClusterFacts) -> bool:
 def check_clock(facts: Facts) -> Iterator[Finding]:
     """Check the clock of this machine against the dates of AWS's answers."""
     if abs(facts.ahead) > CLOCK_MAY_BE_OFF:
+        seconds = round(abs(facts.ahead).total_seconds())
+        direction = "behind" if facts.ahead > timedelta(0) else "ahead of"
         yield warns(
             reasons.CLOCK_OFF,
             "clock of this machine",
+            f"The clock of this machine is {seconds} s {direction} AWS's. The functions are not "
+            "affected; deadlines of `leeway drain` are.",
             "timedatectl set-ntp true",
-            seconds=round(abs(facts.ahead).total_seconds()),
-            direction="behind" if facts.ahead > timedelta(0) else "ahead of",
         )

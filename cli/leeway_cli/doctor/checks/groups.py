@@ -42,33 +42,52 @@ def _check_group(group: GroupFacts, cluster: str, spot: frozenset[str]) -> Itera
     if group.desired >= group.maximum and group.desired > 0:
         mend = aws(update, auto_scaling_group_name=name, max_size=group.maximum + 1)
         yield warns(
-            reasons.GROUP_AT_MAXIMUM, subject, mend, cluster, group=name, maximum=group.maximum
+            reasons.GROUP_LIMITS_REPLACEMENT,
+            subject,
+            f"Group {name} is at its maximum of {group.maximum}, so a replacement comes after "
+            "the old node is gone.",
+            mend,
+            cluster,
         )
     shown = aws("autoscaling describe-auto-scaling-groups", auto_scaling_group_names=(name,))
     if len(set(group.zones)) == 1:
         yield warns(
-            reasons.GROUP_OF_ONE_ZONE, subject, shown, cluster, group=name, zone=group.zones[0]
+            reasons.GROUP_LIMITS_REPLACEMENT,
+            subject,
+            f"Group {name} has one zone, {group.zones[0]}. Without capacity there it gets no "
+            "successor.",
+            shown,
+            cluster,
         )
     if len(spot) == 1 and not group.attributes:
         (only,) = spot
-        yield warns(reasons.GROUP_OF_ONE_TYPE, subject, shown, cluster, group=name, type=only)
-    if group.launch_configuration:
         yield warns(
-            reasons.GROUP_WITH_LAUNCH_CONFIGURATION,
+            reasons.GROUP_LIMITS_REPLACEMENT,
             subject,
+            f"Group {name} launches Spot instances of one type, {only}. EC2 often interrupts "
+            "all of them together, and then has no successor.",
             shown,
             cluster,
-            group=name,
-            configuration=group.launch_configuration,
+        )
+    if group.launch_configuration:
+        yield warns(
+            reasons.GROUP_LIMITS_REPLACEMENT,
+            subject,
+            f"Group {name} uses launch configuration {group.launch_configuration}, with which "
+            "LaunchInstances does not work: a replacement comes after the old instance has "
+            "left.",
+            shown,
+            cluster,
         )
     yield from _suspended(group, cluster)
     if group.capacity_rebalance and spot:
         yield warns(
-            reasons.GROUP_REBALANCES,
+            reasons.GROUP_LIMITS_REPLACEMENT,
             subject,
+            f"Capacity Rebalancing is on in group {name}: after a rebalance recommendation the "
+            "group replaces the instance itself, beyond the disruption budget.",
             aws(update, auto_scaling_group_name=name, no_capacity_rebalance=None),
             cluster,
-            group=name,
         )
 
 
@@ -84,16 +103,20 @@ def _suspended(group: GroupFacts, cluster: str) -> Iterator[Finding]:
 
     if "Launch" in group.suspended:
         yield fails(
-            reasons.GROUP_LAUNCHES_SUSPENDED, subject, resume("Launch"), cluster, group=group.name
+            reasons.GROUP_LIMITS_REPLACEMENT,
+            subject,
+            f"Process Launch of group {group.name} is suspended, so Leeway drains its nodes "
+            "without successors.",
+            resume("Launch"),
+            cluster,
         )
     others = sorted(group.suspended & _EFFECTS.keys())
     if others:
         yield warns(
-            reasons.GROUP_PROCESSES_SUSPENDED,
+            reasons.GROUP_LIMITS_REPLACEMENT,
             subject,
+            f"Processes of group {group.name} are suspended: {', '.join(others)}. "
+            f"{'. '.join(_EFFECTS[one] for one in others)}.",
             resume(*others),
             cluster,
-            group=group.name,
-            processes=", ".join(others),
-            effect=". ".join(_EFFECTS[one] for one in others),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
+from leeway.retirement.hooks import EKS_HOOKS
 
 from leeway_cli.cluster_setup.desired import HOOK_TIMEOUT, HOOKS
 from leeway_cli.cluster_setup.ports import ScalingGroup
@@ -39,16 +39,15 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
 
 def _check_hook(hook: GroupHook, cluster: str) -> Iterator[Finding]:
     subject = f"group {hook.group}"
-    named = {"hook": hook.name, "group": hook.group}
     if not answered_by_leeway(hook):
         shown = aws("autoscaling describe-lifecycle-hooks", auto_scaling_group_name=hook.group)
         yield warns(
-            reasons.HOOK_OF_OTHERS,
+            reasons.HOOK_UNSAFE,
             subject,
+            f"Hook {hook.name} of group {hook.group} notifies somebody else, who answers it: it "
+            f"waits for {hook.transition.rpartition(':')[2]} as well as Leeway's.",
             shown,
             cluster,
-            transition=hook.transition.rpartition(":")[2],
-            **named,
         )
         return
     if hook.name in HOOKS and hook.timeout == HOOK_TIMEOUT and hook.default == "CONTINUE":
@@ -62,12 +61,29 @@ def _check_hook(hook: GroupHook, cluster: str) -> Iterator[Finding]:
         default_result="CONTINUE",
     )
     if hook.timeout < SHORTEST:
-        code, limit = reasons.HOOK_TOO_SHORT, SHORTEST
+        yield warns(
+            reasons.HOOK_UNSAFE,
+            subject,
+            f"Hook {hook.name} of group {hook.group} waits {hook.timeout} s for a heartbeat. A "
+            f"function that starts late misses it; at least {SHORTEST} s are safe.",
+            mend,
+            cluster,
+        )
     elif hook.timeout > LONGEST:
-        code, limit = reasons.HOOK_TOO_LONG, LONGEST
-    else:
-        code, limit = None, 0
-    if code is not None:
-        yield warns(code, subject, mend, cluster, timeout=hook.timeout, limit=limit, **named)
+        yield warns(
+            reasons.HOOK_UNSAFE,
+            subject,
+            f"Hook {hook.name} of group {hook.group} keeps an instance for {hook.timeout} s if "
+            "Leeway does not run.",
+            mend,
+            cluster,
+        )
     if hook.transition is Transition.LAUNCHING and hook.default == "ABANDON":
-        yield warns(reasons.HOOK_ABANDONS, subject, mend, cluster, **named)
+        yield warns(
+            reasons.HOOK_UNSAFE,
+            subject,
+            f"Hook {hook.name} of group {hook.group} abandons instances: the group terminates "
+            "good ones whenever Leeway answers late.",
+            mend,
+            cluster,
+        )

@@ -31,16 +31,27 @@ def check_node_roles(facts: Facts) -> Iterator[Finding]:
 def _check_role(
     cluster: str, pool: PoolFacts, role: RoleFacts, stack: LeewayStack | None
 ) -> Iterator[Finding]:
-    subject, named = f"role {role.name}", {"role": role.name, "pool": pool.name}
+    subject = f"role {role.name}"
     if not role.exists:
         mend = aws("iam get-role", role_name=role.name)
-        yield fails(reasons.NODE_ROLE_MISSING, subject, mend, cluster, **named)
+        yield fails(
+            reasons.POOL_NOT_LAUNCHABLE,
+            subject,
+            f"IAM has no role {role.name}, which pool {pool.name} names.",
+            mend,
+            cluster,
+        )
         return
     if stack is not None and role.name not in map(_name_of, stack.node_roles):
         given = ",".join((*stack.node_roles, role.arn))
         mend = f"{deploy(stack.name)} --parameter-overrides NodeRoleArns={given}"
         yield fails(
-            reasons.NODE_ROLE_NOT_ALLOWED, subject, mend, cluster, stack=stack.name, **named
+            reasons.POOL_NOT_LAUNCHABLE,
+            subject,
+            f"The parameter NodeRoleArns of stack {stack.name} does not name role {role.name} "
+            f"of pool {pool.name}, so Leeway may launch no node with it.",
+            mend,
+            cluster,
         )
     for policies, effect in _NEEDED:
         if not role.policies.intersection(policies):
@@ -50,13 +61,12 @@ def _check_role(
                 policy_arn=_managed(role, policies[0]),
             )
             yield warns(
-                reasons.NODE_ROLE_WITHOUT_POLICY,
+                reasons.POOL_NOT_LAUNCHABLE,
                 subject,
+                f"Role {role.name} of pool {pool.name} has no managed policy {policies[0]}: "
+                f"{effect} unless another policy grants the same.",
                 mend,
                 cluster,
-                policy=policies[0],
-                effect=effect,
-                **named,
             )
 
 

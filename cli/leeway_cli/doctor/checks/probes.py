@@ -45,11 +45,11 @@ def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterato
     for function in answers:
         if function.problem:
             yield fails(
-                reasons.PROBES_NOT_ANSWERED,
+                reasons.PROBE_NOT_ANSWERED,
                 f"function {function.name}",
+                f"Function {function.name} did not say which calls AWS refuses it: "
+                f"{function.problem}.",
                 shell("aws", "logs", "tail", f"/aws/lambda/{function.name}"),
-                function=function.name,
-                problem=function.problem,
             )
         for one in function.answers:
             if one.call in _LAUNCHES and not stack.node_roles:
@@ -61,30 +61,26 @@ def about_aws(stack: LeewayStack, answers: Iterable[FunctionAnswers]) -> Iterato
                 unreachable.setdefault((function.name, service), one)
             elif one.answer == UNCLEAR:
                 yield warns(
-                    reasons.PROBE_UNCLEAR,
+                    reasons.PROBE_NOT_ANSWERED,
                     f"function {function.name}",
-                    function=function.name,
-                    call=one.shown,
-                    problem=one.problem,
+                    f"Function {function.name} asked for {one.shown} and got an answer that says "
+                    f"nothing about its right: {one.problem}.",
                 )
     for (name, statement), some in denied.items():
         yield fails(
-            reasons.STATEMENT_MISSING,
+            reasons.RIGHT_MISSING,
             f"function {name}",
+            f"AWS refuses {name} {', '.join(dict.fromkeys(one.shown for one in some))}: its "
+            f"role lacks statement {statement} of template.yaml, or another policy denies it. "
+            f"{some[0].problem}.",
             deploy(stack.name),
-            function=name,
-            calls=", ".join(dict.fromkeys(one.shown for one in some)),
-            statement=statement,
-            problem=some[0].problem,
         )
     for (name, service), one in unreachable.items():
         yield fails(
-            reasons.SERVICE_NOT_REACHED,
+            reasons.PROBE_NOT_ANSWERED,
             f"function {name}",
+            f"Function {name} gets no answer of {service}: {one.problem}.",
             aws("lambda get-function-configuration", function_name=name),
-            function=name,
-            service=service,
-            problem=one.problem,
         )
 
 
@@ -101,12 +97,12 @@ def about_cluster(
     if one.cluster_problem:
         shown = aws("eks describe-access-entry", cluster_name=one.cluster, principal_arn=role)
         yield fails(
-            reasons.CLUSTER_REFUSES_FUNCTION,
+            reasons.RIGHT_MISSING,
             subject,
+            f"Function {one.name} could not ask the API server of cluster {one.cluster} for its "
+            f"rights: {one.cluster_problem}.",
             shown,
             one.cluster,
-            function=one.name,
-            problem=one.cluster_problem,
         )
         return
     of_group = {(each.group, each.verb, each.resource) for each in lacking}
@@ -121,13 +117,12 @@ def about_cluster(
     ]
     if missing:
         yield fails(
-            reasons.FUNCTION_WITHOUT_RIGHTS,
+            reasons.RIGHT_MISSING,
             subject,
+            f"With its own token, function {one.name} may not {', '.join(missing)} in cluster "
+            f"{one.cluster}: its access entry does not give it the rights of group {group}.",
             shell("leeway", "adopt", one.cluster),
             one.cluster,
-            function=one.name,
-            rights=", ".join(missing),
-            group=group,
         )
 
 

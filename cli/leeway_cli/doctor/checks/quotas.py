@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.hooks import answered_by_leeway, terminate_hooks
@@ -87,12 +86,12 @@ def check_concurrency(facts: Facts) -> Iterator[Finding]:
     severity = fails if free <= 0 or seconds > LATEST_CORDON else warns
     wanted = max(1000, spot + OF_EVERY_MINUTE)
     yield severity(
-        reasons.CONCURRENCY_TOO_LOW,
+        reasons.QUOTA_TOO_LOW,
         "Lambda's concurrency",
+        "The functions of this account without reserved concurrency may run "
+        f"{found.unreserved} at once. If EC2 interrupts all {spot} Spot instances, the last "
+        f"node is cordoned about {seconds} s later.",
         _increase("lambda", "L-B99A9384", wanted),
-        unreserved=found.unreserved,
-        spot=spot,
-        seconds=seconds,
     )
 
 
@@ -103,12 +102,11 @@ def check_starts(facts: Facts) -> Iterator[Finding]:
     if seconds >= NOTICED:
         severity = fails if seconds > LATEST_CORDON else warns
         yield severity(
-            reasons.STARTS_TOO_SLOW,
+            reasons.QUOTA_TOO_LOW,
             "starts of durable executions",
+            f"Lambda starts {STARTS_PER_SECOND} durable executions a second. If EC2 interrupts "
+            f"all {spot} Spot instances, the last retirement starts about {seconds} s later.",
             aws("service-quotas list-service-quotas", service_code="lambda"),
-            rate=STARTS_PER_SECOND,
-            spot=spot,
-            seconds=seconds,
         )
 
 
@@ -123,12 +121,12 @@ def check_terminations(facts: Facts) -> Iterator[Finding]:
     count = sum(bool(one.group) and one.group not in hooked for one in spot_of_clusters(facts))
     if count > TERMINATIONS:
         yield warns(
-            reasons.TERMINATIONS_LIMITED,
+            reasons.QUOTA_TOO_LOW,
             "EC2's bucket of TerminateInstances",
-            count=count,
-            bucket=TERMINATIONS,
-            rate=TERMINATIONS_PER_SECOND,
-            seconds=math.ceil((count - TERMINATIONS) / TERMINATIONS_PER_SECOND),
+            f"{count} Spot instances are in groups without a terminate hook of Leeway. EC2 "
+            f"accepts {TERMINATIONS} terminations at once and {TERMINATIONS_PER_SECOND} a "
+            "second, so the last one is terminated about "
+            f"{math.ceil((count - TERMINATIONS) / TERMINATIONS_PER_SECOND)} s later.",
         )
 
 
@@ -152,13 +150,24 @@ def _counts(one: InstanceUse, quota: VcpuQuota) -> bool:
 
 def _room(quota: VcpuQuota, limit: float, used: int, ours: list[InstanceUse]) -> Iterator[Finding]:
     largest = max(ours, key=lambda one: (one.vcpus, one.instance_type))
-    named: dict[str, Any] = {"used": used, "quota": int(limit), "name": quota.name}
     subject = f"quota {quota.name}"
     more = _increase("ec2", quota.code, 2 * max(used, int(limit)))
     if used + largest.vcpus > limit:
-        yield fails(reasons.VCPU_QUOTA_REACHED, subject, more, type=largest.instance_type, **named)
+        yield fails(
+            reasons.QUOTA_TOO_LOW,
+            subject,
+            f"The instances of this account use {used} of {int(limit)} vCPUs of the quota "
+            f"`{quota.name}`, so EC2 launches no {largest.instance_type}.",
+            more,
+        )
     elif used > NEAR * limit:
-        yield warns(reasons.VCPU_QUOTA_NEAR, subject, more, **named)
+        yield warns(
+            reasons.QUOTA_TOO_LOW,
+            subject,
+            f"The instances of this account use {used} of {int(limit)} vCPUs of the quota "
+            f"`{quota.name}`.",
+            more,
+        )
 
 
 def _increase(service: str, code: str, wanted: int) -> str:

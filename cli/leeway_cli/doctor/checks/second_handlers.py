@@ -24,8 +24,10 @@ def check_workloads(facts: Facts) -> Iterator[Finding]:
         for one in known(cluster.workloads) or ():
             if one.program == TERMINATION_HANDLER:
                 yield warns(
-                    reasons.SECOND_HANDLER_IN_CLUSTER,
+                    reasons.SECOND_HANDLER,
                     f"{one.kind.lower()} {one.namespace}/{one.name}",
+                    f"{one.kind} {one.name} in namespace {one.namespace} runs {one.program}, which "
+                    "drains the same nodes as Leeway.",
                     shell(
                         "kubectl",
                         "delete",
@@ -35,19 +37,15 @@ def check_workloads(facts: Facts) -> Iterator[Finding]:
                         one.namespace,
                     ),
                     cluster.name,
-                    kind=one.kind,
-                    name=one.name,
-                    namespace=one.namespace,
-                    program=one.program,
                 )
             elif one.program == KARPENTER and one.queue and _takes(cluster, "karpenter"):
                 yield warns(
-                    reasons.KARPENTER_READS_NOTICES,
+                    reasons.SECOND_HANDLER,
                     f"{one.kind.lower()} {one.namespace}/{one.name}",
+                    f"Karpenter in namespace {one.namespace} reads notices from queue {one.queue}, "
+                    "and the Cluster manifest lets Leeway take its nodes: both drain them.",
                     shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
                     cluster.name,
-                    namespace=one.namespace,
-                    queue=one.queue,
                 )
 
 
@@ -62,11 +60,12 @@ def check_managed_groups(facts: Facts) -> Iterator[Finding]:
         managed = sorted({one.managed for one in known(cluster.groups) or () if one.managed})
         if managed and _takes(cluster, "managed-node-group"):
             yield warns(
-                reasons.MANAGED_GROUPS_TAKEN,
+                reasons.SECOND_HANDLER,
                 f"cluster {cluster.name}",
+                "The Cluster manifest lets Leeway take managed node groups: EKS drains "
+                f"{', '.join(managed)} as well.",
                 shell("leeway", "get", f"cluster/{cluster.name}", "--cluster", cluster.name),
                 cluster.name,
-                groups=", ".join(managed),
             )
 
 
@@ -91,12 +90,11 @@ def check_other_rules(facts: Facts) -> Iterator[Finding]:
             is_ours = name.startswith(function_name(stack.name, ""))
             if drained and service in _ACTING and not is_ours and name not in karpenters:
                 yield warns(
-                    reasons.SECOND_HANDLER_RULE,
+                    reasons.SECOND_HANDLER,
                     f"rule {rule.name}",
+                    f"Rule {rule.name} sends events `{drained[0].detail_type}` to {target}: its "
+                    "reader acts on them as well as Leeway.",
                     aws("events disable-rule", name=rule.name),
-                    rule=rule.name,
-                    event=drained[0].detail_type,
-                    target=target,
                 )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
 from leeway.headroom.pause_pods import NAMESPACE
-from leeway.reasons import Reason
 
 from leeway_cli.cluster_setup.desired import (
     LeewayStack,
@@ -27,7 +26,7 @@ from leeway_cli.cluster_setup.settings import (
 )
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
-from leeway_cli.doctor.finding import Finding, Severity, fails, of_reason
+from leeway_cli.doctor.finding import Finding, Severity, fails, finding, warns
 from leeway_cli.doctor.mending import aws, shell
 
 _RBAC = frozenset({"ClusterRole", "ClusterRoleBinding", "RoleBinding"})
@@ -39,7 +38,7 @@ def check_setup(facts: Facts) -> Iterator[Finding]:
     if stack is None:
         return
     if reason := version_difference(stack, facts.wanted_objects):
-        yield of_reason(Severity.FAILS, reason, f"stack {stack.name}")
+        yield fails(reasons.VERSIONS_DIFFER, f"stack {stack.name}", reason)
     for cluster in facts.clusters:
         yield from _differences(facts, stack, cluster)
 
@@ -59,10 +58,13 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
     adopt = shell("leeway", "adopt", cluster.name, *_stack_option(stack.name))
     for step in found.steps:
         severity = _severity(step.change, cluster)
-        yield of_reason(severity, step.reason, step.change.title, adopt, cluster.name)
+        title = step.change.title
+        yield finding(
+            severity, reasons.CLUSTER_SETTING_DIFFERS, title, step.reason, adopt, cluster.name
+        )
     for blocker in found.blockers:
         subject = f"cluster {cluster.name}"
-        yield of_reason(Severity.FAILS, blocker, subject, cluster=cluster.name)
+        yield fails(reasons.CLUSTER_SETTING_DIFFERS, subject, blocker, cluster=cluster.name)
 
 
 def _stack_option(stack: str) -> tuple[str, ...]:
@@ -116,15 +118,14 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
     """Check that the API server allows Leeway's groups what they need."""
     for cluster in facts.clusters:
         for one in known(cluster.rights) or ():
+            where = f" in namespace {one.namespace}" if one.namespace else ""
             yield fails(
                 reasons.RIGHT_MISSING,
                 f"group {one.group}",
+                f"Group {one.group} may not {one.verb} {one.resource}{where} in cluster "
+                f"{cluster.name}.",
                 _grant(one),
                 cluster.name,
-                group=one.group,
-                verb=one.verb,
-                resource=one.resource,
-                where=f" in namespace {one.namespace}" if one.namespace else "",
             )
 
 
@@ -152,20 +153,16 @@ def check_endpoints(facts: Facts) -> Iterator[Finding]:
         shown = aws("eks describe-cluster", name=cluster.name)
         if eks.status not in ("ACTIVE", "UPDATING"):
             yield fails(
-                reasons.CLUSTER_NOT_ACTIVE,
+                reasons.ENDPOINT_NOT_REACHABLE,
                 subject,
+                f"Cluster {cluster.name} is {eks.status}.",
                 shown,
                 cluster.name,
-                status=eks.status,
             )
         if network is not None:
             reached = reachability(eks.endpoint, network)
-            yield from _reached(Severity.FAILS, reached.blocker, subject, shown, cluster.name)
-            yield from _reached(Severity.WARNS, reached.warning, subject, shown, cluster.name)
-
-
-def _reached(
-    severity: Severity, reason: Reason | None, subject: str, command: str, cluster: str
-) -> Iterator[Finding]:
-    if reason is not None:
-        yield of_reason(severity, reason, subject, command, cluster)
+            code = reasons.ENDPOINT_NOT_REACHABLE
+            if reached.blocker is not None:
+                yield fails(code, subject, reached.blocker, shown, cluster.name)
+            if reached.warning is not None:
+                yield warns(code, subject, reached.warning, shown, cluster.name)

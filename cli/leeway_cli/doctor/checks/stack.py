@@ -24,19 +24,26 @@ def check_stack(facts: Facts) -> Iterator[Finding]:
         broken = stack.status.endswith("_FAILED") or stack.status.startswith("DELETE")
         severity = fails if broken else warns
         yield severity(
-            reasons.STACK_NOT_SETTLED, subject, events, stack=stack.name, status=stack.status
+            reasons.STACK_NOT_SETTLED,
+            subject,
+            f"Stack {stack.name} is {stack.status}, so its resources may be of two versions.",
+            events,
         )
     if stack.version != facts.version:
         yield warns(
             reasons.VERSIONS_DIFFER,
             subject,
+            f"Stack {stack.name} is of version {stack.version or 'unknown'}, and this command "
+            f"line is of {facts.version}.",
             deploy(stack.name),
-            stack=stack.name,
-            version=stack.version or "unknown",
-            own=facts.version,
         )
     if not stack.clusters:
-        yield fails(reasons.STACK_WITHOUT_CLUSTERS, subject, stack=stack.name)
+        yield fails(
+            reasons.STACK_WITHOUT_CLUSTERS,
+            subject,
+            f"The parameter ClusterNames of stack {stack.name} is empty, so Leeway ignores "
+            "every notice.",
+        )
 
 
 def check_functions(facts: Facts) -> Iterator[Finding]:
@@ -47,19 +54,21 @@ def check_functions(facts: Facts) -> Iterator[Finding]:
         if not one.state:
             name = stack.name if stack else ""
             yield fails(
-                reasons.FUNCTION_MISSING, subject, deploy(name), stack=name, function=one.name
+                reasons.FUNCTION_NOT_RUNNABLE,
+                subject,
+                f"Stack {name} has no function {one.name}.",
+                deploy(name),
             )
             continue
         if problem := _not_runnable(one):
             shown = aws("lambda get-function-configuration", function_name=one.name)
             severity = warns if one.state == _IDLE else fails
+            state = one.state if one.state != "Active" else one.update
             yield severity(
-                reasons.FUNCTION_NOT_ACTIVE,
+                reasons.FUNCTION_NOT_RUNNABLE,
                 subject,
+                f"Function {one.name} is {state}: {problem}.",
                 shown,
-                function=one.name,
-                state=one.state if one.state != "Active" else one.update,
-                problem=problem,
             )
         yield from _reserved(one, spot_instances(facts))
 
@@ -76,15 +85,20 @@ def _reserved(one: FunctionFacts, spot: int) -> Iterator[Finding]:
     free = aws("lambda delete-function-concurrency", function_name=one.name)
     subject = f"function {one.name}"
     if one.reserved == 0:
-        yield fails(reasons.FUNCTION_STOPPED, subject, free, function=one.name)
+        yield fails(
+            reasons.FUNCTION_NOT_RUNNABLE,
+            subject,
+            f"The reserved concurrency of function {one.name} is 0, so that Lambda never "
+            "invokes it.",
+            free,
+        )
     elif one.reserved < spot and one.name.endswith(("-receive-notice", "-retire-node")):
         yield warns(
-            reasons.FUNCTION_CAPPED,
+            reasons.FUNCTION_NOT_RUNNABLE,
             subject,
+            f"Function {one.name} may run {one.reserved} times at once, and {spot} Spot "
+            "instances can be interrupted at once.",
             free,
-            function=one.name,
-            reserved=one.reserved,
-            needed=spot,
         )
 
 
@@ -94,8 +108,18 @@ def check_aliases(facts: Facts) -> Iterator[Finding]:
     for one in known(facts.aliases) or ():
         mend = deploy(stack.name if stack else "")
         subject = f"alias {one.function}:{one.name}"
-        named = {"function": one.function, "alias": one.name}
         if not one.version:
-            yield fails(reasons.ALIAS_MISSING, subject, mend, **named)
+            yield fails(
+                reasons.FUNCTION_NOT_RUNNABLE,
+                subject,
+                f"Function {one.function} has no alias {one.name}.",
+                mend,
+            )
         elif not one.version.isdigit():
-            yield fails(reasons.ALIAS_NOT_PUBLISHED, subject, mend, version=one.version, **named)
+            yield fails(
+                reasons.FUNCTION_NOT_RUNNABLE,
+                subject,
+                f"The alias {one.name} of {one.function} points to {one.version}, and a durable "
+                "execution needs a published version.",
+                mend,
+            )

@@ -46,12 +46,11 @@ def _not_received(stack: LeewayStack, event: Event, candidates: list[RuleFacts])
     else:
         problem, mend = "there is no such rule", deploy(stack.name)
     return fails(
-        reasons.NOTICES_NOT_RECEIVED,
+        reasons.FUNCTION_NOT_INVOKED,
         f"events {event.detail_type}",
+        f"No rule of EventBridge sends events `{event.detail_type}` to "
+        f"{function_name(stack.name, RECEIVER)}: {problem}.",
         mend,
-        event=event.detail_type,
-        function=function_name(stack.name, RECEIVER),
-        problem=problem,
     )
 
 
@@ -64,18 +63,26 @@ def check_schedules(facts: Facts) -> Iterator[Finding]:
     for name, function in schedule_names(stack.name, in_vpc=bool(stack.subnets)).items():
         one, subject = found.get(name), f"schedule {name}"
         full = function_name(stack.name, function)
-        named = {"schedule": name, "function": full}
         if one is None:
-            yield fails(reasons.SCHEDULE_MISSING, subject, deploy(stack.name), **named)
+            yield fails(
+                reasons.FUNCTION_NOT_INVOKED,
+                subject,
+                f"EventBridge Scheduler has no schedule {name} for {full}.",
+                deploy(stack.name),
+            )
         elif not one.enabled:
-            yield fails(reasons.SCHEDULE_DISABLED, subject, deploy(stack.name), **named)
+            yield fails(
+                reasons.FUNCTION_NOT_INVOKED,
+                subject,
+                f"The schedule {name} is disabled, so that nothing invokes {full}.",
+                deploy(stack.name),
+            )
         elif _function_of(one.target) != full:
             yield fails(
-                reasons.SCHEDULE_OF_OTHER_TARGET,
+                reasons.FUNCTION_NOT_INVOKED,
                 subject,
+                f"The schedule {name} invokes {one.target} instead of {full}.",
                 deploy(stack.name),
-                target=one.target,
-                **named,
             )
 
 
@@ -86,15 +93,20 @@ def check_consumers(facts: Facts) -> Iterator[Finding]:
         return
     name = function_name(stack.name, BUYER)
     if not consumers:
-        yield fails(reasons.CONSUMER_MISSING, f"function {name}", deploy(stack.name), function=name)
+        yield fails(
+            reasons.FUNCTION_NOT_INVOKED,
+            f"function {name}",
+            f"Function {name} has no event source mapping of its queue.",
+            deploy(stack.name),
+        )
     for one in consumers:
         if one.state not in ("Enabled", "Enabling", "Updating"):
             yield fails(
-                reasons.CONSUMER_NOT_ENABLED,
+                reasons.FUNCTION_NOT_INVOKED,
                 f"function {name}",
+                f"The event source mapping of {name} is {one.state}, so that pending pods get no "
+                "nodes.",
                 aws("lambda update-event-source-mapping", uuid=one.id, enabled=None),
-                function=name,
-                state=one.state,
             )
 
 
@@ -111,9 +123,8 @@ def check_failures(facts: Facts) -> Iterator[Finding]:
             yield warns(
                 reasons.FAILURES_WAIT,
                 f"queue {one.name}",
+                f"Queue {one.name} holds {one.messages} messages about work that failed.",
                 read,
-                queue=one.name,
-                messages=one.messages,
             )
 
 
@@ -124,15 +135,19 @@ def check_alarms(facts: Facts) -> Iterator[Finding]:
         return
     subject = f"stack {stack.name}"
     if not alarms:
-        yield warns(reasons.ALARMS_MISSING, subject, deploy(stack.name), stack=stack.name)
+        yield warns(
+            reasons.ALARMS_NOTIFY_NOBODY,
+            subject,
+            f"Stack {stack.name} has no alarms.",
+            deploy(stack.name),
+        )
     for one in alarms:
         if one.state == "ALARM":
             yield warns(
                 reasons.ALARM_IS_ON,
                 f"alarm {one.name}",
+                f"Alarm {one.name} is on: {one.reason}.",
                 aws("cloudwatch describe-alarm-history", alarm_name=one.name),
-                alarm=one.name,
-                problem=one.reason,
             )
     silent = sum(not one.notifies for one in alarms)
     if silent:
@@ -140,7 +155,6 @@ def check_alarms(facts: Facts) -> Iterator[Finding]:
         yield warns(
             reasons.ALARMS_NOTIFY_NOBODY,
             subject,
+            f"{silent} alarms of stack {stack.name} notify nobody: they have no action.",
             f"{deploy(stack.name)} --parameter-overrides {topic}",
-            stack=stack.name,
-            alarms=silent,
         )

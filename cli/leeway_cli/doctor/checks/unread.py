@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator
 
+from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import Facts, unread_parts
-from leeway_cli.doctor.finding import Finding, Severity, fails, warns
-from leeway_cli.doctor.reasons import PART_NOT_READ
+from leeway_cli.doctor.finding import Finding, finding
 
 
 def check_unread(facts: Facts) -> Iterator[Finding]:
     """Report every part that could not be read, with the error."""
     for cluster, one in unread_parts(facts):
-        severity = fails if one.severity is Severity.FAILS else warns
-        yield severity(
-            PART_NOT_READ,
+        yield finding(
+            one.severity,
+            reasons.PART_NOT_READ,
             one.part,
-            "",
-            cluster,
-            part=one.part,
-            problem=one.problem.message.rstrip("."),
+            f"The doctor could not read {one.part}: {one.problem}.",
+            cluster=cluster,
         )

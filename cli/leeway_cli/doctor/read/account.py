@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.sweep import PAGE
+from leeway.aws.table import DynamoTable
+from leeway.catalog.stored import SURVEY
 from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of
-from leeway.selection.offers.compressed import UnknownForm, unpacked
+from leeway.selection.offers.survey import UnknownForm, unpacked
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client
 
 from leeway_cli.doctor.facts import CatalogFacts, InstanceUse
@@ -51,7 +52,7 @@ def _quotas() -> Iterator[Mapping[str, Any]]:
 
 def catalog(table: str, region: str) -> CatalogFacts:
     """Read when each part of the stored catalog was read."""
-    packed = DynamoSurveys(partial(client, "dynamodb"), table).packed(region)
+    packed = DynamoTable(partial(client, "dynamodb"), table).get(SURVEY, region=region)
     if packed is None:
         return CatalogFacts(None)
     try:

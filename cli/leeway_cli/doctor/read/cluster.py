@@ -14,13 +14,13 @@ from leeway.launch.node_settings import NodeSettings, settings_of
 from leeway.launch.problems import NotLaunchable
 from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
-from leeway.manifests.capacity_buffer import CapacityBuffer
 from leeway.manifests.cluster import Cluster, ClusterSpec
+from leeway.manifests.headroom import CapacityBuffer
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_without_limits
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.reasons import Reason
+from leeway.pool_pauses.record import PoolRecord
 from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 
@@ -41,7 +41,7 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
         read = read_salvaged if one.resource == CLUSTER else read_stored
         reading = read(one.body, one.title)
         problems += map(str, reading.problems)
-        written += [each.meant for each in reading.written]
+        written += [each.manifest for each in reading.written]
     policy = next((one.spec for one in written if isinstance(one, Cluster)), None)
     facts = ConfigurationFacts(
         paused=policy is not None and policy.paused,
@@ -89,21 +89,25 @@ def pools_of(
             role=one.role.value if one.role is not None else _role_of_profile(one),
             unlaunchable=_unlaunchable(resolver, one),
             launched=one.pool in launched or _has_joined(stored.get(one.pool)),
-            paused=stored[one.pool].paused if one.pool in stored else None,
+            paused=_paused(stored.get(one.pool)),
         )
         for one in settings
     )
+
+
+def _paused(record: PoolRecord | None) -> str | None:
+    return str(record.paused) if record is not None and record.paused is not None else None
 
 
 def _has_joined(record: Any) -> bool:
     return record is not None and record.counted_from is not None
 
 
-def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> Reason | None:
+def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> str | None:
     try:
         resolver.resolve(settings, _VARIANTS)
     except NotLaunchable as problem:
-        return problem.reason
+        return str(problem.reason)
     return None
 
 

@@ -5,35 +5,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Self
 
-from leeway.reasons import Reason
-
-from leeway_cli.aws_errors import aws_errors
 from leeway_cli.doctor.facts import Read, Unread
 from leeway_cli.doctor.finding import Severity
-from leeway_cli.errors import CommandError, as_clause
-from leeway_cli.kubernetes_errors import kubernetes_errors
-from leeway_cli.reasons import (
-    AWS_CREDENTIALS_MISSING,
-    AWS_CREDENTIALS_REJECTED,
-    AWS_PROFILE_NOT_FOUND,
-    AWS_REGION_MISSING,
-    AWS_SIGN_IN_REQUIRED,
-    UNEXPECTED_ERROR,
-)
+from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
 
 AT_ONCE = 16
-
-_NOTHING_CAN_BE_READ = frozenset(
-    code.name
-    for code in (
-        AWS_CREDENTIALS_MISSING,
-        AWS_CREDENTIALS_REJECTED,
-        AWS_PROFILE_NOT_FOUND,
-        AWS_REGION_MISSING,
-        AWS_SIGN_IN_REQUIRED,
-    )
-)
-"""Codes of errors that every other part would have too."""
 
 
 class Pending[T]:
@@ -84,14 +60,12 @@ def _read[T](part: str, severity: Severity, read: Callable[[], T]) -> Read[T]:
         with aws_errors(part), kubernetes_errors():
             return read()
     except CommandError as error:
-        if error.reason.code in _NOTHING_CAN_BE_READ:
+        if isinstance(error, AccountError):
             raise
-        return Unread(part, error.reason, severity)
+        return Unread(part, str(error), severity)
     except Exception as error:  # noqa: BLE001 - the other parts are worth reading
         return Unread(part, _unexpected(error), severity)
 
 
-def _unexpected(error: Exception) -> Reason:
-    return UNEXPECTED_ERROR(
-        error_type=type(error).__name__, error=as_clause(error), variable="LEEWAY_DEBUG"
-    )
+def _unexpected(error: Exception) -> str:
+    return f"{type(error).__name__}: {as_clause(error)}. Set LEEWAY_DEBUG=1 to see the traceback."

@@ -19,11 +19,9 @@ from leeway_cli.cluster_setup.eks import Eks
 from leeway_cli.cluster_setup.kubernetes_objects import KubernetesObjects
 from leeway_cli.cluster_setup.ports import Clusters, Groups, Objects, Stacks
 from leeway_cli.cluster_setup.reachability import FunctionsNetwork
-from leeway_cli.cluster_setup.reasons import OTHER_API_SERVER
 from leeway_cli.cluster_setup.settings import ClusterObject
 from leeway_cli.cluster_setup.subnets import functions_network
-from leeway_cli.errors import CannotBeDoneError
-from leeway_cli.terminate.decide import same_server
+from leeway_cli.stack import other_server, same_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,5 @@ def _connect(cluster: str, kubeconfig: Path | None, context: str | None) -> Conn
     server = connection.server
     connection.close()
     if named:
-        reason = OTHER_API_SERVER(cluster=cluster, server=server, endpoint=endpoint.url)
-        raise CannotBeDoneError(reason)
+        raise other_server(cluster, server, endpoint.url)
     return eks_connection(endpoint, session())

@@ -1,25 +1,151 @@
-"""Use case: admit a new node: wait until it joins, is Ready and offers its devices, then answer
-its launch hook. An instance that Leeway launched and that never joins is terminated."""
+"""Use case: admit a new node: wait until it joins, is Ready and offers its devices, then answer its
+launch hook. An instance that Leeway launched and that never joins is terminated.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Protocol
 
-from leeway.admission.check_node import CheckNode
-from leeway.admission.end_unjoined import EndUnjoined
-from leeway.admission.finish import ANSWERS, FinishAdmission
-from leeway.admission.outcome import AdmissionOutcome
+from leeway.admission.outcome import AdmissionOutcome, AdmissionReports, AdmissionTelemetry
 from leeway.admission.pool_results import PoolResults
-from leeway.admission.ports import Admissions, LaunchedInstances, Telemetry
-from leeway.admission.readiness import AdmissionResult
-from leeway.admission.reports import AdmissionReports
-from leeway.admission.step_results import FinishResult, NodeCheck, UnjoinedResult
+from leeway.admission.readiness import (
+    ExpectedNode,
+    ObservedNode,
+    Readiness,
+    decide_admission,
+    decide_unjoined,
+    not_ready,
+    poll_interval,
+    unmet_conditions,
+)
+from leeway.admission.reasons import (
+    INSTANCE_NOT_TERMINATED,
+    NODE_ADMITTED,
+    NODE_LABELS_REFUSED,
+    NODE_REPLACED,
+)
+from leeway.admission.record import Admission, AdmissionResult, Admissions
 from leeway.clock import Clock
-from leeway.execution.attempt import AttemptId
+from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.execution.steps import Steps
-from leeway.lifecycle_hooks.actions import LifecycleActions
+from leeway.instances.observed import ObservedInstance
 from leeway.pool_pauses.ports import PoolRecords
-from leeway.ports.aws import Groups, InstanceTypes, LeewayEvents
-from leeway.ports.kubernetes import Cluster
+from leeway.pool_pauses.record import (
+    PoolRecord,
+)
+from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
+from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes_objects import Node, Taint
+from leeway.reasons import Reason, clause
+from leeway.retirement.hooks import (
+    HeldHook,
+    HookAnswers,
+    LifecycleActions,
+    all_over,
+    next_heartbeat,
+    with_new_hooks,
+)
+from leeway.selection.labels import JOINED, REGISTERED, UNREGISTERED
+
+LIST_NODES_AFTER = timedelta(minutes=2)
+LIST_NODES_EVERY = timedelta(minutes=1)
+"""A node whose name is not its instance's DNS name or id is found only in the list of all nodes.
+Most nodes join within two minutes, so the list is not read before."""
+
+ANSWERS = {
+    AdmissionResult.ADMITTED: HookResult.CONTINUE,
+    AdmissionResult.POOLED: HookResult.CONTINUE,
+    AdmissionResult.NOT_READY: HookResult.ABANDON,
+}
+"""How the launch hooks are answered; those of a terminated instance are not."""
+
+
+class LaunchedInstances(Protocol):
+    """The instances of EC2, as the admission of a launched one reads and ends them."""
+
+    def observe(self, instance: str) -> ObservedInstance | None:
+        """Read an instance. None if EC2 has no such instance, or if its tags do not name exactly
+        one cluster."""
+        ...
+
+    def terminate(self, instance: str) -> None:
+        """Terminate an instance. An instance that does not exist any more is not an error.
+
+        Raises:
+            CloudRefused: also if the instance is protected from termination.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """Result of the step `check-N`: the state of the admission after one read of the node.
+
+    - `record`: None if a newer attempt has superseded this one.
+    - `verdict`: how the admission ends, None if it continues.
+    - `unmet`: the conditions that the node did not meet at the last read that succeeded.
+    - `problem`: why the last read failed, empty if it succeeded.
+    - `listed_at`: when the list of all nodes was last read.
+    - `manufacturers`: those of the instance type's accelerators, None until EC2 has returned them.
+    - `held`: the lifecycle hooks that wait for the admission.
+    - `join_counted`: the record of the pool says that an instance of this launch has joined.
+    - `wait_seconds`: the time until the next check.
+    """
+
+    record: Admission | None
+    verdict: Readiness | None = None
+    unmet: tuple[Reason, ...] = ()
+    problem: str = ""
+    node: str = ""
+    node_uid: str = ""
+    joined_at: datetime | None = None
+    listed_at: datetime | None = None
+    manufacturers: tuple[str, ...] | None = None
+    held: tuple[HeldHook, ...] = ()
+    join_counted: bool = False
+    wait_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnjoinedResult:
+    """Result of the step `end-N`, about a launched instance whose node has not joined in time.
+
+    - `verdict`: how the admission ends; None if the node has joined after all.
+    - `check_again`: the last read of the node failed.
+    - `paused`: the record of its pool, if the failure of this instance has paused the pool.
+    """
+
+    verdict: Readiness | None = None
+    check_again: bool = False
+    paused: PoolRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishResult:
+    """Result of the step `finish-N`. `outcome` is None if a newer attempt has superseded this one,
+    or if the node must be checked again (`check_again`): the last read before ABANDON failed.
+    `paused` is the record of the pool, if this node has paused it."""
+
+    outcome: AdmissionOutcome | None
+    check_again: bool = False
+    node_uid: str = ""
+    paused: PoolRecord | None = None
+    answers: HookAnswers = field(default_factory=HookAnswers)
+
+
+STEP_RESULTS = (
+    AttemptId,
+    NodeCheck,
+    UnjoinedResult,
+    FinishResult,
+    AdmissionOutcome,
+    HookAnswers,
+    PoolRecord,
+)
+"""The types that the durable engine stores between steps."""
 
 
 class AdmitNode:
@@ -34,14 +160,16 @@ class AdmitNode:
         pools: PoolRecords,
         leeway_events: LeewayEvents,
         open_cluster: Callable[[str], Cluster],
-        telemetry: Telemetry,
+        telemetry: AdmissionTelemetry,
         clock: Clock,
     ) -> None:
-        results = PoolResults(pools, clock)
+        self._admissions = admissions
+        self._types = types
+        self._instances = instances
+        self._open_cluster = open_cluster
+        self._clock = clock
+        self._pools = PoolResults(pools, clock)
         self._actions = LifecycleActions(groups, clock)
-        self._check = CheckNode(admissions, types, open_cluster, results, self._actions, clock)
-        self._end_unjoined = EndUnjoined(self._check, instances, open_cluster, results)
-        self._finish = FinishAdmission(admissions, self._check, results, self._actions, clock)
         self._reports = AdmissionReports(leeway_events, open_cluster, telemetry)
 
     def admit(self, attempt: AttemptId, steps: Steps) -> AdmissionOutcome | None:
@@ -54,20 +182,22 @@ class AdmitNode:
         while finished.check_again:
             if number:
                 steps.wait(f"wait-{number}", check.wait_seconds)
-            work = partial(self._check.run, attempt, check)
+            work = partial(self._check, attempt, check)
             check = steps.run(f"check-{number}", NodeCheck, work)
             if check.record is None:
                 return None
             if check.verdict is not None:
                 unjoined = self._unjoined(attempt, check, steps, number)
                 if not unjoined.check_again:
-                    finish = partial(self._finish.run, attempt, check, unjoined.verdict)
+                    finish = partial(self._finish, attempt, check, unjoined.verdict)
                     finished = steps.run(f"finish-{number}", FinishResult, finish)
             number += 1
         self._reports.report_pause(finished.paused, steps)
-        if finished.outcome is not None:
-            self._report(finished.outcome, finished, steps)
-        return finished.outcome
+        if (outcome := finished.outcome) is not None:
+            self._reports.report(outcome, finished.node_uid, steps)
+            if answer := ANSWERS.get(outcome.result):
+                self._actions.retry_refused(outcome.instance, finished.answers, answer, steps)
+        return outcome
 
     def _unjoined(
         self, attempt: AttemptId, check: NodeCheck, steps: Steps, number: int
@@ -78,13 +208,235 @@ class AdmitNode:
         late = verdict is not None and verdict.result is AdmissionResult.NOT_READY
         if not late or record is None or record.launch is None or check.joined_at is not None:
             return UnjoinedResult()
-        end = partial(self._end_unjoined.run, attempt, check)
+        end = partial(self._end_unjoined, attempt, check)
         result = steps.run(f"end-{number}", UnjoinedResult, end)
         self._reports.report_pause(result.paused, steps)
         return result
 
-    def _report(self, outcome: AdmissionOutcome, finished: FinishResult, steps: Steps) -> None:
-        """Report the outcome, then retry the answers that Auto Scaling refused."""
-        self._reports.report(outcome, finished.node_uid, steps)
-        if answer := ANSWERS.get(outcome.result):
-            self._actions.retry_refused(outcome.instance, finished.answers, answer, steps)
+    def _check(self, attempt: AttemptId, before: NodeCheck) -> NodeCheck:
+        """Read the record and the node, and decide whether the admission ends."""
+        record = self._current(attempt)
+        if record is None:
+            return NodeCheck(None)
+        now = self._clock.now()
+        held = with_new_hooks(before.held, record.hooks, record.noticed_at, now)
+        check = replace(
+            before, record=record, held=self._actions.send_heartbeats(attempt.instance, held)
+        )
+        check, unmet = self._observe(check, record)
+        now = self._clock.now()
+        verdict = decide_admission(
+            unmet,
+            record.deadline,
+            now,
+            has_hooks=bool(record.hooks),
+            launched=record.launch is not None,
+            hooks_ended=all_over(check.held, now),
+            into_pool=record.into_pool,
+        )
+        heartbeat = next_heartbeat(check.held)
+        interval = poll_interval(record.noticed_at, now, record.deadline, heartbeat)
+        return replace(check, verdict=verdict, wait_seconds=int(interval.total_seconds()))
+
+    def _current(self, attempt: AttemptId) -> Admission | None:
+        """Read the record; None if a newer attempt has superseded this one."""
+        record = self._admissions.admission(attempt.instance)
+        if record is None or record.attempt != attempt.attempt:
+            return None
+        return record
+
+    def _observe(
+        self, check: NodeCheck, record: Admission
+    ) -> tuple[NodeCheck, tuple[Reason, ...] | None]:
+        """Read the node and add its labels and taints. Returns the conditions that the node does
+        not meet, None if it could not be read."""
+        try:
+            check = self._with_manufacturers(check, record)
+            check, node = self._find(check, record)
+        except API_ERRORS as error:
+            return replace(check, problem=f"{type(error).__name__}: {error}"), None
+        expected = ExpectedNode(check.manufacturers or (), record.startup_taints)
+        added = record.taints if node is not None and REGISTERED not in node.labels else ()
+        unmet = unmet_conditions(_observed(node, added), expected)
+        if node is not None and record.launch is not None:
+            if not check.join_counted:
+                check = replace(check, join_counted=self._pools.count_join(record, record.launch))
+            unmet += self._set_up(node, record, added, is_ready=not unmet)
+        return replace(check, unmet=unmet, problem=""), unmet
+
+    def _with_manufacturers(self, check: NodeCheck, record: Admission) -> NodeCheck:
+        if check.manufacturers is not None:
+            return check
+        try:
+            manufacturers = self._types.accelerators(record.facts.instance_type)
+        except CloudRefused:
+            manufacturers = ()  # EC2 does not describe the type: only the node's labels are used
+        return replace(check, manufacturers=manufacturers)
+
+    def _find(self, check: NodeCheck, record: Admission) -> tuple[NodeCheck, Node | None]:
+        """Find the node by its expected names, and at intervals in the list of all nodes."""
+        cluster = self._open_cluster(record.facts.cluster)
+        names = [check.node] if check.node else []
+        names += [name for name in (record.facts.private_dns_name, record.instance) if name]
+        named = (cluster.node(name) for name in names)
+        node = next((n for n in named if n is not None and n.runs_on(record.instance)), None)
+        now = self._clock.now()
+        if node is None and _may_list_nodes(check, record, now):
+            check = replace(check, listed_at=now)
+            node = cluster.node_of(record.instance, ())
+        if node is None:
+            return check, None
+        joined_at = check.joined_at or now
+        return replace(check, node=node.name, node_uid=node.uid, joined_at=joined_at), node
+
+    def _set_up(
+        self, node: Node, record: Admission, taints: Sequence[Taint], *, is_ready: bool
+    ) -> tuple[Reason, ...]:
+        """Put the labels and taints of a pool on a launched node; returns why that failed.
+
+        Taints are added once, with the label REGISTERED: whoever removes a startup taint does not
+        find it again. The label INITIALIZED says that the node is ready for pods.
+        """
+        states = JOINED if is_ready else {REGISTERED: JOINED[REGISTERED]}
+        labels = {**record.labels, **states}
+        gated = any(one.key == UNREGISTERED for one in node.taints)
+        if not (taints or gated) and all(node.labels.get(k) == v for k, v in labels.items()):
+            return ()
+        cluster = self._open_cluster(record.facts.cluster)
+        try:
+            done = cluster.set_up(node, labels, taints, (UNREGISTERED,))
+        except (ClusterUnavailable, ClusterRefused) as error:
+            return (NODE_LABELS_REFUSED(error=clause(error)),)
+        return () if done else (NODE_REPLACED(),)
+
+    def _end_unjoined(self, attempt: AttemptId, before: NodeCheck) -> UnjoinedResult:
+        """Read the node once more, then terminate its instance if there is still none.
+
+        The failure is counted before the instance is terminated, and both before the record is
+        closed: an execution that dies in between leaves an open record, which reconcile continues.
+        """
+        record = self._current(attempt)
+        if record is None or record.launch is None:
+            return UnjoinedResult(before.verdict)
+        check, unmet = self._observe(before, record)
+        if unmet is None:
+            return UnjoinedResult(check_again=True)
+        if check.joined_at is not None:
+            return UnjoinedResult()
+        try:
+            observed = self._instances.observe(record.instance)
+            named = self._nodes_of_its_names(record, observed)
+        except CloudRefused as error:
+            reason = INSTANCE_NOT_TERMINATED(error=clause(error))
+            return UnjoinedResult(Readiness(AdmissionResult.NOT_READY, reason))
+        except API_ERRORS:
+            return UnjoinedResult(check_again=True)
+        if any(one.runs_on(record.instance) for one in named):
+            return UnjoinedResult(check_again=True)
+        taken = next((one.name for one in named), "")
+        verdict = decide_unjoined(record, record.launch, observed, taken)
+        if verdict.result is not AdmissionResult.TERMINATED:
+            return UnjoinedResult(verdict)
+        paused = self._pools.count_never_joined(record, record.launch)
+        try:
+            self._instances.terminate(record.instance)
+        except CloudRefused as error:
+            reason = INSTANCE_NOT_TERMINATED(error=clause(error))
+            verdict = Readiness(AdmissionResult.NOT_READY, reason)
+        return UnjoinedResult(verdict, paused=paused)
+
+    def _nodes_of_its_names(
+        self, record: Admission, observed: ObservedInstance | None
+    ) -> list[Node]:
+        """Read the nodes that have a name of the instance; they may be of other instances."""
+        names = {record.facts.private_dns_name, record.instance}
+        if observed is not None:
+            names.add(observed.facts.private_dns_name)
+        cluster = self._open_cluster(record.facts.cluster)
+        return [one for name in sorted(names - {""}) if (one := cluster.node(name))]
+
+    def _finish(
+        self, attempt: AttemptId, check: NodeCheck, unjoined: Readiness | None
+    ) -> FinishResult:
+        """Close the record and answer the hooks. `unjoined` is how the admission of an instance
+        ends that has not joined, None for any other.
+
+        The node is read once more before ABANDON: the engine may pause for hours between steps.
+        """
+        verdict = unjoined or check.verdict
+        if verdict is None:
+            return FinishResult(None, check_again=True)
+        late = verdict.result is AdmissionResult.NOT_READY and unjoined is None
+        if late and check.record is not None:
+            check, unmet = self._observe(check, check.record)
+            if unmet is None:
+                return FinishResult(None, check_again=True)
+            admitted = Readiness(AdmissionResult.ADMITTED, NODE_ADMITTED())
+            verdict = not_ready(unmet) if unmet else admitted
+        # Before the record is closed, as in _end_unjoined.
+        paused, record = None, check.record
+        if record is not None and record.launch is not None and check.joined_at is not None:
+            paused = self._pools.count_readiness(record, record.launch, verdict)
+        answer = ANSWERS.get(verdict.result)
+        closed = self._close(attempt, verdict.result, answer)
+        if closed is None:
+            return FinishResult(None)
+        answers = HookAnswers()
+        if answer is not None:
+            answers = self._actions.answer(attempt.instance, closed.hooks, answer)
+        if verdict.result is AdmissionResult.ADMITTED and closed.launch is not None:
+            self._pools.measure_join(closed, closed.launch)
+        outcome = AdmissionOutcome(
+            result=verdict.result,
+            instance=attempt.instance,
+            cluster=attempt.cluster,
+            node=check.node,
+            attempt=attempt.attempt,
+            reason=verdict.reason,
+            noticed_at=closed.noticed_at,
+            joined_at=check.joined_at,
+            ended_at=self._clock.now(),
+            deadline=closed.deadline,
+            hooks=tuple(hook.name for hook in closed.hooks),
+            refused=tuple(refusal.reason for refusal in answers.refused),
+        )
+        return FinishResult(outcome, False, check.node_uid, paused, answers)
+
+    def _close(
+        self, attempt: AttemptId, result: AdmissionResult, answer: HookResult | None
+    ) -> Admission | None:
+        def close() -> Admission | None:
+            record = self._current(attempt)
+            if record is None:
+                return None
+            closed = record.model_copy(
+                update={
+                    "phase": Phase.FINISHED,
+                    "answer": answer,
+                    "result": result,
+                    "ended_at": self._clock.now(),
+                    "version": record.version + 1,
+                }
+            )
+            self._admissions.write(closed)
+            return closed
+
+        return retry_conflicts(f"the admission record of {attempt.instance}", close)
+
+
+def _observed(node: Node | None, added: Sequence[Taint]) -> ObservedNode | None:
+    """`added` are the taints that the node is about to get."""
+    if node is None:
+        return None
+    taints = {taint.key for taint in (*node.taints, *added)}
+    return ObservedNode(node.ready, node.labels, node.devices, taints)
+
+
+def _may_list_nodes(check: NodeCheck, record: Admission, now: datetime) -> bool:
+    """Whether the list of all nodes may be read now: at intervals, and before the admission ends
+    without a node."""
+    if now >= record.deadline:
+        return True
+    if now < record.noticed_at + LIST_NODES_AFTER:
+        return False
+    return check.listed_at is None or now >= check.listed_at + LIST_NODES_EVERY

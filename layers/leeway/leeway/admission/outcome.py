@@ -1,12 +1,19 @@
-"""The outcome of an admission, for its log line, its Leeway event and its Kubernetes Event."""
+"""The outcome of an admission: log line, metric, Leeway event and Kubernetes Event."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
-from leeway.admission.readiness import AdmissionResult
-from leeway.ports.kubernetes import NodeEvent
-from leeway.reasons import Reason
+from leeway.admission.reasons import NOT_REPORTED
+from leeway.admission.record import AdmissionResult
+from leeway.execution.steps import Steps
+from leeway.pool_pauses.record import PoolRecord
+from leeway.ports.aws import CloudRefused, LeewayEvents
+from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, NodeEvent
+from leeway.reasons import Reason, clause
+from leeway.telemetry import Telemetry
 from leeway.typed_json import adapter_of
 
 _DETAIL_TYPES = {
@@ -85,3 +92,111 @@ class AdmissionOutcome:
             message=self.message,
             warning=self.needs_attention,
         )
+
+
+class AdmissionTelemetry(Protocol):
+    """Where admissions are reported: the log of the function, or the terminal of a command."""
+
+    def admitted(self, outcome: AdmissionOutcome) -> None:
+        """Log and measure an admission that has ended."""
+        ...
+
+    def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
+        """Log a pause of a pool, or why something was not reported. `facts` name what it is about,
+        such as `pool` or `instance`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAdmissions(Telemetry):
+    """Logs and measures admissions."""
+
+    def admitted(self, outcome: AdmissionOutcome) -> None:
+        """Log and measure an admission that has ended."""
+        log = self.logger.warning if outcome.needs_attention else self.logger.info
+        log(
+            outcome.message,
+            extra={
+                "code": outcome.reason.code,
+                "result": outcome.result,
+                "instance": outcome.instance,
+                "cluster": outcome.cluster,
+                "node": outcome.node,
+                "attempt": outcome.attempt,
+                "hooks": list(outcome.hooks),
+                "seconds": max(0.0, outcome.duration_seconds),
+            },
+        )
+        if outcome.needs_attention:
+            self.count("LaunchProblems", 1)
+
+    def problem(self, cluster: str, reason: Reason, **facts: object) -> None:
+        """Log a problem."""
+        self.logger.error(reason.message, extra={"code": reason.code, "cluster": cluster, **facts})
+
+
+class AdmissionReports:
+    """Reports admissions and pauses of pools, each report as a step of its own."""
+
+    def __init__(
+        self,
+        leeway_events: LeewayEvents,
+        open_cluster: Callable[[str], Cluster],
+        telemetry: AdmissionTelemetry,
+    ) -> None:
+        self._leeway_events = leeway_events
+        self._open_cluster = open_cluster
+        self._telemetry = telemetry
+
+    def report(self, outcome: AdmissionOutcome, node_uid: str, steps: Steps) -> None:
+        """Log and publish the outcome."""
+        steps.run("log", str, partial(self._log, outcome))
+        steps.run("put-leeway-event", str, partial(self._put_leeway_event, outcome))
+        if outcome.node:
+            write = partial(self._write_node_event, outcome, node_uid)
+            steps.run("write-node-event", str, write)
+
+    def report_pause(self, paused: PoolRecord | None, steps: Steps) -> None:
+        """Log and publish the pause of a pool, if there is one."""
+        if paused is not None and (reason := paused.paused) is not None:
+            steps.run("log-pause", str, partial(self._log_pause, paused, reason))
+            steps.run("put-pause-event", str, partial(self._put_pause_event, paused, reason))
+
+    def _log(self, outcome: AdmissionOutcome) -> str:
+        self._telemetry.admitted(outcome)
+        return outcome.message
+
+    def _log_pause(self, record: PoolRecord, reason: Reason) -> str:
+        self._telemetry.problem(record.cluster, reason, pool=record.pool)
+        return reason.message
+
+    def _put_leeway_event(self, outcome: AdmissionOutcome) -> str:
+        put = partial(self._leeway_events.publish, outcome.detail_type, outcome.to_json())
+        what = "the Leeway event about the admission"
+        return self._reported(put, what, outcome.cluster, instance=outcome.instance)
+
+    def _put_pause_event(self, record: PoolRecord, reason: Reason) -> str:
+        detail = adapter_of(PoolRecord).dump_json(record).decode()
+        put = partial(self._leeway_events.publish, "Leeway Pool Paused", detail)
+        what = "the Leeway event about the pause of the pool"
+        return self._reported(put, what, record.cluster, pool=record.pool)
+
+    def _write_node_event(self, outcome: AdmissionOutcome, node_uid: str) -> str:
+        event, cluster = outcome.as_node_event(node_uid), outcome.cluster
+
+        def write() -> None:
+            self._open_cluster(cluster).write_event(event)
+
+        what = "the Kubernetes Event about the admission"
+        return self._reported(write, what, cluster, node=outcome.node, instance=outcome.instance)
+
+    def _reported(self, put: Callable[[], None], what: str, cluster: str, **facts: str) -> str:
+        """Report. A refusal stops no other step, nor does an API server that does not answer; if
+        EventBridge does not answer, the step is repeated."""
+        try:
+            put()
+        except (CloudRefused, ClusterRefused, ClusterUnavailable) as error:
+            problem = NOT_REPORTED(what=what, error=clause(error))
+            self._telemetry.problem(cluster, problem, **facts)
+            return problem.message
+        return what

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from leeway.admission.readiness import AdmissionResult, Readiness
-from leeway.admission.record import Admission, Launch
-from leeway.admission.step_results import NodeCheck
+from leeway.admission.readiness import (
+    Readiness,
+)
+from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.pool_pauses.join_times import JoinTime
@@ -48,13 +49,12 @@ class PoolResults:
 
         return self._write(record, launch, fail)
 
-    def count_readiness(self, check: NodeCheck, verdict: Readiness) -> PoolRecord | None:
+    def count_readiness(
+        self, record: Admission, launch: Launch, verdict: Readiness
+    ) -> PoolRecord | None:
         """Count whether a launched node that has joined is ready for pods; returns the record of
         the pool if this node paused it. A table that does not take that a node is ready delays
         nothing: the pool is paused earlier at most."""
-        record = check.record
-        if record is None or (launch := record.launch) is None or check.joined_at is None:
-            return None
         cluster, pool = record.facts.cluster, launch.pool
 
         def admit(stored: PoolRecord | None) -> PoolRecord | None:

@@ -1,40 +1,38 @@
-"""Decides whether a new node is ready for pods, and if not, which conditions it does not meet.
+"""Decides whether a new node is ready for pods, and if not, which conditions it does not meet; and
+whether a launched instance whose node has not joined in time is terminated.
 
 The scheduler places no pod that requests a device on a node that does not offer the device. A node
 without its devices is therefore not ready, although its Ready condition is true.
+
+The tags of an instance can be written by everybody with the right to tag instances. So the tags are
+compared with the record of the launch, which only Leeway writes.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from leeway.admission.reasons import (
     DEVICE_NOT_ALLOCATABLE,
+    INSTANCE_ENDED_BEFORE_JOIN,
+    INSTANCE_NEVER_JOINED,
+    INSTANCE_NOT_OF_LAUNCH,
     INSTANCE_POOLED,
     LAUNCH_HOOK_ENDED,
     NODE_ADMITTED,
+    NODE_NAME_TAKEN,
     NODE_NOT_JOINED,
     NODE_NOT_OBSERVED,
     NODE_STAYS_NOT_READY,
     STARTUP_TAINT_PRESENT,
 )
+from leeway.admission.record import Admission, AdmissionResult, Launch
+from leeway.instances.observed import ObservedInstance
+from leeway.instances.owners import OwnerKind
 from leeway.reasons import Reason
 
 SHORT_POLL_FOR = timedelta(minutes=5)
 """Most nodes join within two minutes; for this time the node is read at short intervals."""
-
-
-class AdmissionResult(StrEnum):
-    """How an admission ends."""
-
-    ADMITTED = "admitted"
-    POOLED = "pooled"
-    NOT_READY = "not-ready"
-    HOOK_ENDED = "hook-ended"
-    NOT_OBSERVED = "not-observed"
-    TERMINATED = "terminated"
-    INSTANCE_ENDED = "instance-ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +186,50 @@ def poll_interval(
     if heartbeat is not None:
         interval = min(interval, heartbeat - now)
     return max(interval, timedelta(seconds=1))
+
+
+CLOCKS_DIFFER_BY = timedelta(minutes=5)
+"""By how much Leeway's clock may be ahead of EC2's launch times."""
+
+_EXISTS = frozenset({"pending", "running"})
+
+
+def decide_unjoined(
+    record: Admission, launch: Launch, observed: ObservedInstance | None, name_taken: str
+) -> Readiness:
+    """Decide how the admission of an instance ends for which the API server has no node, by a read
+    that succeeded: TERMINATED if it is to be terminated, INSTANCE_ENDED if EC2 has ended it,
+    NOT_READY if it is kept.
+
+    `observed` is the result of a fresh read. `name_taken` is the name of a Node that the instance
+    would have, but that is another instance's; empty if there is none. An instance that starts
+    with the address of an ended one uses the Node of that one.
+    """
+    if observed is None or observed.state not in _EXISTS:
+        state = "unknown" if observed is None else observed.state
+        return Readiness(AdmissionResult.INSTANCE_ENDED, INSTANCE_ENDED_BEFORE_JOIN(state=state))
+    difference = next(_differences(record, launch, observed), "")
+    if difference:
+        return Readiness(AdmissionResult.NOT_READY, INSTANCE_NOT_OF_LAUNCH(difference=difference))
+    if name_taken:
+        return Readiness(AdmissionResult.NOT_READY, NODE_NAME_TAKEN(node=name_taken))
+    reason = INSTANCE_NEVER_JOINED(pool=launch.pool, time=launch.at)
+    return Readiness(AdmissionResult.TERMINATED, reason)
+
+
+def _differences(record: Admission, launch: Launch, observed: ObservedInstance) -> Iterator[str]:
+    facts = observed.facts
+    if facts.cluster != record.facts.cluster:
+        yield f"its tags name cluster {facts.cluster}"
+    if facts.joined:
+        yield "the tag of EKS says that it has joined a cluster"
+    if observed.group:
+        yield f"it is in the Auto Scaling group {observed.group}"
+    if facts.owner.kind is not OwnerKind.LEEWAY:
+        yield f"its tags name the owner {facts.owner.kind}"
+    if facts.owner.name != launch.pool:
+        yield f"its tags name the pool {facts.owner.name}, not {launch.pool}"
+    if observed.intent != launch.intent:
+        yield "its tag names another launch intent"
+    if observed.launched_at < launch.at - CLOCKS_DIFFER_BY:
+        yield f"it was launched before its launch intent, at {observed.launched_at:%H:%M} UTC"

@@ -89,22 +89,8 @@ NODE_LABELS_REFUSED = ReasonCode(
     _RUNBOOK,
 )
 
-ADMISSION_EVENT_NOT_PUT = ReasonCode(
-    "AdmissionEventNotPut",
-    "EventBridge refused the Leeway event about the admission: {error}.",
-    _RUNBOOK,
-)
-
-ADMISSION_NODE_EVENT_NOT_WRITTEN = ReasonCode(
-    "AdmissionNodeEventNotWritten",
-    "Leeway could not write the Kubernetes Event about the admission: {error}.",
-    _RUNBOOK,
-)
-
-PAUSE_EVENT_NOT_PUT = ReasonCode(
-    "PauseEventNotPut",
-    "EventBridge refused the Leeway event about the pause of the pool: {error}.",
-    _RUNBOOK,
+NOT_REPORTED = ReasonCode(
+    "AdmissionNotReported", "Leeway could not write {what}: {error}.", _RUNBOOK
 )
 
 # How a request changes the admission record.

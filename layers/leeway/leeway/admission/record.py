@@ -3,18 +3,30 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.admission import reasons
-from leeway.admission.readiness import AdmissionResult
 from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason
+
+
+class AdmissionResult(StrEnum):
+    """How an admission ends."""
+
+    ADMITTED = "admitted"
+    POOLED = "pooled"
+    NOT_READY = "not-ready"
+    HOOK_ENDED = "hook-ended"
+    NOT_OBSERVED = "not-observed"
+    TERMINATED = "terminated"
+    INSTANCE_ENDED = "instance-ended"
 
 
 class Launch(BaseModel):
@@ -71,6 +83,20 @@ class Admission(BaseModel):
     def is_open(self) -> bool:
         """Whether the admission has not ended."""
         return self.phase is not Phase.FINISHED
+
+
+class Admissions(Protocol):
+    """The admission records in the table."""
+
+    def admission(self, instance: str) -> Admission | None:
+        """Read the admission record of an instance with a consistent read."""
+
+    def write(self, record: Admission) -> None:
+        """Write a record whose `version` is the stored version plus one; 1 for a new record.
+
+        Raises:
+            RecordChanged: the stored version is another one.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from botocore.exceptions import ClientError
 
 from leeway.aws.errors import aws_errors, code_of, message_of
 from leeway.instances.groups import GroupFacts, GroupRules
-from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
     CloudRefused,
@@ -20,6 +19,7 @@ from leeway.ports.aws import (
     LaunchError,
     LifecycleActionOver,
 )
+from leeway.retirement.hooks import EKS_HOOKS
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 NOT_FOUND = "ValidationError"

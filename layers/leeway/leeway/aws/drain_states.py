@@ -7,7 +7,7 @@ from typing import Any
 from leeway.aws.batches import get_batches
 from leeway.aws.errors import aws_errors
 from leeway.clock import Clock
-from leeway.drain.summary import DrainState
+from leeway.retirement.drain import DrainState
 from leeway.typed_json import adapter_of
 
 KEPT_FOR = timedelta(days=1)

@@ -6,7 +6,7 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.aws.filters import tag_filters
 from leeway.launch.observed import Subnet
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 
 
 class Ec2Networks:

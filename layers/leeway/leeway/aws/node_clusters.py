@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from leeway.aws.errors import aws_errors
-from leeway.bootstrap.cluster import described
-from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.node import UserDataError, described
 from leeway.launch.ports import NodeCluster
 from leeway.ports.aws import CloudRefused
 

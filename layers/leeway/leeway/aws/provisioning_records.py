@@ -1,29 +1,30 @@
 """The records of provisioning in the table, by boto3.
 
-Keys: `pk` = PROVISIONING#<cluster>, `sk` = STATUS, TOLD and QUIET.
+Keys: `pk` = PROVISIONING#<cluster>, `sk` = STATUS, TOLD and WATCHED.
 """
 
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from math import ceil
 from typing import Any
 
 from leeway.aws.errors import aws_errors
-from leeway.capacity_return.quiet_nodes import KEY_BYTES as QUIET_KEY_BYTES
-from leeway.capacity_return.quiet_nodes import QuietTimes
+from leeway.disruption.watched_nodes import KEY_BYTES as WATCHED_KEY_BYTES
+from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.provisioning.status import ProvisioningStatus
 from leeway.provisioning.told_pods import KEY_BYTES
 
 _ENTRY = struct.Struct(f">{KEY_BYTES}sI")
 """A key, and the time in seconds since 1970."""
 
-_QUIET = struct.Struct(f">{QUIET_KEY_BYTES}sI")
-"""The same. 2,000 nodes have 24 KB in an item of DynamoDB, which holds 400 KB."""
+_WATCHED = struct.Struct(f">{WATCHED_KEY_BYTES}sd")
+"""The same, to the microsecond. 2,000 nodes have 32 KB in an item of DynamoDB, which holds 400
+KB."""
 
 
 class DynamoProvisioningRecords:
-    """The Protocols ProvisioningRecords and QuietRecords; `client` returns a DynamoDB client."""
+    """The Protocols ProvisioningRecords and WatchedNodesRecords. `client` returns one of
+    DynamoDB."""
 
     def __init__(self, client: Callable[[], Any], table: str) -> None:
         self._client = client
@@ -49,20 +50,22 @@ class DynamoProvisioningRecords:
         packed = b"".join(_ENTRY.pack(key, int(at.timestamp())) for key, at in told.items())
         self._put(cluster, "TOLD", {"told": {"B": packed}})
 
-    def quiet(self, cluster: str) -> QuietTimes | None:
-        """Read since when nodes are quiet, in whole seconds."""
-        item = self._item(cluster, "QUIET")
+    def watched(self, cluster: str) -> WatchedNodes | None:
+        """Read the watched nodes by a consistent GetItem."""
+        item = self._item(cluster, "WATCHED")
         if item is None:
             return None
-        packed = _QUIET.iter_unpack(bytes(item["since"]["B"]))
-        since = {key: datetime.fromtimestamp(at, UTC) for key, at in packed}
-        return QuietTimes(datetime.fromisoformat(item["seen_at"]["S"]), since)
+        quiet, held = (_unpacked(bytes(item[name]["B"])) for name in ("quiet", "held"))
+        return WatchedNodes(datetime.fromisoformat(item["seen_at"]["S"]), quiet, held)
 
-    def write_quiet(self, cluster: str, times: QuietTimes) -> None:
-        """Replace these times. A part of a second is rounded up: no node becomes quiet earlier."""
-        packed = b"".join(_QUIET.pack(key, ceil(at.timestamp())) for key, at in times.since.items())
-        seen_at = {"S": times.seen_at.isoformat()}
-        self._put(cluster, "QUIET", {"since": {"B": packed}, "seen_at": seen_at})
+    def write_watched(self, cluster: str, nodes: WatchedNodes) -> None:
+        """Replace the watched nodes."""
+        attributes = {
+            "seen_at": {"S": nodes.seen_at.isoformat()},
+            "quiet": {"B": _packed(nodes.quiet)},
+            "held": {"B": _packed(nodes.held)},
+        }
+        self._put(cluster, "WATCHED", attributes)
 
     def _item(self, cluster: str, kind: str) -> dict[str, Any] | None:
         with aws_errors():
@@ -81,3 +84,11 @@ class DynamoProvisioningRecords:
 
 def _key(cluster: str, kind: str) -> dict[str, Any]:
     return {"pk": {"S": f"PROVISIONING#{cluster}"}, "sk": {"S": kind}}
+
+
+def _packed(times: Mapping[bytes, datetime]) -> bytes:
+    return b"".join(_WATCHED.pack(key, at.timestamp()) for key, at in times.items())
+
+
+def _unpacked(packed: bytes) -> dict[bytes, datetime]:
+    return {key: datetime.fromtimestamp(at, UTC) for key, at in _WATCHED.iter_unpack(packed)}

@@ -18,8 +18,8 @@ from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_all
 from leeway.aws.versions import put_version
 from leeway.instances.facts import InstanceFacts
-from leeway.interruption.ports import InstanceState
-from leeway.reconciliation.ports import OpenRecords
+from leeway.interruption.receive_notice import InstanceState
+from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import Retirement
 
 RETIREMENT, FACTS, ADMISSION = "RETIREMENT", "FACTS", "ADMISSION"

@@ -11,7 +11,7 @@ from typing import Any
 from leeway.aws.errors import aws_errors
 from leeway.aws.query import query_all
 from leeway.ports.table import Offering
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 
 REFRESHED_AFTER = timedelta(seconds=30)
 """An item is written again only if its `expires` moves by this much. EC2 may interrupt a thousand

@@ -11,20 +11,26 @@ from typing import Any
 
 import tomli_w
 
-from leeway.bootstrap.kubelet import TAINTS, config_of, setting_warnings
-from leeway.bootstrap.labels import control_plane_sets, kubelet_may_set, split
-from leeway.bootstrap.mime import FIELD
-from leeway.bootstrap.node import Node
-from leeway.bootstrap.problems import UserDataError
-from leeway.bootstrap.reasons import (
-    LABELS_LEFT_OUT,
-    LABELS_REFUSED,
-    NO_SUCH_SETTING,
-    SHOULD_WAIT_TURNED_OFF,
+from leeway.bootstrap.kubelet import (
+    NODE_MAY_NOT_JOIN,
+    SETTING_LEFT_OUT,
+    TAINTS,
+    config_of,
+    labels_left_out,
+    setting_warnings,
+    settings_without_effect,
+)
+from leeway.bootstrap.node import (
+    FIELD,
+    Node,
+    UserDataError,
+    control_plane_sets,
+    kubelet_may_set,
+    split,
 )
 from leeway.printable import printable
 from leeway.reasons import Reason
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily
 
 type Table = dict[str, Any]
 
@@ -196,12 +202,18 @@ def _adjust(node: Node, settings: Table) -> None:
 def _warnings(settings: Table, labels: Table) -> Iterator[Reason]:
     autoscaling = settings.get("autoscaling")
     if isinstance(autoscaling, dict) and autoscaling.get("should-wait"):
-        yield SHOULD_WAIT_TURNED_OFF()
+        yield SETTING_LEFT_OUT(
+            setting="Leeway sets settings.autoscaling.should-wait of userData to false: the node "
+            "belongs to no Auto Scaling group, and its kubelet would not start"
+        )
     if left_out := sorted(filter(control_plane_sets, labels)):
-        yield LABELS_LEFT_OUT(labels=printable(", ".join(left_out)))
+        yield labels_left_out(left_out)
     refused = sorted(key for key in labels if not kubelet_may_set(key))
     if refused:
-        yield LABELS_REFUSED(labels=printable(", ".join(refused)))
+        yield NODE_MAY_NOT_JOIN(
+            why=f"A kubelet may not set {printable(', '.join(refused))} of userData, and does not "
+            "start with them: set labels in spec.template.metadata of the NodePool"
+        )
 
 
 def _left_out(config: Mapping[str, Any], of_user: Table) -> Iterator[Reason]:
@@ -210,4 +222,4 @@ def _left_out(config: Mapping[str, Any], of_user: Table) -> Iterator[Reason]:
     unknown = sorted(of_user.keys() - _KEPT - {"node-taints"})
     names += [f"settings.kubernetes.{printable(name)}" for name in unknown]
     if names:
-        yield NO_SUCH_SETTING(settings=", ".join(names), family=AmiFamily.BOTTLEROCKET)
+        yield settings_without_effect(names, AmiFamily.BOTTLEROCKET)

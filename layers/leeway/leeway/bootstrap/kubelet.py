@@ -1,15 +1,41 @@
-"""The kubelet's settings of a node, as its configuration file and as its flags.
+"""The kubelet's settings of a node, as its configuration file and as its flags; and the warnings
+about user data, which docs/bootstrap.md lists.
 
 Sources: KubeletConfiguration `kubelet.config.k8s.io/v1beta1`, and the kubelet's command line.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from leeway.bootstrap.node import Node
-from leeway.bootstrap.reasons import USER_DATA_NOT_COUNTED, USER_DATA_REPLACED
-from leeway.reasons import Reason
+from leeway.printable import printable
+from leeway.reasons import Reason, ReasonCode
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.pools import Taint
+
+AL2_END_OF_LIFE = ReasonCode(
+    "Al2EndOfLife",
+    "AL2 reached its end of life for EKS on 2025-11-26 and gets no new images: use AL2023 or "
+    "Bottlerocket.",
+)
+CUSTOM_TAINTS_LATE = ReasonCode(
+    "CustomTaintsLate",
+    "The AMI family is Custom: admission puts taints on after the node has registered, and pods "
+    "may start before. Register the taints in userData.",
+)
+INSTANCE_TYPE_UNKNOWN = ReasonCode(
+    "InstanceTypeUnknown",
+    "The instance type is not known: the image decides how many pods the node takes and how much "
+    "it reserves.",
+)
+NODE_MAY_NOT_JOIN = ReasonCode("NodeMayNotJoin", "{why}.")
+SETTING_LEFT_OUT = ReasonCode("SettingLeftOut", "{setting}.")
+USER_DATA_NOT_COUNTED = ReasonCode(
+    "UserDataNotCounted",
+    "Selection does not count with {settings} of userData, so pods may not fit on the node: set "
+    "{instead} instead.",
+)
+WINDOWS_LIMITS = ReasonCode("WindowsLimits", "{limit}.")
 
 type Config = dict[str, Any]
 """Settings by their names in KubeletConfiguration."""
@@ -91,7 +117,8 @@ def setting_warnings(node: Node, of_user: Collection[str]) -> Iterator[Reason]:
     ours = {*stated(node), TAINTS, *(["maxPods"] if node.max_pods is not None else [])}
     counted = [name for name in COUNTED if name in of_user]
     if names := [name for name in counted if name in ours]:
-        yield USER_DATA_REPLACED(settings=", ".join(names), instead=_instead(names))
+        replaced = f"Leeway's values replace {', '.join(names)} of userData"
+        yield SETTING_LEFT_OUT(setting=f"{replaced}: set {_instead(names)} instead")
     if names := [name for name in counted if name not in ours]:
         yield USER_DATA_NOT_COUNTED(settings=", ".join(names), instead=_instead(names))
 
@@ -101,6 +128,19 @@ def _instead(names: Collection[str]) -> str:
     if any(name != TAINTS for name in names):
         places.insert(0, "spec.kubelet of the EC2NodeClass")
     return " and ".join(places)
+
+
+def labels_left_out(labels: Iterable[str]) -> Reason:
+    """Warn of labels in the user's own data that are Leeway's to put on."""
+    listed = printable(", ".join(labels))
+    said = f"Leeway leaves {listed} of userData out: it puts these labels on itself"
+    return SETTING_LEFT_OUT(setting=said)
+
+
+def settings_without_effect(names: Iterable[str], family: AmiFamily) -> Reason:
+    """Warn of settings that nodes of a family do not have."""
+    said = f"Leeway leaves {', '.join(names)} out: it does not set this on {family}"
+    return SETTING_LEFT_OUT(setting=said)
 
 
 def taint_text(taint: Taint) -> str:

@@ -1,23 +1,232 @@
-"""The values that user data is made of: from a pool, its node class, a machine and a cluster."""
+"""The values that user data is made of: from a pool, its node class, a machine and a cluster.
 
+All of them are validated here, before they reach a script or a document."""
+
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv6Network, ip_network
+from typing import Any
 
-from leeway.bootstrap.cluster import ClusterDetails
-from leeway.bootstrap.labels import control_plane_sets
-from leeway.bootstrap.problems import UserDataError
+from pydantic import ValidationError
+
 from leeway.manifests.base import Manifest
+from leeway.manifests.cluster import Cluster, ClusterMetadata, ControlPlane
 from leeway.manifests.kubelet import KubeletSettings
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
-from leeway.selection.labels import JOINED, WELL_KNOWN
-from leeway.selection.offers.allocatable import eviction_hard, kube_reserved, max_pods
+from leeway.printable import printable
+from leeway.selection.labels import (
+    ARCH,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    JOINED,
+    OS,
+    REGION,
+    WELL_KNOWN,
+    ZONE,
+)
+from leeway.selection.offers.allocatable import AmiFamily, eviction_hard, kube_reserved, max_pods
 from leeway.selection.offers.machines import Machine
-from leeway.selection.offers.node_class import AmiFamily
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.requirements import BadRequirement, check_key, check_value
+
+FIELD = "spec.userData"
+
+
+class UserDataError(ValueError):
+    """User data cannot be rendered. `field` is the manifest's field, `message` names the
+    expected value. As text, the error is one line.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(printable(f"{field}: {message}"))
+        self.field = field
+        self.message = message
+
+
+# No space, no quote of any kind, no backslash, no `$`, no backtick, no control character.
+_WORD = re.compile(r"[A-Za-z0-9._:/=,<%+@\[\]-]+")
+
+
+def quoted(*words: str) -> str:
+    """Quote words, with a space between them, for bash and for PowerShell.
+
+    Raises:
+        UserDataError: a word has a character that no value of user data has.
+    """
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise UserDataError("user data", f"expected a value that needs no escape, got {word!r}")
+    return f"'{' '.join(words)}'"
+
+
+_KUBERNETES = ("kubernetes.io", "k8s.io")
+_ALLOWED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_ALLOWED = frozenset(
+    {
+        ARCH,
+        HOSTNAME,
+        INSTANCE_TYPE,
+        OS,
+        REGION,
+        ZONE,
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+    }
+)
+
+# They name the pool and the capacity type of a node. See docs/adr/0044.
+_CONTROL_PLANE = ("karpenter.sh", "karpenter.k8s.aws", "leeway.sh")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLabels:
+    """Labels by the one that puts them on: the kubelet when it registers, or admission."""
+
+    kubelet: Mapping[str, str]
+    admission: Mapping[str, str]
+
+
+def kubelet_may_set(key: str) -> bool:
+    """Whether NodeRestriction lets a kubelet set this label on its own node."""
+    domain = key.partition("/")[0] if "/" in key else ""
+    if _within(domain, _KUBERNETES):
+        return key in _ALLOWED or _within(domain, _ALLOWED_DOMAINS)
+    return True
+
+
+def control_plane_sets(key: str) -> bool:
+    """Whether a label is Leeway's to put on, although a kubelet may set it: a node that registers
+    with one of them would count as another pool's, or as admitted."""
+    return "/" in key and _within(key.partition("/")[0], _CONTROL_PLANE)
+
+
+def split(labels: Mapping[str, str]) -> SplitLabels:
+    """Split labels, each part in the order of its keys."""
+    by_kubelet = {
+        key: value
+        for key, value in sorted(labels.items())
+        if kubelet_may_set(key) and not control_plane_sets(key)
+    }
+    rest = {key: value for key, value in sorted(labels.items()) if key not in by_kubelet}
+    return SplitLabels(by_kubelet, rest)
+
+
+def _within(domain: str, domains: tuple[str, ...]) -> bool:
+    return any(domain == one or domain.endswith(f".{one}") for one in domains)
+
+
+DESCRIBE = "aws eks describe-cluster --name {name}"
+"""The command whose output `described` reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDetails:
+    """The details that a node needs in order to join a cluster; every value is validated.
+
+    `certificate_authority` is in base64. `dns` are the addresses of the cluster's DNS server;
+    by default it has the tenth address of the service range, as EKS assigns it.
+
+    Raises:
+        UserDataError: a value is not valid.
+    """
+
+    name: str
+    endpoint: str
+    certificate_authority: str
+    service_cidr: str
+    dns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            ClusterMetadata.model_validate({"name": self.name})
+            ControlPlane.model_validate(
+                {
+                    "endpoint": self.endpoint,
+                    "certificateAuthority": self.certificate_authority,
+                    "serviceCIDR": self.service_cidr,
+                    "clusterDNS": self.dns,
+                }
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            reason = first["msg"].removeprefix("Value error, ")
+            field = ".".join(map(str, first["loc"]))
+            raise UserDataError(f"cluster: {field}", f"{reason}, got {first['input']!r}") from None
+
+    @property
+    def ipv6(self) -> bool:
+        """Whether services and pods have IPv6 addresses."""
+        return isinstance(ip_network(self.service_cidr), IPv6Network)
+
+    @property
+    def dns_addresses(self) -> tuple[str, ...]:
+        """The addresses of the cluster's DNS server; at least one."""
+        return self.dns or (str(ip_network(self.service_cidr)[10]),)
+
+
+def details_of(cluster: Cluster) -> ClusterDetails:
+    """Read a Cluster manifest.
+
+    Raises:
+        UserDataError: it has no `controlPlane`.
+    """
+    name = cluster.metadata.name
+    control_plane = cluster.spec.control_plane
+    if control_plane is None:
+        raise UserDataError(
+            "spec.controlPlane",
+            "expected endpoint, certificateAuthority and serviceCIDR of the cluster, as "
+            f"`{DESCRIBE.format(name=name)}` prints them",
+        )
+    return ClusterDetails(
+        name=name,
+        endpoint=control_plane.endpoint,
+        certificate_authority=control_plane.certificate_authority,
+        service_cidr=control_plane.service_cidr,
+        dns=control_plane.cluster_dns,
+    )
+
+
+def described(cluster: Mapping[str, Any]) -> ClusterDetails:
+    """Read the `cluster` of EKS's DescribeCluster.
+
+    Raises:
+        UserDataError: a value is missing, as in a cluster that is still being created.
+    """
+    network = _mapping(cluster, "kubernetesNetworkConfig")
+    family = "Ipv6" if network.get("ipFamily") == "ipv6" else "Ipv4"
+    return ClusterDetails(
+        name=_text(cluster, "name", "name"),
+        endpoint=_text(cluster, "endpoint", "endpoint"),
+        certificate_authority=_text(
+            _mapping(cluster, "certificateAuthority"), "data", "certificateAuthority.data"
+        ),
+        service_cidr=_text(
+            network, f"service{family}Cidr", f"kubernetesNetworkConfig.service{family}Cidr"
+        ),
+    )
+
+
+def _mapping(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name)
+    if not isinstance(found, Mapping):
+        raise UserDataError(f"cluster.{name}", "expected it, as EKS describes an ACTIVE cluster")
+    return found
+
+
+def _text(document: Mapping[str, Any], name: str, path: str) -> str:
+    found = document.get(name)
+    if not isinstance(found, str) or not found:
+        raise UserDataError(f"cluster.{path}", "expected text, as EKS describes an ACTIVE cluster")
+    return found
+
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 

@@ -1,28 +1,31 @@
 """The user data of a node: rendered by its AMI family, and limited in size."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from leeway.bootstrap.bootstrap_script import al2
+from leeway.bootstrap.amazon_linux import al2, al2023
 from leeway.bootstrap.bottlerocket import bottlerocket
-from leeway.bootstrap.cluster import ClusterDetails
-from leeway.bootstrap.labels import split
-from leeway.bootstrap.mime import FIELD
-from leeway.bootstrap.node import Node, NodeTemplate, node_of
-from leeway.bootstrap.nodeadm import al2023
-from leeway.bootstrap.problems import UserDataError
-from leeway.bootstrap.reasons import (
+from leeway.bootstrap.kubelet import (
     CUSTOM_TAINTS_LATE,
-    CUSTOM_WITHOUT_USER_DATA,
     INSTANCE_TYPE_UNKNOWN,
-    NO_SUCH_SETTING,
+    NODE_MAY_NOT_JOIN,
+    settings_without_effect,
 )
-from leeway.bootstrap.windows import WindowsSupport, windows
+from leeway.bootstrap.node import (
+    FIELD,
+    ClusterDetails,
+    Node,
+    NodeTemplate,
+    UserDataError,
+    node_of,
+    split,
+)
+from leeway.bootstrap.windows import windows
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.pools import Defaults, node_class_of
 from leeway.reasons import Reason
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import Machine
-from leeway.selection.offers.node_class import AmiFamily
 from leeway.selection.pools import NodePool, Taint
 
 LARGEST = 16 * 1024
@@ -47,12 +50,10 @@ def render(
     template: NodeTemplate,
     cluster: ClusterDetails,
     machine: Machine | None = None,
-    support: WindowsSupport | None = None,
 ) -> UserData:
     """Render the user data of a template's nodes on a machine.
 
-    Without a machine, the values that depend on it are left out. `support` is used for
-    Windows only. Equal arguments give equal text.
+    Without a machine, the values that depend on it are left out. Equal arguments give equal text.
 
     Raises:
         UserDataError: a value is not valid, the user's own data cannot be read, or it is too large.
@@ -61,11 +62,11 @@ def render(
     _check_size(node.user_data)
     if node.family is AmiFamily.CUSTOM:
         return _custom(node)
-    text, warnings = _rendered(node, support or WindowsSupport())
+    text, warnings = _RENDERED.get(node.family, windows)(node)
     _check_size(text)
     if node.family is not AmiFamily.AL2023 and (passed := node.kubelet.model_extra):
-        settings = ", ".join(f"spec.kubelet.{name}" for name in sorted(passed))
-        warnings = (*warnings, NO_SUCH_SETTING(settings=settings, family=node.family))
+        settings = [f"spec.kubelet.{name}" for name in sorted(passed)]
+        warnings = (*warnings, settings_without_effect(settings, node.family))
     unknown = () if machine else (INSTANCE_TYPE_UNKNOWN(),)
     return UserData(text, split(node.labels).admission, (), (*warnings, *unknown))
 
@@ -85,20 +86,22 @@ def check_user_data(node_class: EC2NodeClass) -> tuple[Reason, ...]:
     return tuple(one for one in own if one not in without)
 
 
-def _rendered(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...]]:
-    if node.family is AmiFamily.AL2:
-        return al2(node)
-    if node.family is AmiFamily.AL2023:
-        return al2023(node)
-    if node.family is AmiFamily.BOTTLEROCKET:
-        return bottlerocket(node)
-    return windows(node, support)
+_RENDERED: Mapping[AmiFamily, Callable[[Node], tuple[str, tuple[Reason, ...]]]] = {
+    AmiFamily.AL2: al2,
+    AmiFamily.AL2023: al2023,
+    AmiFamily.BOTTLEROCKET: bottlerocket,
+}
 
 
 def _custom(node: Node) -> UserData:
     warnings = []
     if not node.user_data.strip():
-        warnings.append(CUSTOM_WITHOUT_USER_DATA())
+        warnings.append(
+            NODE_MAY_NOT_JOIN(
+                why="The AMI family is Custom and userData is empty: the image itself has to join "
+                "the cluster"
+            )
+        )
     if node.taints:
         warnings.append(CUSTOM_TAINTS_LATE())
     return UserData(node.user_data, dict(sorted(node.labels.items())), node.taints, tuple(warnings))

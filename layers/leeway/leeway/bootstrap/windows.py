@@ -5,41 +5,16 @@ Sources: EKS's user guide, "Deploy Windows nodes on EKS clusters"; EC2Launch's u
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from leeway.bootstrap import reasons
-from leeway.bootstrap.kubelet import config_of, flags_of, labels_flag
-from leeway.bootstrap.labels import split
-from leeway.bootstrap.mime import FIELD
-from leeway.bootstrap.node import Node
-from leeway.bootstrap.problems import UserDataError
-from leeway.bootstrap.quoting import quoted
+from leeway.bootstrap.kubelet import WINDOWS_LIMITS, config_of, flags_of, labels_flag
+from leeway.bootstrap.node import FIELD, Node, UserDataError, quoted, split
 from leeway.reasons import Reason
 
 _TAG = re.compile(r"</?powershell>", re.IGNORECASE)
 _SCRIPT = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"'
 
-# Commands that show whether a cluster meets what Windows nodes need.
-_LINUX = "kubectl get nodes -l kubernetes.io/os=linux"
-_KUBE_PROXY = "aws eks describe-access-entry --cluster-name CLUSTER --principal-arn ROLE"
-_IPAM = "kubectl get configmap -n kube-system amazon-vpc-cni -o yaml"
 
-
-@dataclass(frozen=True, slots=True)
-class WindowsSupport:
-    """Whether a cluster supports Windows nodes; None means that it has not been checked.
-
-    `linux_nodes`: it has a Linux or Fargate node. `kube_proxy_group`: the nodes' access entry or
-    aws-auth mapping has the group eks:kube-proxy-windows. `windows_ipam`: enable-windows-ipam is
-    "true" in the ConfigMap amazon-vpc-cni.
-    """
-
-    linux_nodes: bool | None = None
-    kube_proxy_group: bool | None = None
-    windows_ipam: bool | None = None
-
-
-def windows(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...]]:
+def windows(node: Node) -> tuple[str, tuple[Reason, ...]]:
     """Render the user data.
 
     Raises:
@@ -60,7 +35,7 @@ def windows(node: Node, support: WindowsSupport) -> tuple[str, tuple[Reason, ...
         )
     )
     text = f"<powershell>\n{own}{_SCRIPT}\n{call}\n</powershell>\n{outside}"
-    return text, tuple(_warnings(node, len(dns), support))
+    return text, tuple(WINDOWS_LIMITS(limit=limit) for limit in _limits(node, len(dns)))
 
 
 def _own(user_data: str) -> tuple[str, str]:
@@ -78,20 +53,25 @@ def _own(user_data: str) -> tuple[str, str]:
     return (f"{inside}\n" if inside.strip() else "", f"{outside}\n" if outside else "")
 
 
-def _warnings(node: Node, dns: int, support: WindowsSupport) -> Iterator[Reason]:
-    yield reasons.WINDOWS_NO_POD_SECURITY_GROUPS()
+def _limits(node: Node, dns: int) -> Iterator[str]:
+    yield (
+        "Pods on Windows nodes have no security groups of their own and no custom networking: a "
+        "SecurityGroupPolicy and an ENIConfig do not apply to them"
+    )
     if node.cluster.ipv6:
-        yield reasons.WINDOWS_NO_IPV6()
+        yield (
+            "Windows nodes do not support IPv6, the family of the cluster: pods on them get no "
+            "address"
+        )
     if node.local_disks:
-        yield reasons.WINDOWS_NO_LOCAL_DISKS()
+        yield (
+            "The field instanceStorePolicy has no effect on Windows: the kubelet uses the root "
+            "volume"
+        )
     if dns > 1:
-        yield reasons.WINDOWS_ONE_DNS_SERVER()
-    for met, code, command in (
-        (support.linux_nodes, reasons.WINDOWS_NEEDS_LINUX, _LINUX),
-        (support.kube_proxy_group, reasons.WINDOWS_NEEDS_KUBE_PROXY_GROUP, _KUBE_PROXY),
-        (support.windows_ipam, reasons.WINDOWS_NEEDS_IPAM, _IPAM),
-    ):
-        if met is None:
-            yield code().and_then(f"Leeway has not checked it: `{command}` shows it.")
-        elif not met:
-            yield code().and_then("This cluster does not meet it.")
+        yield "Windows nodes take one DNS server: Leeway leaves the others out"
+    yield (
+        "Windows nodes need a Linux or Fargate node for CoreDNS, the group eks:kube-proxy-windows "
+        "for their role, and enable-windows-ipam in the ConfigMap amazon-vpc-cni: Leeway has not "
+        "checked that the cluster has them"
+    )

@@ -5,22 +5,6 @@ from typing import Protocol
 from leeway.selection.offers.machines import Machine
 
 
-class Surveys(Protocol):
-    """The stored surveys, one for each region, in the form of `selection.offers.compressed`."""
-
-    def packed(self, region: str) -> bytes | None:
-        """Read the survey of a region; None if the region has none."""
-        ...
-
-    def write(self, region: str, packed: bytes) -> None:
-        """Replace the survey of a region.
-
-        Raises:
-            CloudRefused: it is larger than the largest item of the table.
-        """
-        ...
-
-
 class Market(Protocol):
     """EC2's instance types, offerings and Spot prices of one region."""
 

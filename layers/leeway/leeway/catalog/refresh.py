@@ -7,18 +7,19 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-from leeway.catalog.ports import Market, PriceList, Surveys
+from leeway.catalog.ports import Market, PriceList
 from leeway.catalog.reasons import (
     CATALOG_PART_NOT_READ,
     CATALOG_PARTLY_REFRESHED,
     CATALOG_REFRESHED,
     CATALOG_UNAVAILABLE,
 )
+from leeway.catalog.stored import SURVEY
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.reasons import Reason
-from leeway.selection.offers.compressed import UnknownForm, compressed, unpacked
-from leeway.selection.offers.survey import Part, Survey
+from leeway.selection.offers.survey import Part, Survey, UnknownForm, compressed, unpacked
+from leeway.table import Table
 
 
 class CatalogUnavailable(Exception):
@@ -142,7 +143,7 @@ class RefreshCatalog:
     """The use case of `refresh_catalog`."""
 
     reader: CatalogReader
-    surveys: Surveys
+    table: Table
     telemetry: Telemetry
     clock: Clock
 
@@ -155,13 +156,13 @@ class RefreshCatalog:
         """
         survey, parts = self.reader.read(region, self.clock.now(), self._former(region))
         packed = compressed(survey)
-        self.surveys.write(region, packed)
+        self.table.put(SURVEY, packed, region=region)
         refresh = CatalogRefresh(region, parts, len(packed))
         self.telemetry.catalog_refreshed(refresh)
         return refresh
 
     def _former(self, region: str) -> Survey:
-        packed = self.surveys.packed(region)
+        packed = self.table.get(SURVEY, region=region)
         try:
             return unpacked(packed) if packed else Survey(region)
         except (UnknownForm, ValueError, zlib.error):

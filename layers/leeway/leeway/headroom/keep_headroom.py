@@ -5,6 +5,7 @@ or repeated does no harm.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -13,12 +14,13 @@ from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.headroom.desired import DesiredHeadroom
 from leeway.headroom.plan import DEFAULT_JOIN_TIME, UpcomingNeed, upcoming_needs
-from leeway.headroom.ports import HeadroomManifests, HeadroomStates, Workloads
+from leeway.headroom.ports import HeadroomManifests, Workloads
 from leeway.headroom.reasons import HEADROOM_NOT_RECONCILED
 from leeway.headroom.reconciler import HeadroomReconciler
-from leeway.headroom.status import HeadroomStatus
+from leeway.headroom.status import ORIGINAL, STATUS, HeadroomStatus, OriginalScale
 from leeway.parallel import in_parallel
 from leeway.reasons import Reason
+from leeway.table import RecordChanged, Table
 
 CLUSTER_CONCURRENCY = 32
 """Clusters that are reconciled at the same time."""
@@ -100,13 +102,13 @@ class KeepHeadroom:
     def __init__(
         self,
         manifests: HeadroomManifests,
-        states: HeadroomStates,
+        table: Table,
         workloads_in: Callable[[str], Workloads],
         telemetry: Telemetry,
         clock: Clock,
     ) -> None:
         self._manifests = manifests
-        self._states = states
+        self._table = table
         self._workloads_in = workloads_in
         self._telemetry = telemetry
         self._clock = clock
@@ -131,16 +133,29 @@ class KeepHeadroom:
     def _reconcile(self, cluster: str, desired: DesiredHeadroom) -> HeadroomReport:
         if desired.policy.paused:
             return HeadroomReport(cluster, paused=True)
-        stored = self._states.statuses(cluster)
+        found = self._table.list(STATUS, ORIGINAL, cluster=cluster)
+        stored = {one.subject: one for one in found if isinstance(one, HeadroomStatus)}
+        originals = [one for one in found if isinstance(one, OriginalScale)]
         if desired.is_empty and not stored:
             return HeadroomReport(cluster)
-        workloads = self._workloads_in(cluster)
-        write_original = partial(self._states.write_original, cluster)
         reconciler = HeadroomReconciler(
-            workloads, stored, write_original, self._clock, desired.policy.dry_run
+            self._workloads_in(cluster),
+            stored,
+            originals,
+            partial(self._keep_original, cluster),
+            self._clock,
+            desired.policy.dry_run,
         )
         reconciler.reconcile(desired)
+        if not desired.policy.dry_run:
+            for one in originals:
+                if one.subject in reconciler.removed:
+                    self._table.delete(ORIGINAL, cluster=cluster, subject=one.subject, uid=one.uid)
         return self._store(cluster, desired, stored, reconciler)
+
+    def _keep_original(self, cluster: str, original: OriginalScale) -> None:
+        with suppress(RecordChanged):
+            self._table.put(ORIGINAL, original, replaces=0, cluster=cluster)
 
     def _store(
         self,
@@ -156,9 +171,9 @@ class KeepHeadroom:
         ]
         if not desired.policy.dry_run:
             for status in differing:
-                self._states.write(cluster, status)
+                self._table.put(STATUS, status, cluster=cluster)
             for subject in reconciler.removed:
-                self._states.delete(cluster, subject)
+                self._table.delete(STATUS, cluster=cluster, subject=subject)
         return HeadroomReport(
             cluster,
             changed=tuple(

@@ -8,27 +8,6 @@ from typing import Any, Protocol
 from leeway.headroom.desired import DesiredHeadroom
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.proportion import ClusterSize
-from leeway.headroom.status import HeadroomStatus, OriginalScale
-
-
-class HeadroomStates(Protocol):
-    """The stored statuses of buffers and targets."""
-
-    def statuses(self, cluster: str) -> dict[str, HeadroomStatus]:
-        """Read the statuses of a cluster, by subject."""
-        ...
-
-    def write(self, cluster: str, status: HeadroomStatus) -> None:
-        """Write the status of one buffer or target; its original scale is not changed."""
-        ...
-
-    def write_original(self, cluster: str, subject: str, original: OriginalScale) -> None:
-        """Write the original scale of a target unless one of the same object is stored."""
-        ...
-
-    def delete(self, cluster: str, subject: str) -> None:
-        """Delete the status and the original scale of a subject."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from leeway.headroom.reasons import (
 from leeway.headroom.status import HeadroomStatus, OriginalScale
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.reasons import Reason
-from leeway.selection.reading.pod_requests import requests_of
+from leeway.selection.reading.pod_objects import requests_of
 
 UNAVAILABLE_TIMEOUT = timedelta(seconds=20)
 """How long a run continues with other objects after the API server failed on one of them. A failure
@@ -56,21 +56,23 @@ _SOURCE = "headroom"
 class HeadroomReconciler:
     """Reconciles one cluster once; a dry run changes nothing.
 
-    `stored` are the statuses of the last run, `write_original` stores the original scale of a
-    subject. `statuses` and `removed` (subjects) are the results.
+    `stored` are the statuses of the last run, `originals` the original scales of targets;
+    `keep_original` stores one more. `statuses` and `removed` (subjects) are the results.
     """
 
     def __init__(
         self,
         workloads: Workloads,
         stored: dict[str, HeadroomStatus],
-        write_original: Callable[[str, OriginalScale], None],
+        originals: Iterable[OriginalScale],
+        keep_original: Callable[[OriginalScale], None],
         clock: Clock,
         dry_run: bool,
     ) -> None:
         self._workloads = workloads
         self._stored = stored
-        self._write_original = write_original
+        self._originals = {(one.subject, one.uid): one for one in originals}
+        self._keep_original = keep_original
         self._clock = clock
         self._dry_run = dry_run
         self._unsized: set[tuple[str, str]] = set()
@@ -274,7 +276,7 @@ class HeadroomReconciler:
         if current is None:
             return TARGET_NOT_FOUND(kind=target.kind, name=target.name, namespace=target.namespace)
         if current.replicas != replicas and not self._dry_run:
-            self._write_original(str(target), OriginalScale(current.uid, current.replicas))
+            self._keep_original(OriginalScale(str(target), current.uid, current.replicas))
             self._workloads.scale(target, replicas)
         return None
 
@@ -282,21 +284,20 @@ class HeadroomReconciler:
         """Remove the status of a target without a manifest, after its original size is restored if
         the manifest asked for that. If that fails, the status stays with the problem."""
         problem = None
-        target, original = status.target, status.original
-        if target is not None and original is not None and status.restore and not self._dry_run:
-            restore = partial(self._restore, target, original)
-            _, problem = self._call(restore, TARGET_ROLE, target.namespace)
+        if (target := status.target) is not None and status.restore and not self._dry_run:
+            _, problem = self._call(partial(self._restore, target), TARGET_ROLE, target.namespace)
         if problem is not None:
             self.statuses.append(replace(status, problem=problem))
         else:
             self.removed.append(status.subject)
 
-    def _restore(self, target: ScaleTarget, original: OriginalScale) -> None:
+    def _restore(self, target: ScaleTarget) -> None:
         """Restore the original size of a target, unless another object has its name now."""
+        if not any(subject == str(target) for subject, _ in self._originals):
+            return  # Leeway never scaled it
         current = self._workloads.scale_of(target)
-        if current is None or current.uid != original.uid:
-            return
-        if current.replicas != original.replicas:
+        original = self._originals.get((str(target), current.uid)) if current else None
+        if current and original and current.replicas != original.replicas:
             self._workloads.scale(target, original.replicas)
 
     def _call[T](

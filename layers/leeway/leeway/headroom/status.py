@@ -1,10 +1,11 @@
 """The stored status of a buffer or a scaled target."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from leeway.headroom.plan import ScaleTarget
 from leeway.reasons import Reason
+from leeway.table import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,7 @@ class OriginalScale:
     """The size of a scaled target before Leeway scaled it first. `uid` is the object's: another
     object may later have the same name."""
 
+    subject: str
     uid: str
     replicas: int
 
@@ -23,7 +25,6 @@ class HeadroomStatus:
     - `replicas`: the last size that Leeway applied, None if it applied none.
     - `problem`: why the desired size was not applied, None if it was.
     - `target`, `restore`: those of a scaled target.
-    - `original`: stored in an item of its own, so it is not compared.
     - `join_time`: how long the buffer's pods waited for a node.
     - `ready`: how many of the buffer's pods are Ready; None if they were not counted.
     """
@@ -35,7 +36,6 @@ class HeadroomStatus:
     problem: Reason | None = None
     target: ScaleTarget | None = None
     restore: bool = False
-    original: OriginalScale | None = field(default=None, compare=False)
     join_time: timedelta | None = None
     ready: int | None = None
 
@@ -45,3 +45,10 @@ class HeadroomStatus:
         if self.replicas is None or self.ready is None:
             return 0
         return max(0, self.replicas - self.ready)
+
+
+STATUS = Record(HeadroomStatus, "HEADROOM#{cluster}", "STATUS#{subject}")
+
+ORIGINAL = Record(OriginalScale, "HEADROOM#{cluster}", "ORIGINAL#{subject}#{uid}")
+"""Written once for each object: of two runs at the same time, the second may read the size that the
+first has just applied."""

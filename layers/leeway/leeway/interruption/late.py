@@ -8,12 +8,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from leeway.instances.observed import CurrentInstance, ObservedChange, is_scheduled
-from leeway.interruption.instance_notice import InstanceNotice
-from leeway.interruption.reasons import NOTICE_OUTDATED
 from leeway.notices import Notice, NoticeKind
-from leeway.policy.rules import ENDING_STATES, Action
-from leeway.ports.aws import CurrentInstances, ScheduledChanges
-from leeway.reasons import Reason
+from leeway.policy.rules import ENDING_STATES
 
 LATE_AFTER = timedelta(minutes=10)
 """How old a notice is before Leeway asks EC2 whether it still applies."""
@@ -23,31 +19,6 @@ REBALANCE_VALID_FOR = timedelta(hours=2)
 retry its delivery for an hour."""
 
 _HOOKS = frozenset({NoticeKind.TERMINATE_HOOK, NoticeKind.LAUNCH_HOOK})
-
-
-class LateNotices:
-    """Asks EC2 about late notices."""
-
-    def __init__(self, current: CurrentInstances, changes: ScheduledChanges) -> None:
-        self._current = current
-        self._changes = changes
-
-    def why_outdated(self, about: InstanceNotice, now: datetime) -> Reason | None:
-        """Return why a late notice does not apply any more; None if it applies or is not late.
-
-        Raises:
-            CloudUnavailable, CloudRefused: EC2 cannot be read.
-        """
-        notice, instance = about.notice, about.facts.instance
-        if about.policy.action is Action.IGNORE or not is_late(notice, now):
-            return None
-        # EC2 does not know lifecycle actions, so it is not called for them.
-        current = self._current.current_instance(instance) if notice.hook is None else None
-        runs = current is not None and current.state == "running"
-        scheduled = notice.kind is NoticeKind.SCHEDULED_CHANGE and runs
-        changes = self._changes.changes_of(instance) if scheduled else ()
-        why = why_outdated(notice, instance, current, changes, now)
-        return NOTICE_OUTDATED(why=why) if why else None
 
 
 def is_late(notice: Notice, now: datetime) -> bool:

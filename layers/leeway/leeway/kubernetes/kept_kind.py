@@ -16,8 +16,7 @@ from leeway.kubernetes.pages import PAGE, list_pages
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects, key_in
 from leeway.selection.reading.object_schemas import SCHEMAS
-from leeway.selection.reading.objects import Document
-from leeway.selection.reading.pod_state import bound_node, is_finished
+from leeway.selection.reading.objects import Document, bound_node, is_finished
 
 PATHS = {
     "Pod": "/api/v1/pods",

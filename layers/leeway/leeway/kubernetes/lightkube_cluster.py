@@ -23,7 +23,6 @@ from lightkube.resources.storage_v1 import VolumeAttachment
 from lightkube.types import PatchType
 
 from leeway.clock import Clock, ClockOffset
-from leeway.drain.decide_pod import DAEMONSET
 from leeway.execution.retrying import retry_conflicts
 from leeway.kubernetes.budgets import Budgets
 from leeway.kubernetes.connection import NO_LAST_WORD, Connection, raise_unless_object
@@ -52,6 +51,7 @@ from leeway.ports.kubernetes import (
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
 from leeway.ports.table import RecordChanged
 from leeway.printable import printable
+from leeway.retirement.pods import DAEMONSET
 
 NODE_CACHE_SECONDS = 1.0
 """How long a node that was read may be the base of a patch without another read."""

@@ -9,11 +9,11 @@ from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.utils.quantity import parse_quantity
 
-from leeway.drain.decide_pod import DAEMONSET, FINISHED_PHASES
 from leeway.durations import parse_duration
 from leeway.kubernetes.names import is_subdomain
 from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod, Taint
 from leeway.printable import printable
+from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from leeway.admission.ports import Admissions
-from leeway.admission.record import AdmissionRequest, Launch, apply_request
+from leeway.admission.record import AdmissionRequest, Admissions, Launch, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts, retry_while_unavailable
 from leeway.instances.facts import InstanceFacts

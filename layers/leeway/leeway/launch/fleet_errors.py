@@ -11,7 +11,7 @@ from enum import StrEnum
 from leeway.launch import reasons
 from leeway.launch.fleets import Override
 from leeway.reasons import Reason, clause
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.catalog import ANY, Unavailable
 
 DENIED = "UnauthorizedOperation"
 """EC2's code for a missing permission. EC2 also answers it if a launch template does not exist: it

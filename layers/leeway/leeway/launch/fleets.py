@@ -11,10 +11,9 @@ from itertools import groupby
 from math import inf, isnan
 
 from leeway.selection.labels import ON_DEMAND, RESERVED, SPOT, WELL_KNOWN
-from leeway.selection.offers.catalog import Catalog
+from leeway.selection.offers.allocatable import NodeClass
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.machines import EFA
-from leeway.selection.offers.node_class import NodeClass
-from leeway.selection.offers.unavailable import Unavailable
 from leeway.selection.packing.plan import Choice, Plan, PlannedNode
 from leeway.selection.pools import NodePool
 

@@ -12,8 +12,8 @@ from leeway.launch import reasons
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.observed import Image
 from leeway.launch.problems import NotLaunchable
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import GPU_RESOURCES, NEURON, Machine
-from leeway.selection.offers.node_class import AmiFamily
 
 type Accelerator = Literal["", "nvidia", "neuron"]
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 
-from leeway.admission.ports import Admissions
+from leeway.admission.record import Admissions
 from leeway.capacity_requests.request import PriceLimit
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
@@ -40,8 +40,7 @@ from leeway.ports.functions import AdmitNode
 from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.reasons import Reason, clause
 from leeway.selection.labels import ZONE
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Placement, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply

@@ -8,11 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.admission.never_joined import CLOCKS_DIFFER_BY
-from leeway.admission.readiness import AdmissionResult
+from leeway.admission.readiness import CLOCKS_DIFFER_BY
 from leeway.admission.record import (
     Admission,
     AdmissionRequest,
+    AdmissionResult,
     Launch,
     repeated_launch_request,
 )
@@ -22,9 +22,8 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch import reasons
 from leeway.launch.intent import JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent
 from leeway.reasons import Reason
-from leeway.retirement.disruption_budget import ENDED_WITHOUT_NODE_AFTER
 from leeway.retirement.reasons import NODE_DELETED
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement
 from leeway.selection.labels import CAPACITY_TYPE, NODEPOOL
 
 ADMITTED_AGAIN_AFTER = timedelta(hours=1)

@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from leeway.admission.ports import Admissions
-from leeway.admission.record import AdmissionRequest, apply_request
+from leeway.admission.record import AdmissionRequest, Admissions, apply_request
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.instances.facts import InstanceFacts
@@ -28,13 +27,13 @@ from leeway.pool_pauses.ports import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.table import Claims
 from leeway.reasons import Reason, clause
-from leeway.reconciliation.launches import LaunchCheck
-from leeway.reconciliation.ports import ClusterNodes, Records
+from leeway.reconciliation.clean_up import ClusterNodes
+from leeway.reconciliation.find_lost_events import Records
 from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
-from leeway.reconciliation.report import HandledFinding
+from leeway.reconciliation.report import HandledFinding, LaunchCheck
 from leeway.retirement.attempts import apply_notice
-from leeway.retirement.ports import Records as RetirementRecords
 from leeway.retirement.reasons import NODE_DELETED
+from leeway.retirement.record import Records as RetirementRecords
 from leeway.retirement.record import ReturnTerms
 
 TEMPLATES_CHECKED_EVERY = timedelta(minutes=59)

@@ -8,7 +8,7 @@ from leeway.launch import reasons
 from leeway.launch.node_settings import NodeSettings, Setting
 from leeway.launch.observed import Subnet
 from leeway.launch.problems import NotLaunchable
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.reasons import Reason
 
 

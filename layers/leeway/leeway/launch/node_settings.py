@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from leeway.bootstrap.node import NodeTemplate, templates_of
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, Defaults
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import (
     AmiTerm,
     BlockDevice,
@@ -14,7 +15,6 @@ from leeway.manifests.node_class import (
     MetadataOptions,
 )
 from leeway.manifests.node_pool import NodePool
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ was promised of the others."""
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 
-from leeway.bootstrap.labels import split
+from leeway.bootstrap.node import split
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.offers.catalog import Catalog, InstanceType

@@ -4,15 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.fleet_errors import FleetError
 from leeway.launch.fleets import FleetRequest
 from leeway.launch.intent import FleetInstance, LaunchIntent
 from leeway.launch.observed import Image, OwnedTemplate, Subnet
 from leeway.launch.templates import LaunchTemplate
+from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
-from leeway.manifests.selectors import SecurityGroupTerm, SubnetTerm
 
 
 @dataclass(frozen=True, slots=True)

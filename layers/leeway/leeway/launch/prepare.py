@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 
-from leeway.bootstrap.cluster import ClusterDetails
-from leeway.bootstrap.node import node_of
-from leeway.bootstrap.problems import UserDataError
+from leeway.bootstrap.node import ClusterDetails, UserDataError, node_of
 from leeway.bootstrap.user_data import UserData, render
 from leeway.launch import reasons
 from leeway.launch.fleets import LaunchGroup, Offers, request_of, select_overrides, token_of

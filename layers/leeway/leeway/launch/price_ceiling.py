@@ -11,8 +11,8 @@ from math import inf, isfinite, nextafter
 from leeway.launch.fleets import Offers
 from leeway.launch.intent import FleetInstance
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.node_class import NodeClass
 from leeway.selection.packing.plan import PlannedNode
 from leeway.selection.pods import ExistingNode
 

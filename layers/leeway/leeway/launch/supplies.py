@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.supply import Supply
 from leeway.selection.pods import PodSpec
 from leeway.selection.pools import NodePool

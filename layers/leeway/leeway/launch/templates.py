@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leeway.bootstrap.cluster import ClusterDetails
+from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.node_settings import NodeSettings
 from leeway.launch.tags import cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
-from leeway.selection.offers.node_class import GIB, AmiFamily
+from leeway.selection.offers.allocatable import GIB, AmiFamily
 from leeway.selection.quantities import whole
 
 VERSION = "1"

@@ -1,25 +1,32 @@
 """The Cluster manifest of `leeway.sh/v1`: the policy of Leeway in one cluster."""
 
 from base64 import b64decode
+from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from leeway.instances.owners import OwnerKind
 from leeway.manifests.base import Duration, IpAddress, Manifest, Metadata, Strict, up_to
-from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
+from leeway.manifests.fields import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.notices import NoticeKind
 from leeway.policy.rules import (
+    DEFAULTS,
     MOST_LAUNCHES,
     SAFETY_MARGIN,
     SPOT_WARNING,
     USD_PER_HOUR,
+    Action,
+    ChurnCap,
+    ClusterPolicy,
     OnBlocked,
+    Policy,
     Replacement,
     StatusCheck,
 )
-from leeway.policy.worth import USUAL
+from leeway.policy.worth import USUAL, Worth
 
 NAME = r"^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$"
 """The cluster names that EKS accepts."""
@@ -279,3 +286,48 @@ class Cluster(Manifest):
         if self.metadata.namespace is not None:
             raise ValueError("metadata.namespace: a Cluster has no namespace")
         return self
+
+
+def cluster_policy(cluster: Cluster) -> ClusterPolicy:
+    """Return the default policy with the fields that the manifest sets."""
+    spec = cluster.spec
+    return ClusterPolicy(
+        notices={
+            kind: _policy(default, spec.notices.of(kind)) for kind, default in DEFAULTS.items()
+        },
+        paused=spec.paused,
+        dry_run=spec.dry_run,
+        churn=replace(ChurnCap(), **_written(spec.churn.model_dump())),
+        retires_for=frozenset(OwnerKind(owner) for owner in spec.takes),
+        groups_may_use_pools=spec.groups_may_use_pools,
+        watches_pods=spec.provisioning.watch,
+        most_launches=spec.launches.at_most,
+        usd_per_hour=spec.launches.usd_per_hour,
+        worth=_worth(spec.give_back),
+    )
+
+
+def _policy(default: Policy, written: NoticePolicy | LaunchPolicy | None) -> Policy:
+    if written is None:
+        return default
+    said = _written(written.model_dump())
+    if "action" in said:
+        said["action"] = Action(said["action"])
+    if "checks" in said:
+        said["checks"] = frozenset(map(StatusCheck, said["checks"]))
+    if "deadline" in said:
+        said["within"] = said.pop("deadline")
+    return replace(default, **said)
+
+
+def _worth(written: GiveBack) -> Worth:
+    return Worth(
+        horizon=written.horizon,
+        per_pod=written.usd_per_pod_moved,
+        share=written.least_saving_percent / 100,
+        least_age=written.least_age,
+    )
+
+
+def _written(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

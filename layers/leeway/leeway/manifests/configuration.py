@@ -2,22 +2,160 @@
 read, interrupted nodes are still drained."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from threading import RLock
 from typing import Protocol
 
+from pydantic import AwareDatetime
+
 from leeway import __version__
 from leeway.clock import Clock
-from leeway.manifests.cluster import Cluster
-from leeway.manifests.interpreting import Written
-from leeway.manifests.policy import cluster_policy
-from leeway.manifests.ports import POOL_KINDS, StoredManifest, StoredManifests
-from leeway.manifests.reading import Reading, read_salvaged, read_stored
-from leeway.manifests.reasons import MANIFEST_INVALID, MANIFESTS_NOT_READ
+from leeway.manifests.cluster import Cluster, cluster_policy
+from leeway.manifests.reading import Reading, Written, read_salvaged, read_stored
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+from leeway.table import Record, Table, UnreadableRecord
+from leeway.telemetry import Telemetry
+
+MANIFEST_INVALID = ReasonCode(
+    "ManifestInvalid",
+    "{problem}{author}. Apply the manifest again.",
+    "a-stored-manifest-has-errors",
+)
+MANIFESTS_NOT_READ = ReasonCode(
+    "ManifestsNotRead",
+    "The manifests of the cluster cannot be read: {error}. The last ones that were read apply.",
+    "clusterproblemsalarm",
+)
+
+
+POOL = "nodepool.karpenter.sh"
+"""The kind of the manifests of pools."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest in the table: `body` is its JSON. `original` is the JSON of a superseded version
+    that `body` was converted from, empty if it was not.
+
+    `resource` is the kind in the form `cluster.leeway.sh`. `version` grows with every write, even
+    if the manifest was deleted in between. `written_by` is the version of Leeway that wrote it.
+    `deleted_at` is when a pool was deleted, None if it was not: it has no body then.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    body: str
+    version: int
+    written_by: str
+    written_at: AwareDatetime
+    deleted_at: AwareDatetime | None = None
+    original: str = ""
+
+    @property
+    def as_written(self) -> str:
+        """The JSON of the manifest as the user wrote it."""
+        return self.original or self.body
+
+    @property
+    def title(self) -> str:
+        """The name in the form that kubectl prints: `cluster.leeway.sh/prod`."""
+        return f"{self.resource}/{self.name}"
+
+
+DELETED_KEPT_FOR = timedelta(days=30)
+"""How long the table keeps when a pool was deleted."""
+
+MANIFEST = Record(
+    StoredManifest,
+    "MANIFESTS#{cluster}",
+    "{resource}#{namespace}/{name}",
+    versioned=True,
+    kept_for=lambda manifest: DELETED_KEPT_FOR if manifest.deleted_at else None,
+)
+"""Keys with MANIFESTS hold nothing else: the right to write manifests is a right to write nothing
+else."""
+
+
+class StoredManifests:
+    """The table's manifests."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def of(
+        self, cluster: str, resource: str = "", deleted: bool = False
+    ) -> tuple[StoredManifest, ...]:
+        """Read the current manifests of a cluster, all or those of one kind. With `deleted`, also
+        return the pools that were deleted in the last 30 days.
+
+        A stored policy must not count as missing: an item that was written by hand and is not a
+        manifest is returned with an empty body, which validation rejects.
+        """
+        damaged: list[UnreadableRecord] = []
+        key = {"cluster": cluster} | ({"resource": resource} if resource else {})
+        found = self._table.list(MANIFEST, consistent=True, unreadable=damaged.append, **key)
+        named = sorted(
+            (*found, *map(_damaged, damaged)), key=lambda one: (one.title, one.namespace)
+        )
+        return tuple(one for one in named if deleted or one.deleted_at is None)
+
+    def write(self, cluster: str, manifest: StoredManifest, replaces: int) -> None:
+        """Write a manifest if version `replaces` is stored; 0 means that none is stored.
+
+        Raises:
+            RecordChanged: another version is stored.
+        """
+        self._table.put(MANIFEST, manifest, replaces=replaces, cluster=cluster)
+
+    def delete(self, cluster: str, manifest: StoredManifest) -> None:
+        """Delete a manifest if its version is stored. Of a pool, the time of the deletion stays:
+        its nodes go only if somebody has deleted it, and not if it cannot be found.
+
+        Raises:
+            RecordChanged: another version is stored, or none.
+        """
+        if manifest.resource == POOL:
+            now = datetime.now(UTC)  # version 0 counts as not stored for the next write
+            deleted = replace(manifest, body="", original="", version=0, deleted_at=now)
+            self.write(cluster, deleted, manifest.version)
+        else:
+            self._table.delete(
+                MANIFEST,
+                replaces=manifest.version,
+                cluster=cluster,
+                resource=manifest.resource,
+                namespace=manifest.namespace,
+                name=manifest.name,
+            )
+
+
+def _damaged(error: UnreadableRecord) -> StoredManifest:
+    parts = MANIFEST.parts(error.item.key) or {}
+    return StoredManifest(
+        resource=parts["resource"],
+        namespace=parts["namespace"],
+        name=parts["name"],
+        body="",
+        version=error.item.version,
+        written_by="unknown",
+        written_at=datetime.fromtimestamp(0, UTC),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestTelemetry(Telemetry):
+    """Logs manifests that have errors."""
+
+    def manifest_problem(self, cluster: str, manifest: str, reason: Reason) -> None:
+        """Log that a manifest could not be read, or only in part. `keep_headroom` counts the
+        invalid manifests of a cluster once a minute."""
+        about = {"code": reason.code, "cluster": cluster, "manifest": manifest}
+        self.logger.error(reason.message, extra=about)
+
 
 FRESH_FOR = timedelta(seconds=45)
 """How long a read is cached; including the run time of a function, a change takes effect within a
@@ -121,8 +259,8 @@ class Configuration:
 
     def _policy(self, cluster: str, stored: StoredManifest) -> ClusterPolicy:
         for written in self._reading(cluster, stored).written:
-            if isinstance(written.meant, Cluster):
-                return cluster_policy(written.meant)
+            if isinstance(written.manifest, Cluster):
+                return cluster_policy(written.manifest)
         return CAUTIOUS
 
     def _read(self, cluster: str, resource: str = "") -> _Known:
@@ -183,10 +321,5 @@ def deleted_pools(manifests: StoredManifests, cluster: str) -> Mapping[str, date
     Raises:
         CloudUnavailable, CloudRefused: the manifests could not be read.
     """
-    found = [one for kind in POOL_KINDS for one in manifests.of(cluster, kind, True)]
-    exist = {one.name for one in found if one.deleted_at is None}
-    times: dict[str, datetime] = {}
-    for one in found:
-        if one.deleted_at is not None and one.name not in exist:
-            times[one.name] = max(one.deleted_at, times.get(one.name, one.deleted_at))
-    return times
+    found = manifests.of(cluster, POOL, deleted=True)
+    return {one.name: one.deleted_at for one in found if one.deleted_at is not None}

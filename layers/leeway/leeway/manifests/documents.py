@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from leeway.manifests.problems import Path, Problem, too_large
+from leeway.manifests.base import Path, Problem, too_large
 
 LARGEST_TEXT = 32 * 1024 * 1024
 """The most bytes of a file, and of each of its documents as compact JSON with aliases expanded."""

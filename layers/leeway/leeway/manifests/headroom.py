@@ -1,19 +1,22 @@
 """The Headroom manifest of `leeway.sh/v1`: buffers of pause pods, by cron or cluster size."""
 
+from collections.abc import Collection
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from leeway.headroom.desired import DesiredHeadroom
 from leeway.headroom.pause_pods import IMAGE, LOWEST_PRIORITY, MAX_NAME_LENGTH, NAMESPACE, PausePods
-from leeway.headroom.plan import Buffer
+from leeway.headroom.plan import Buffer, ScaleTarget, TemplateBuffer, template_deployment_name
 from leeway.headroom.proportion import Ladder, Linear, Step
 from leeway.headroom.schedule import Schedule
 from leeway.headroom.windows import Window
-from leeway.manifests.amounts import Amounts
-from leeway.manifests.base import Duration, Labels, Manifest, Name, Strict
-from leeway.manifests.cron_windows import CronExpression, TimeZone
-from leeway.manifests.problems import Note
+from leeway.manifests.base import Duration, Labels, Manifest, Name, Note, Strict
+from leeway.manifests.fields import Amounts, CronExpression, TimeZone
+from leeway.manifests.reading import Written
+from leeway.manifests.scaled_object import ScaledObject
+from leeway.policy.rules import ClusterPolicy
 from leeway.selection.quantities import amount
 
 Count = Annotated[int, Field(ge=0, le=100_000)]
@@ -267,3 +270,148 @@ def _ladder(spec: LadderSpec | None) -> Ladder | None:
         tuple(Step(*rung) for rung in spec.cores_to_replicas),
         tuple(Step(*rung) for rung in spec.nodes_to_replicas),
     )
+
+
+class PodTemplateRef(Strict):
+    """A PodTemplate in the namespace of the CapacityBuffer."""
+
+    name: Name
+    """Name of the PodTemplate."""
+
+
+class ScalableRef(Strict):
+    """A workload with a pod template, in the namespace of the CapacityBuffer."""
+
+    api_group: Literal["apps"] = "apps"
+    """API group of the workload."""
+    kind: Literal["Deployment", "ReplicaSet", "StatefulSet"]
+    """Kind of the workload."""
+    name: Name
+    """Name of the workload."""
+
+
+class CapacityBufferSpec(Strict):
+    """Which pods to keep capacity for, and how many."""
+
+    provisioning_strategy: Literal["", "buffer.x-k8s.io/active-capacity"] = (
+        "buffer.x-k8s.io/active-capacity"
+    )
+    """How the capacity is kept: `buffer.x-k8s.io/active-capacity`, which runs pause pods."""
+    pod_template_ref: PodTemplateRef | None = None
+    """The PodTemplate to keep capacity for. Set either this or `scalableRef`."""
+    scalable_ref: ScalableRef | None = None
+    """The workload to keep capacity for. Set either this or `podTemplateRef`."""
+    replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Number of pods to keep capacity for."""
+    percentage: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    """Percentage of the replicas of `scalableRef`, rounded up, at least one pod."""
+    limits: Amounts = Field(default_factory=dict)
+    """Upper bound on the sum of the pods' requests. Without `replicas` and `percentage`, as many
+    pods as fit into it."""
+
+    @model_validator(mode="after")
+    def _means_one_thing(self) -> Self:
+        if (self.pod_template_ref is None) == (self.scalable_ref is None):
+            raise ValueError("expected either podTemplateRef or scalableRef")
+        if self.percentage is not None and self.scalable_ref is None:
+            raise ValueError("percentage: expected scalableRef as well")
+        if self.percentage is not None and self.replicas is not None:
+            # One version of the API's documentation takes the larger of both, another the smaller.
+            raise ValueError("expected either replicas or percentage, not both")
+        if self.replicas is None and self.percentage is None and not self.limits:
+            raise ValueError("expected replicas, percentage or limits")
+        return self
+
+
+class CapacityBuffer(Manifest):
+    """Keeps spare capacity for the pods of a template."""
+
+    api_version: Literal["autoscaling.x-k8s.io/v1alpha1", "autoscaling.x-k8s.io/v1beta1"]
+    kind: Literal["CapacityBuffer"]
+    spec: CapacityBufferSpec
+    """The capacity to keep."""
+
+    summary_columns: ClassVar[tuple[str, ...]] = ("FOR", "REPLICAS")
+
+    def summary(self) -> tuple[str, ...]:
+        """Return the values of `summary_columns`."""
+        spec, like = self.spec, self.template_buffer().template_of
+        size = f"{spec.percentage}%" if spec.percentage is not None else spec.replicas
+        return (f"{like.kind}/{like.name}", "as many as fit" if size is None else str(size))
+
+    @model_validator(mode="after")
+    def _of_a_name_that_fits(self) -> Self:
+        excess = len(template_deployment_name(self.template_buffer())) - MAX_NAME_LENGTH
+        if excess > 0:
+            most = len(self.metadata.name) - excess
+            raise ValueError(
+                f"metadata.name: expected at most {most} characters, got {len(self.metadata.name)}"
+            )
+        return self
+
+    def template_buffer(self) -> TemplateBuffer:
+        """Return the pause pods to keep, with the object whose template they are made from."""
+        spec = self.spec
+        namespace = self.metadata.namespace or "default"
+        if spec.scalable_ref is not None:
+            ref = spec.scalable_ref
+            template_of = ScaleTarget("apps/v1", ref.kind, namespace, ref.name)
+        else:
+            name = spec.pod_template_ref.name if spec.pod_template_ref else ""
+            template_of = ScaleTarget("v1", "PodTemplate", namespace, name)
+        return TemplateBuffer(
+            source=f"capacitybuffer.autoscaling.x-k8s.io {namespace}/{self.metadata.name}",
+            name=self.metadata.name,
+            template_of=template_of,
+            replicas=spec.replicas,
+            percentage=spec.percentage,
+            limits=spec.limits,
+        )
+
+
+KINDS = ("capacitybuffer.autoscaling.x-k8s.io", "headroom.leeway.sh", "scaledobject.keda.sh")
+
+
+class Manifests(Protocol):
+    """The stored manifests of clusters."""
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return a cluster's policy."""
+        ...
+
+    def manifests(self, cluster: str, resources: Collection[str]) -> tuple[Written, ...]:
+        """Return a cluster's manifests of some kinds."""
+        ...
+
+    def unread(self, cluster: str, resources: Collection[str]) -> frozenset[str]:
+        """Name the manifests of some kinds that have errors, as `KIND NAMESPACE/NAME`."""
+        ...
+
+    def faulty(self, cluster: str) -> int:
+        """Count the manifests, of any kind, that have an error."""
+        ...
+
+
+class HeadroomSource:
+    """The HeadroomManifests Protocol, on stored manifests."""
+
+    def __init__(self, stored: Manifests) -> None:
+        self._stored = stored
+
+    def desired(self, cluster: str) -> DesiredHeadroom:
+        """Return the headroom that a cluster's manifests define, and its policy."""
+        written = self._stored.manifests(cluster, KINDS)
+        manifests = [one.manifest for one in written]
+        return DesiredHeadroom(
+            policy=self._stored.policy_of(cluster),
+            buffers=tuple(b for m in manifests if isinstance(m, Headroom) for b in m.buffers()),
+            template_buffers=tuple(
+                m.template_buffer() for m in manifests if isinstance(m, CapacityBuffer)
+            ),
+            targets=tuple(m.target() for m in manifests if isinstance(m, ScaledObject)),
+            unreadable=self._stored.unread(cluster, KINDS),
+        )
+
+    def count_invalid(self, cluster: str) -> int:
+        """Count the cluster's manifests, of any kind, that have an error."""
+        return self._stored.faulty(cluster)

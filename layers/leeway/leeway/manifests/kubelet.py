@@ -12,10 +12,9 @@ from pydantic import (
     model_validator,
 )
 
-from leeway.manifests.amounts import Amount
-from leeway.manifests.base import Duration, IpAddress, NotActedOn, Strict
-from leeway.manifests.problems import near_miss
-from leeway.selection.offers.node_class import Kubelet
+from leeway.manifests.base import Duration, IpAddress, Strict, near_miss
+from leeway.manifests.fields import Amount
+from leeway.selection.offers.allocatable import Kubelet
 from leeway.selection.reading.objects import shown
 from leeway.selection.resources import Resources
 
@@ -208,10 +207,3 @@ _FIELDS = sorted({*PASSED, *(field.alias or "" for field in KubeletSettings.mode
 
 def _resources(amounts: Reserved) -> Resources:
     return Resources.parsed({str(name): text for name, text in amounts.items()})
-
-
-class OldKubeletSettings(KubeletSettings):
-    """Kubelet settings of a Provisioner."""
-
-    container_runtime: Annotated[Any, NotActedOn("nodes run containerd")] = None
-    """Container runtime."""

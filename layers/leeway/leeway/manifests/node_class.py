@@ -4,11 +4,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.manifests.base import Manifest, NotActedOn, Strict
+from leeway.manifests.base import Manifest, NotActedOn, Note, Strict
+from leeway.manifests.fields import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.manifests.kubelet import KubeletConfiguration
-from leeway.manifests.problems import Note
-from leeway.manifests.selectors import SecurityGroupTerms, SubnetTerms, Tags
-from leeway.selection.offers.node_class import AmiFamily
+from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.quantities import quantity, whole
 
 _ALIASES = {family.value.lower(): family for family in AmiFamily if family != AmiFamily.CUSTOM}

@@ -11,12 +11,18 @@ from pydantic import (
     model_validator,
 )
 
-from leeway.manifests.amounts import Amounts
-from leeway.manifests.base import Duration, LabelKey, LabelValue, Manifest, Name, NotActedOn, Strict
-from leeway.manifests.cron_windows import BudgetSchedule
+from leeway.manifests.base import (
+    Duration,
+    LabelKey,
+    LabelValue,
+    Manifest,
+    Name,
+    NotActedOn,
+    Note,
+    Strict,
+)
+from leeway.manifests.fields import NOT_ACTED_ON, Amounts, BudgetSchedule, check_pool_label
 from leeway.manifests.kubelet import KUBELET, KubeletSettings
-from leeway.manifests.pool_labels import NOT_ACTED_ON, check_pool_label
-from leeway.manifests.problems import Note
 from leeway.selection.requirements import Operator, Requirement
 
 PoolLabelKey = Annotated[LabelKey, AfterValidator(check_pool_label)]

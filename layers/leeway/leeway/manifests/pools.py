@@ -9,7 +9,7 @@ from leeway.manifests.cluster import Cluster
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool, TaintSpec
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
-from leeway.selection.offers.node_class import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
+from leeway.selection.offers.allocatable import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
 from leeway.selection.pools import NodePool as Pool
 from leeway.selection.pools import Taint
 from leeway.selection.quantities import amount

@@ -7,9 +7,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from leeway.headroom.plan import ScaledTarget, ScaleTarget
 from leeway.headroom.schedule import Schedule
 from leeway.headroom.windows import Window
-from leeway.manifests.base import Manifest, Name, NotActedOn, Strict
-from leeway.manifests.cron_windows import CronExpression, TimeZone
-from leeway.manifests.problems import Note
+from leeway.manifests.base import Manifest, Name, NotActedOn, Note, Strict
+from leeway.manifests.fields import CronExpression, TimeZone
 
 PAUSED = "autoscaling.keda.sh/paused"
 PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"

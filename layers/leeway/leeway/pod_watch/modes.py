@@ -1,7 +1,6 @@
 """Reads from the stored manifests which clusters have pools, and whether they are watched."""
 
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.ports import POOL_KINDS
+from leeway.manifests.configuration import POOL, Configuration
 from leeway.pod_watch.ports import WatchMode
 
 
@@ -14,8 +13,8 @@ class ConfiguredModes:
     def mode_of(self, cluster: str) -> WatchMode:
         """Return the mode of a cluster. A pool whose manifest is invalid can launch nothing, and
         does not count. Deleted pools may have left nodes, which are given back."""
-        if not self._configuration.manifests(cluster, POOL_KINDS):
-            deleted = self._configuration.has_deleted(cluster, POOL_KINDS)
+        if not self._configuration.manifests(cluster, (POOL,)):
+            deleted = self._configuration.has_deleted(cluster, (POOL,))
             return WatchMode.BY_THE_MINUTE if deleted else WatchMode.NOT_AT_ALL
         watches = self._configuration.policy_of(cluster).watches_pods
         return WatchMode.BY_WATCH if watches else WatchMode.BY_THE_MINUTE

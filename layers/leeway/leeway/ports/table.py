@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from leeway.table import RecordChanged as RecordChanged
+
 # For annotations only: a function that uses one port does not import the types of the others.
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from leeway.selection.offers.unavailable import Unavailable
+    from leeway.selection.offers.catalog import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,6 @@ class Offering:
     instance_type: str
     zone: str
     capacity_type: str
-
-
-class RecordChanged(Exception):
-    """A conditional write failed: another writer has changed the item since it was read."""
 
 
 @dataclass(frozen=True, slots=True)

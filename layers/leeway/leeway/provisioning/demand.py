@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from leeway.capacity_requests.request import CapacityRequest, PriceLimit
 from leeway.provisioning.cluster_state import ClusterState, WaitingPod
 from leeway.provisioning.starting_nodes import StartingNode
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.pods import ExistingNode, Pod
 
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from leeway.launch.price_ceiling import PriceCeiling, Prices, affordable
 from leeway.launch.reasons import PRICE_CEILING_REACHED
 from leeway.reasons import Reason
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.unavailable import Unavailable
+from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.unmet import unmet_requirements
+from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.pools import NodePool
 

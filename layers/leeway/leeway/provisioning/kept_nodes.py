@@ -8,9 +8,8 @@ from leeway.provisioning.cluster_state import ClaimedNode
 from leeway.provisioning.node_details import FOREVER, NodeDetails, details_of
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode
-from leeway.selection.reading.node_objects import node_without_pods
-from leeway.selection.reading.objects import Document, creation_time, name_of
-from leeway.selection.reading.pod_state import is_terminating
+from leeway.selection.reading.cluster_objects import node_without_pods
+from leeway.selection.reading.objects import Document, creation_time, is_terminating, name_of
 from leeway.selection.resources import Resources
 
 

@@ -27,14 +27,22 @@ from leeway.provisioning.node_details import (
 from leeway.provisioning.reasons import OBJECT_NOT_READABLE, OBJECTS_NOT_READABLE
 from leeway.reasons import clause
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.reading.cluster_objects import ClusterFacts, cluster_facts, daemons_of
-from leeway.selection.reading.node_objects import PodsOnNode
-from leeway.selection.reading.object_kinds import REFERENCED
+from leeway.selection.reading.cluster_objects import (
+    ClusterFacts,
+    PodsOnNode,
+    cluster_facts,
+    daemons_of,
+)
 from leeway.selection.reading.object_schemas import check
-from leeway.selection.reading.objects import BadObject, Document, key_of, name_of
-from leeway.selection.reading.pod_objects import with_volumes
-from leeway.selection.reading.pod_state import bound_node
-from leeway.selection.reading.volumes import attach_once
+from leeway.selection.reading.objects import (
+    REFERENCED,
+    BadObject,
+    Document,
+    bound_node,
+    key_of,
+    name_of,
+)
+from leeway.selection.reading.pod_objects import attach_once, with_volumes
 
 BUDGET = "PodDisruptionBudget"
 

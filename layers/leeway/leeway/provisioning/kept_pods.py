@@ -9,17 +9,18 @@ from leeway.provisioning.node_details import protected_until
 from leeway.provisioning.pod_rules import is_mirror, needs_another_place, waits_for_node
 from leeway.selection.pods import PodSpec
 from leeway.selection.reading.object_schemas import check
-from leeway.selection.reading.objects import Document, creation_time, namespace_of
-from leeway.selection.reading.pod_objects import spec_without_volumes
-from leeway.selection.reading.pod_requests import requests_of
-from leeway.selection.reading.pod_state import (
+from leeway.selection.reading.objects import (
+    Document,
     bound_node,
     controller_of,
+    creation_time,
     daemon_of,
     is_finished,
     is_terminating,
+    namespace_of,
     node_of,
 )
+from leeway.selection.reading.pod_objects import requests_of, spec_without_volumes
 from leeway.selection.resources import Resources
 
 _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volumes"})

@@ -3,8 +3,8 @@
 Pods must be validated.
 """
 
-from leeway.selection.reading.objects import Document
-from leeway.selection.reading.pod_state import (
+from leeway.selection.reading.objects import (
+    Document,
     bound_node,
     daemon_of,
     is_finished,

@@ -8,7 +8,7 @@ from typing import Protocol
 from leeway.headroom.plan import ScaleTarget
 from leeway.headroom.ports import PodTemplate
 from leeway.instances.facts import InstanceFacts
-from leeway.manifests.interpreting import Written
+from leeway.manifests.reading import Written
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_read import ClusterRead
 from leeway.provisioning.status import ProvisioningStatus
@@ -83,12 +83,14 @@ class CapacityReturned:
 
     - `begun`: the retirements that it began. `rehearsed`: those that it would begin without
       spec.dryRun, each once.
-    - `problems`: instances that are left alone. `failures`: what failed; the next run tries again.
+    - `problems`: what keeps it from giving back, as long as it is new; `lasting`: what an earlier
+      run has logged already. `failures`: what failed; the next run tries again.
     """
 
     begun: tuple[Reason, ...] = ()
     rehearsed: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
+    lasting: tuple[Reason, ...] = ()
     failures: tuple[Reason, ...] = ()
 
 

@@ -75,11 +75,9 @@ from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool as Pool
 
 KINDS = (
-    "awsnodetemplate.karpenter.k8s.aws",
     "cluster.leeway.sh",
     "ec2nodeclass.karpenter.k8s.aws",
     "nodepool.karpenter.sh",
-    "provisioner.karpenter.sh",
 )
 
 BRAKES = frozenset({LAUNCHES_CAPPED.name, LAUNCHES_IN_VAIN.name, PRICE_CEILING_REACHED.name})
@@ -133,7 +131,7 @@ class NodeProvisioning:
         now = self._deps.clock.now()
         written = self._deps.manifests.manifests(cluster, KINDS)
         policy = self._deps.manifests.policy_of(cluster)
-        manifests = [one.meant for one in written]
+        manifests = [one.manifest for one in written]
         requests = [one for one in self._deps.requests.of_cluster(cluster) if one.is_open(now)]
         unanswered: tuple[Reason, ...] = ()
         has_pools = any(isinstance(one, NodePool) for one in manifests)
@@ -432,7 +430,8 @@ def _status(
     returned, returned_at = report.returned.begun, now
     if before is not None and not returned:
         returned, returned_at = before.returned, before.returned_at or now
-    found = (*report.launch_problems, *report.failures, *report.returned.problems)
+    back = report.returned
+    found = (*report.launch_problems, *report.failures, *back.problems, *back.lasting)
     problems = [*found, *report.unreadable][:MOST_PROBLEMS]
     return ProvisioningStatus(
         cluster=report.cluster,

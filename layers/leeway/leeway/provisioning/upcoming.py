@@ -22,7 +22,7 @@ from leeway.provisioning.ports import ClusterManifests, PodTemplates
 from leeway.provisioning.reasons import PROVISIONED_AHEAD, UPCOMING_PODS_NOT_READ
 from leeway.reasons import Reason, clause
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.packing.unmet import unmet_requirements
+from leeway.selection.packing.unschedulable import unmet_requirements
 from leeway.selection.pods import Pod, PodSpec
 from leeway.selection.pools import NodePool
 from leeway.selection.reading.cluster_objects import pending_pods

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
 from leeway.ports.aws import Sweep
 from leeway.ports.kubernetes_objects import Attachment, Node
 from leeway.reasons import Reason
-from leeway.reconciliation.lost_state_changes import GONE
-from leeway.reconciliation.ports import ClusterLeftovers
+from leeway.reconciliation.lost_events import GONE
 from leeway.reconciliation.reasons import (
     INSTANCE_EXISTS,
     INSTANCE_STATE_UNKNOWN,
@@ -27,6 +27,58 @@ from leeway.reconciliation.reasons import (
     NODE_REUSED,
     VOLUMES_ATTACHED,
 )
+
+
+class ClusterNodes(Protocol):
+    """The Nodes of a cluster. Every method raises the errors of an API server."""
+
+    def names(self) -> frozenset[str]:
+        """List the names of all Nodes, without a cache. Much cheaper than `nodes`."""
+        ...
+
+    def nodes(self) -> list[Node]:
+        """List all Nodes, without a cache."""
+        ...
+
+
+class ClusterLeftovers(ClusterNodes, Protocol):
+    """The Nodes of a cluster, and the objects that terminated instances leave in a cluster."""
+
+    def nodes_with_volumes(self) -> frozenset[str]:
+        """List the names of all nodes with an attached volume."""
+        ...
+
+    def unready(self) -> list[Node]:
+        """List all nodes that are not Ready, without a cache.
+
+        Much cheaper than the list of all nodes, since most are Ready.
+        """
+        ...
+
+    def retiring(self) -> list[str]:
+        """List the names of the nodes that Leeway has marked as retiring."""
+        ...
+
+    def node(self, name: str) -> Node | None:
+        """Read a node by name."""
+        ...
+
+    def attachments_on(self, node: str) -> list[Attachment]:
+        """List the volumes that are attached to a node."""
+        ...
+
+    def mark_out_of_service(self, node: Node) -> bool:
+        """Add the out-of-service taint, after which Kubernetes detaches the volumes at once.
+
+        Call it only if EC2 reports the instance as terminated: a pod that still runs would lose its
+        disks. False if the Node object was deleted or changed since it was read.
+        """
+        ...
+
+    def delete_node(self, node: Node) -> bool:
+        """Delete a Node object; False if it was deleted or changed since it was read."""
+        ...
+
 
 VOLUME_TIMEOUT = timedelta(seconds=25)
 """How long a clean-up waits for the volumes of one instance; the next run checks them again."""

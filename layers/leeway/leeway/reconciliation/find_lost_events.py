@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Protocol
 
 from leeway.admission.record import Admission
 from leeway.clock import Clock
@@ -15,17 +16,26 @@ from leeway.instances.observed import (
     ObservedInstance,
     ObservedInterruption,
 )
-from leeway.interruption.ports import InstanceState
-from leeway.lifecycle_hooks.held_hooks import EKS_HOOKS
+from leeway.interruption.receive_notice import InstanceState
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
 from leeway.policy.rules import ClusterPolicy
 from leeway.ports.aws import Sweep, Waiting, WaitingActions
 from leeway.reasons import Reason
-from leeway.reconciliation.findings import CheckContext, Finding, LostEvent
-from leeway.reconciliation.lost_hooks import check_eks_hook, check_hook
-from leeway.reconciliation.lost_interruptions import check_interruption
+from leeway.reconciliation.lost_events import (
+    STOPS_OR_ENDS,
+    CheckContext,
+    Finding,
+    LostEvent,
+    check_eks_hook,
+    check_hook,
+    check_impairment,
+    check_interruption,
+    check_recovery,
+    check_restart,
+    check_state,
+)
 from leeway.reconciliation.lost_scheduled_changes import (
     check_cancelled_change,
     check_completed_change,
@@ -38,11 +48,31 @@ from leeway.reconciliation.lost_starts import (
     check_start,
     may_be_left_running,
 )
-from leeway.reconciliation.lost_state_changes import STOPS_OR_ENDS, check_restart, check_state
-from leeway.reconciliation.lost_status_checks import check_impairment, check_recovery
-from leeway.reconciliation.ports import Records
 from leeway.reconciliation.reasons import AWS_NOT_READ, RECORD_INVALID, RECORDS_NOT_READ
+from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import Retirement
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecords:
+    """The open records of a cluster. `unreadable` names the records that cannot be parsed, with the
+    error: another version of Leeway may have written them."""
+
+    records: tuple[Retirement | Admission, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+class Records(Protocol):
+    """The retirement and admission records in the table."""
+
+    def open_records(self, cluster: str) -> OpenRecords:
+        """Read the records of a cluster that are open. The result may be a second old."""
+        ...
+
+    def known(self, instance: str) -> InstanceState:
+        """Read all records of an instance with one consistent read."""
+        ...
+
 
 INSTANCE_CONCURRENCY = 8
 """Instances of a cluster that are handled at the same time. If the notices of a storm are lost,

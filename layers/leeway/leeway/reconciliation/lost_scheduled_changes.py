@@ -8,7 +8,7 @@ from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedIns
 from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Event
 from leeway.policy.rules import SAFETY_MARGIN, Policy
-from leeway.reconciliation.findings import (
+from leeway.reconciliation.lost_events import (
     CheckContext,
     LostEvent,
     attempt_of,

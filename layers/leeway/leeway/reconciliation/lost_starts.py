@@ -8,9 +8,14 @@ from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.synthetic import Event
 from leeway.policy.rules import VOLUNTARY, Action
 from leeway.reasons import Reason
-from leeway.reconciliation.findings import CheckContext, LostEvent, LostStart, is_undone
-from leeway.reconciliation.lost_interruptions import CERTAIN_ENDS
-from leeway.reconciliation.lost_state_changes import GONE
+from leeway.reconciliation.lost_events import (
+    CERTAIN_ENDS,
+    GONE,
+    CheckContext,
+    LostEvent,
+    LostStart,
+    is_undone,
+)
 from leeway.reconciliation.reasons import (
     CAPACITY_NOT_RESTORED,
     EXECUTION_OVERDUE,
@@ -18,7 +23,13 @@ from leeway.reconciliation.reasons import (
     INSTANCE_STILL_RUNS,
     START_LOST,
 )
-from leeway.retirement.record import OVER, TERMINATED_WITHIN, Retirement, latest_end
+from leeway.retirement.record import (
+    ENDED_WITHOUT_NODE_AFTER,
+    OVER,
+    TERMINATED_WITHIN,
+    Retirement,
+    latest_end,
+)
 
 START_DELAY = timedelta(seconds=90)
 URGENT_START_DELAY = timedelta(seconds=30)
@@ -31,9 +42,11 @@ starts an execution name once."""
 def check_start(record: Retirement | Admission, now: datetime) -> LostStart | None:
     """Check a record whose execution may never have started."""
     urgent = isinstance(record, Retirement) and record.kind in CERTAIN_ENDS
-    delay = URGENT_START_DELAY if urgent else START_DELAY
+    delay, since = URGENT_START_DELAY if urgent else START_DELAY, record.noticed_at
+    if isinstance(record, Retirement) and record.returns and record.returns.without_node:
+        since += ENDED_WITHOUT_NODE_AFTER  # until then its execution has nothing to do
     waits = record.phase in {Phase.NOTICED, Phase.UNDOING}
-    if not waits or not delay <= now - record.noticed_at < START_REPEATED_FOR:
+    if not waits or not delay <= now - since < START_REPEATED_FOR:
         return None
     return LostStart(
         record.instance,

@@ -4,11 +4,11 @@ Everything follows from the current state, so a run that is missed, late or repe
 An error in one cluster, or in one part of the work on it, does not stop the others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
@@ -16,8 +16,7 @@ from leeway.clock import Clock
 from leeway.failures import describe_error
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedChange, ObservedInstance
-from leeway.interruption.outcome import NoticeResult
-from leeway.interruption.receive_notice import ReceiveNotice
+from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
@@ -35,17 +34,20 @@ from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
-from leeway.reconciliation.clean_up import CleanUpOutcome, CleanUpResult, NodeCleanUp
+from leeway.reconciliation.clean_up import (
+    CleanUpOutcome,
+    CleanUpResult,
+    ClusterLeftovers,
+    NodeCleanUp,
+)
 from leeway.reconciliation.find_lost_events import (
     INSTANCE_CONCURRENCY,
     LostEventSearch,
     ObservedRegion,
+    Records,
     SearchResult,
 )
-from leeway.reconciliation.findings import Finding, LostAnswer, LostEvent, LostStart
-from leeway.reconciliation.launches import LaunchCheck, Launches
-from leeway.reconciliation.lost_state_changes import GONE
-from leeway.reconciliation.ports import ClusterLeftovers, InstanceIndex, Records
+from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
 from leeway.reconciliation.reasons import (
     AWS_NOT_READ,
     CLEAN_UP_DEFERRED,
@@ -61,8 +63,21 @@ from leeway.reconciliation.reasons import (
     NODES_NOT_READ,
     RECORDS_NOT_READ,
 )
-from leeway.reconciliation.report import ClusterReport, HandledFinding
+from leeway.reconciliation.report import ClusterReport, HandledFinding, LaunchCheck, Launches
 from leeway.typed_json import adapter_of
+
+
+class InstanceIndex(Protocol):
+    """The index of instances: the cluster, the owner and other facts of each instance."""
+
+    def of_cluster(self, cluster: str) -> Mapping[str, InstanceFacts]:
+        """Read the facts of a cluster's instances, by id. The result may be a second old."""
+        ...
+
+    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+        """Write the facts of some instances, and delete those of others."""
+        ...
+
 
 CLUSTER_CONCURRENCY = 32
 """Clusters that are reconciled at the same time. An API server that does not answer holds one

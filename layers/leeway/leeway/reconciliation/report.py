@@ -1,11 +1,15 @@
-"""The report of reconcile about one cluster."""
+"""The report of reconcile about one cluster, its log lines and its metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from leeway.failures import describe_error
+from leeway.instances.observed import ObservedInstance
 from leeway.reasons import Reason, ReasonCode
-from leeway.reconciliation.clean_up import CleanUpOutcome
+from leeway.reconciliation.clean_up import CleanUpOutcome, ClusterNodes
+from leeway.reconciliation.reasons import LAUNCH_TEMPLATES_DELETED
+from leeway.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +49,88 @@ class ClusterReport:
         except Exception as error:  # noqa: BLE001 (reported, counted, and raises an alarm)
             self.problems.append(problem(error=describe_error(error), **facts))
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCheck:
+    """The result of a check of a cluster's launched instances. `findings` are instances whose
+    admission or retirement was started; `problems` are those that a person has to look at."""
+
+    findings: tuple[HandledFinding, ...] = ()
+    problems: tuple[Reason, ...] = ()
+
+
+class Launches(Protocol):
+    """What Leeway's launches leave to be continued or removed."""
+
+    def check_instances(self, cluster: str, instances: Sequence[ObservedInstance]) -> LaunchCheck:
+        """Start the admissions of launched instances that have none or whose execution has died."""
+        ...
+
+    def check_nodes(
+        self, cluster: str, instances: Sequence[ObservedInstance], nodes: ClusterNodes
+    ) -> LaunchCheck:
+        """Start the retirement of instances that have joined and whose Node was deleted.
+
+        Raises:
+            ClusterUnavailable, ClusterRefused: the Nodes were not read; nothing was started.
+        """
+        ...
+
+    def delete_unused_templates(self, cluster: str) -> Sequence[str]:
+        """Delete launch templates that no launch uses, at most once an hour; returns their
+        names."""
+        ...
+
+    def paused_pools(self, cluster: str) -> Sequence[Reason]:
+        """Read why pools of a cluster are paused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciliationTelemetry(Telemetry):
+    """Logs and counts the results of reconcile."""
+
+    def reconciled(self, reports: Iterable[ClusterReport], *, all_clusters: bool) -> None:
+        """Log a line for each finding, clean-up and problem of a run, and count them. Only a run of
+        `all_clusters` counts findings and paused pools."""
+        problems = findings = paused = 0
+        for report in reports:
+            self._log(report)
+            problems += len(report.problems)
+            findings += len(report.findings)
+            paused += len(report.paused_pools)
+        self.count("ClusterProblems", problems)
+        if all_clusters:
+            self.count("LaunchProblems", paused)
+            self.count("MinorProblems", findings)
+
+    def _log(self, report: ClusterReport) -> None:
+        cluster = {"cluster": report.cluster}
+        for finding in report.findings:
+            self.logger.warning(
+                finding.reason.message,
+                extra={
+                    **cluster,
+                    "code": finding.reason.code,
+                    "instance": finding.instance,
+                    "done": finding.done.message,
+                },
+            )
+        for outcome in report.clean_ups:
+            self.logger.info(
+                outcome.reason.message,
+                extra={
+                    **cluster,
+                    "code": outcome.reason.code,
+                    "instance": outcome.instance,
+                    "result": outcome.result,
+                    "node": outcome.node,
+                    "detached": list(outcome.detached),
+                },
+            )
+        if report.deleted_templates:
+            deleted = LAUNCH_TEMPLATES_DELETED(names=", ".join(report.deleted_templates))
+            self.logger.info(deleted.message, extra={**cluster, "code": deleted.code})
+        for problem in report.problems:
+            self.logger.error(problem.message, extra={**cluster, "code": problem.code})

@@ -9,11 +9,11 @@ from typing import Any
 
 from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
-from leeway.lifecycle_hooks.held_hooks import LONGEST_TIMEOUT
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Ruling
 from leeway.reasons import Reason
 from leeway.retirement import reasons
+from leeway.retirement.hooks import LONGEST_TIMEOUT
 from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, latest_end
 
 MIN_DEADLINE_GAIN = timedelta(seconds=5)

@@ -4,15 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from leeway.execution.attempt import Phase
-from leeway.lifecycle_hooks.held_hooks import LONGEST_WAIT
 from leeway.notices import NoticeKind
-from leeway.policy.rules import BUDGET_TIMEOUT, VOLUNTARY, ChurnCap, ClusterPolicy, OnBlocked
+from leeway.policy.rules import (
+    BUDGET_TIMEOUT,
+    VOLUNTARY,
+    ChurnCap,
+    ClusterPolicy,
+    OnBlocked,
+)
 from leeway.reasons import Reason
+from leeway.retirement.hooks import LONGEST_WAIT
 from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
@@ -21,15 +27,11 @@ from leeway.retirement.reasons import (
     NODE_IS_BACK,
     NODE_PROTECTED,
 )
-from leeway.retirement.record import Retirement
+from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement
 
 INVOLUNTARY_BEFORE = timedelta(hours=1)
 """How long before its deadline a scheduled change ceases to be voluntary: EC2 stops the instance
 then, even if a policy forbids disruption."""
-
-ENDED_WITHOUT_NODE_AFTER = timedelta(minutes=15)
-"""How long an instance that Leeway launched may run after its Node was deleted: as long as it may
-take to join."""
 
 RETRY_FIRST, RETRY_LATER = timedelta(seconds=60), timedelta(minutes=5)
 RETRY_AFTER_A_DAY = timedelta(minutes=20)
@@ -94,6 +96,22 @@ class DisruptionLedger(BaseModel):
         begun = {**recent, instance: now}
         changed = self.model_copy(update={"begun": begun, "version": self.version + 1})
         return changed, ALLOWED
+
+
+class DisruptionLedgers(Protocol):
+    """The disruption ledgers of clusters in the table."""
+
+    def ledger(self, cluster: str) -> DisruptionLedger:
+        """Read the ledger of a cluster with a consistent read; an empty one if there is none."""
+        ...
+
+    def write(self, ledger: DisruptionLedger) -> None:
+        """Write a ledger whose `version` is the stored version plus one.
+
+        Raises:
+            RecordChanged: the stored version is another one: another writer was faster.
+        """
+        ...
 
 
 def _allowed(nodes: int, cap: ChurnCap) -> int:

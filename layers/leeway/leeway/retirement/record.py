@@ -1,7 +1,9 @@
-"""The retirement record of an instance, and the latest end of a retirement."""
+"""The retirement record of an instance, with the replacement that it requests."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -12,7 +14,83 @@ from leeway.notices import LifecycleHook, NoticeKind
 from leeway.policy.rules import BUDGET_TIMEOUT, SUCCESSOR_TIMEOUT, Action, OnBlocked, Replacement
 from leeway.ports.aws import HookResult
 from leeway.reasons import Reason
-from leeway.retirement.replacement_intent import Method, ReplacementIntent
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneChoice:
+    """A zone of the group in which the replacement may be launched, and why."""
+
+    zone: str
+    why: Reason
+
+
+class Method(StrEnum):
+    """How a retirement gets its instance replaced.
+
+    - `nothing`: no replacement is requested.
+    - `left-to-owner`: the owner of the instance replaces it.
+    - `terminate-in-group`: TerminateInstanceInAutoScalingGroup without a decrement. The group
+      launches a replacement at once, and a terminate hook holds the instance during the drain.
+    - `launch-successor`: LaunchInstances adds one instance to the group, and returns its id. After
+      the drain, the instance is terminated with a decrement.
+    - `detach`: DetachInstances without a decrement. Leeway terminates the instance after the drain.
+    - `request-capacity`: provision_nodes launches nodes of Leeway's pools for the pods of the node.
+    """
+
+    NOTHING = "nothing"
+    LEFT_TO_OWNER = "left-to-owner"
+    TERMINATE_IN_GROUP = "terminate-in-group"
+    LAUNCH = "launch-successor"
+    DETACH = "detach"
+    REQUEST_CAPACITY = "request-capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The instance that replaces a retiring instance; `why` says why it is in this zone."""
+
+    instance: str
+    instance_type: str
+    zone: str
+    why: Reason
+
+
+class ReplacementIntent(BaseModel):
+    """The replacement that a retirement requests; written before the request.
+
+    With the method `launch-successor`, the retirement calls LaunchInstances in `zones`, one zone
+    after the other, with client tokens of this `attempt`. Other methods have no zones.
+
+    - `group`: the group of the instance, empty if it has none.
+
+    - `units`: how much of the group's capacity the instance is. `desired`: the least desired
+      capacity of the group after the launch, in the same units.
+    - `to_restore`: a successor was requested in addition to the group's desired capacity, so the
+      group must still terminate the instance with a decrement. `ending`: this request is being
+      made.
+    - `to_terminate`: Leeway itself terminates the instance after the drain, because its group has
+      detached it or because Leeway has launched it. It terminates no other instance itself.
+    - `settled`: Leeway has nothing more to do for this termination. `failures`: how often the node
+      was drained and the termination failed.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    method: Method
+    reason: Reason
+    requested_at: AwareDatetime
+    group: str = ""
+    zones: tuple[ZoneChoice, ...] = ()
+    attempt: int = 1
+    units: int = 1
+    desired: int = 0
+    successors: tuple[Successor, ...] = ()
+    to_restore: bool = False
+    ending: bool = False
+    to_terminate: bool = False
+    settled: bool = False
+    failures: Annotated[int, Field(ge=0)] = 0
+
 
 TERMINATED_WITHIN = timedelta(minutes=1)
 """How long after a retirement is closed its detached instance may still run. Leeway terminates the
@@ -34,6 +112,11 @@ OVER = frozenset({Phase.FINISHED, Phase.UNDONE})
 
 NODE_DELETED = "NodeDeleted"
 """The cause of returning an instance that Leeway launched and whose Node somebody deleted."""
+
+
+ENDED_WITHOUT_NODE_AFTER = timedelta(minutes=15)
+"""How long an instance that Leeway launched may run after its Node was deleted: as long as it may
+take to join."""
 
 
 class ReturnTerms(BaseModel):
@@ -153,6 +236,17 @@ class Retirement(BaseModel):
         return intent is not None and intent.to_terminate and not intent.settled
 
     @property
+    def hooks_wait_since(self) -> datetime | None:
+        """When the record's hook began to wait, None if the record does not say. A request that an
+        earlier attempt made to the group may have failed, so its time is not used."""
+        if self.kind is NoticeKind.TERMINATE_HOOK:
+            return self.noticed_at
+        intent = self.replacement_intent
+        if intent is None or intent.method is not Method.TERMINATE_IN_GROUP:
+            return None
+        return intent.requested_at if intent.requested_at >= self.noticed_at else None
+
+    @property
     def is_terminated(self) -> bool:
         """Whether the retirement has ended, and Leeway has had its instance terminated."""
         intent = self.replacement_intent
@@ -194,3 +288,19 @@ def latest_end(stored: Retirement) -> datetime:
     if stored.replacement_began_at is not None:
         return stored.replacement_began_at + duration
     return stored.noticed_at + BUDGET_TIMEOUT + duration
+
+
+class Records(Protocol):
+    """The retirement records in the table."""
+
+    def retirement(self, instance: str) -> Retirement | None:
+        """Read the record of an instance with a consistent read; None if there is none."""
+        ...
+
+    def write(self, record: Retirement) -> None:
+        """Write a record whose `version` is the stored version plus one; 1 for a new record.
+
+        Raises:
+            RecordChanged: the stored version is another one: another writer was faster.
+        """
+        ...

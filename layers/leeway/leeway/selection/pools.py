@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from leeway.selection.offers.node_class import NodeClass
+from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 

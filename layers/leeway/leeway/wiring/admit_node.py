@@ -2,9 +2,8 @@
 
 from functools import cache, partial
 
-from leeway.admission.admit_node import AdmitNode
-from leeway.admission.step_results import STEP_RESULTS
-from leeway.admission.telemetry import AdmissionTelemetry
+from leeway.admission.admit_node import STEP_RESULTS, AdmitNode
+from leeway.admission.outcome import LoggedAdmissions
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.wiring.clients import (
     client,
@@ -32,7 +31,7 @@ def admit_node() -> AdmitNode:
         pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
         leeway_events=leeway_events(),
         open_cluster=open_cluster,
-        telemetry=AdmissionTelemetry(logger(), metrics()),
+        telemetry=LoggedAdmissions(logger(), metrics()),
         clock=clock(),
     )
 

@@ -18,11 +18,10 @@ from leeway.aws.autoscaling import AutoScalingGroups
 from leeway.aws.dates import follow_dates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.eventbridge import EventBridgeLeewayEvents
-from leeway.aws.manifests import DynamoManifests
 from leeway.aws.records import DynamoRecords
+from leeway.aws.table import DynamoTable
 from leeway.clock import CorrectedClock, SystemClock
-from leeway.manifests.configuration import Configuration
-from leeway.manifests.telemetry import ManifestTelemetry
+from leeway.manifests.configuration import Configuration, ManifestTelemetry, StoredManifests
 from leeway.typed_json import adapter_of
 
 DEFAULT_TRIES = 6
@@ -201,6 +200,13 @@ def log_execution(arn: str) -> None:
 
 
 @cache
+def table(tries: int = 0, name: str = "") -> DynamoTable:
+    """Build the table, by default of this stack; `tries` 0 means DEFAULT_TRIES."""
+    dynamodb = partial(client, "dynamodb", tries=tries)
+    return DynamoTable(dynamodb, name or settings().table, clock())
+
+
+@cache
 def records() -> DynamoRecords:
     """Build the adapter of the records of instances."""
     return DynamoRecords(partial(client, "dynamodb"), settings().table)
@@ -210,9 +216,7 @@ def records() -> DynamoRecords:
 def configuration() -> Configuration:
     """Build the reader of users' manifests. It fails fast: if the table is throttled, the default
     policy applies, so that an interruption does not wait."""
-    manifests = DynamoManifests(
-        partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-    )
+    manifests = StoredManifests(table(tries=FAIL_FAST_TRIES))
     return Configuration(manifests, clock(), ManifestTelemetry(logger(), metrics()))
 
 

@@ -1,15 +1,14 @@
 """Builds `keep_headroom`."""
 
-from functools import cache, partial
+from functools import cache
 
-from leeway.aws.headroom import DynamoHeadroom
 from leeway.headroom.keep_headroom import KeepHeadroom
 from leeway.headroom.ports import Workloads
 from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
-from leeway.manifests.headroom_source import HeadroomSource
-from leeway.wiring.clients import client, clock, configuration, logger, metrics, prepare, settings
+from leeway.manifests.headroom import HeadroomSource
+from leeway.wiring.clients import clock, configuration, logger, metrics, prepare, settings, table
 from leeway.wiring.clusters import connection_to
 
 
@@ -27,7 +26,7 @@ def keep_headroom() -> KeepHeadroom:
     """Build the use case."""
     return KeepHeadroom(
         manifests=HeadroomSource(configuration()),
-        states=DynamoHeadroom(partial(client, "dynamodb"), settings().table),
+        table=table(),
         workloads_in=_workloads_in,
         telemetry=HeadroomTelemetry(logger(), metrics()),
         clock=clock(),

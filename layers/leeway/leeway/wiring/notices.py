@@ -6,7 +6,6 @@ from functools import cache, partial
 from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, RateLimit
 from leeway.aws.shared_cache import DynamoClaims
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.interruption.dependencies import Dependencies
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.functions import Schedules
@@ -51,21 +50,17 @@ def _rate_limit() -> RateLimit:
 def receive_notice_with(schedules: Schedules) -> ReceiveNotice:
     """Build the use case; `schedules` keeps the notices that are delivered again later."""
     return ReceiveNotice(
-        Dependencies(
-            origin=event_origin(),
-            records=records(),
-            instances=instances(),
-            current=instances(),
-            changes=instances(),
-            policies=configuration(),
-            retire_node=retirements(),
-            schedules=schedules,
-            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
-            clusters=frozenset(settings().clusters),
-            clock=clock(),
-            admissions=records(),
-            admit_node=admissions(),
-            clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
-            claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
-        )
+        origin=event_origin(),
+        records=records(),
+        instances=instances(),
+        policies=configuration(),
+        retire_node=retirements(),
+        schedules=schedules,
+        offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+        clusters=frozenset(settings().clusters),
+        clock=clock(),
+        admissions=records(),
+        admit_node=admissions(),
+        clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
+        claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
     )

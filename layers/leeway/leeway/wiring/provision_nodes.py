@@ -10,11 +10,9 @@ from leeway.aws.launch_intents import DynamoLaunchIntents
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.aws.surveys import DynamoSurveys
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.capacity_return import ports as returning
-from leeway.capacity_return.return_capacity import ReturnCapacity
 from leeway.catalog.stored import StoredCatalog
+from leeway.disruption import return_capacity as returning
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
@@ -36,6 +34,7 @@ from leeway.wiring.clients import (
     records,
     session,
     settings,
+    table,
 )
 from leeway.wiring.clusters import connection_to
 from leeway.wiring.launch_nodes import launch_nodes, node_sources
@@ -64,16 +63,16 @@ def _queue() -> SqsProvisionNodes:
     return SqsProvisionNodes(partial(client, "sqs"), settings().provision_queue)
 
 
-def _return_capacity() -> ReturnCapacity:
-    dynamodb, table = partial(client, "dynamodb"), settings().table
-    return ReturnCapacity(
+def _return_capacity() -> returning.ReturnCapacity:
+    dynamodb, name = partial(client, "dynamodb"), settings().table
+    return returning.ReturnCapacity(
         returning.Dependencies(
-            instances=DynamoIndex(dynamodb, table, clock()),
+            instances=DynamoIndex(dynamodb, name, clock()),
             records=records(),
-            ledgers=DynamoDisruptionLedgers(dynamodb, table),
-            offerings=DynamoUnavailableOfferings(dynamodb, table),
-            requests=DynamoCapacityRequests(dynamodb, table),
-            quiet=DynamoProvisioningRecords(dynamodb, table),
+            ledgers=DynamoDisruptionLedgers(dynamodb, name),
+            offerings=DynamoUnavailableOfferings(dynamodb, name),
+            requests=DynamoCapacityRequests(dynamodb, name),
+            watched=DynamoProvisioningRecords(dynamodb, name),
             pools=configuration(),
             retire_node=retirements(),
             provision_nodes=_queue(),
@@ -87,11 +86,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
     """Build the ports of provisioning on the stack of the environment, with these clusters."""
     return Dependencies(
         manifests=configuration(),
-        catalog=StoredCatalog(
-            DynamoSurveys(partial(client, "dynamodb"), settings().table),
-            str(session().region_name),
-            clock(),
-        ),
+        catalog=StoredCatalog(table(), str(session().region_name), clock()),
         states=states,
         requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
         launch_nodes=launch_nodes(settings().table, admissions()),

@@ -1,12 +1,17 @@
-"""Builds `receive_notice`."""
+"""Composes `receive_notice`."""
 
 import os
 from functools import cache, partial
+from typing import Any
 
 from leeway.admission.record import Admission
 from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.interruption.receive_notice import ReceiveNotice
-from leeway.interruption.telemetry import NoticeTelemetry
+from leeway.interruption.receive_notice import (
+    NotAllInstancesReceived,
+    NoticeTelemetry,
+    ReceiveNotice,
+)
+from leeway.notices import MalformedNotice, UnknownNotice
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, logger, metrics, prepare
 from leeway.wiring.notices import receive_notice_with
@@ -23,17 +28,27 @@ def _schedule_target() -> ScheduleTarget:
 
 
 @cache
-def receive_notice() -> ReceiveNotice:
-    """Build the use case."""
-    return receive_notice_with(
-        EventBridgeSchedules(partial(client, "scheduler"), _schedule_target())
-    )
+def _receive_notice() -> ReceiveNotice:
+    schedules = EventBridgeSchedules(partial(client, "scheduler"), _schedule_target())
+    return receive_notice_with(schedules)
 
 
-@cache
-def telemetry() -> NoticeTelemetry:
-    """Build the telemetry of notices."""
-    return NoticeTelemetry(logger(), metrics())
+def receive(event: Any) -> dict[str, Any]:
+    """Receive one EventBridge event; return the answer of the function. Log every outcome.
+
+    Raises:
+        MalformedNotice, UnknownNotice, NotAllInstancesReceived: as `ReceiveNotice.receive`.
+    """
+    telemetry = NoticeTelemetry(logger(), metrics())
+    try:
+        receipt = _receive_notice().receive(event)
+    except (MalformedNotice, UnknownNotice, NotAllInstancesReceived) as error:
+        if isinstance(error, NotAllInstancesReceived):
+            telemetry.received(error.receipt)
+        telemetry.rejected(event, error)
+        raise
+    telemetry.received(receipt)
+    return receipt.to_dict()
 
 
 prepare(["dynamodb", "lambda", "ec2"], [Retirement, Admission], fail_fast=["dynamodb"])

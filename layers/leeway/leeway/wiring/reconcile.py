@@ -15,7 +15,7 @@ from leeway.aws.waiting_hooks import AutoScalingWaitingActions
 from leeway.launch.left_launches import LeftLaunches
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
-from leeway.reconciliation.telemetry import ReconciliationTelemetry
+from leeway.reconciliation.report import ReconciliationTelemetry
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import (
     DEFAULT_TRIES,

@@ -3,18 +3,16 @@
 from functools import cache, partial
 
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.aws.surveys import DynamoSurveys
 from leeway.catalog.refresh import CatalogReader, RefreshCatalog
 from leeway.catalog.telemetry import CatalogTelemetry
 from leeway.wiring.clients import (
     background_client,
-    client,
     clock,
     logger,
     metrics,
     prepare,
     session,
-    settings,
+    table,
 )
 
 
@@ -33,7 +31,7 @@ def refresh_catalog() -> RefreshCatalog:
                 partial(background_client, "pricing", pricing_region(region()))
             ),
         ),
-        surveys=DynamoSurveys(partial(client, "dynamodb"), settings().table),
+        table=table(),
         telemetry=CatalogTelemetry(logger(), metrics()),
         clock=clock(),
     )

@@ -1,7 +1,9 @@
-"""Builds `retire_node`."""
+"""Composes `retire_node`."""
 
 import os
+from dataclasses import asdict
 from functools import cache, partial
+from typing import Any
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
 from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
@@ -11,14 +13,15 @@ from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.shared_cache import DynamoSharedCache
 from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.capacity_requests.ports import ProvisionNodes
+from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
+from leeway.execution.steps import Steps
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
-from leeway.retire_node.dependencies import Dependencies
-from leeway.retire_node.retire_node import RetireNode
-from leeway.retire_node.step_results import STEP_RESULTS
-from leeway.retire_node.telemetry import RetirementTelemetry
-from leeway.retirement.step_context import StepContext
+from leeway.retirement.context import Attempt, Ports
+from leeway.retirement.outcome import RetirementTelemetry
+from leeway.retirement.reasons import SUPERSEDED
+from leeway.retirement.retire_node import STEP_RESULTS, retire_node
 from leeway.wiring.clients import (
     FAIL_FAST_TRIES,
     client,
@@ -61,30 +64,35 @@ def _provision_nodes() -> ProvisionNodes | None:
 
 
 @cache
-def retire_node() -> RetireNode:
-    """Build the use case."""
-    return RetireNode(
-        Dependencies(
-            context=StepContext(records(), _open_cluster, clock()),
-            ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
-            policies=configuration(),
-            groups=groups(),
-            cache=_shared_cache(),
-            # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
-            instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
-            events=leeway_events(),
-            capacity_requests=DynamoCapacityRequests(
-                partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-            ),
-            provision_nodes=_provision_nodes(),
-            drains=DynamoDrainStates(
-                partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-            ),
-            telemetry=RetirementTelemetry(logger(), metrics()),
-            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
-            region=str(session().region_name),
-        )
+def _ports() -> Ports:
+    return Ports(
+        records=records(),
+        open_cluster=_open_cluster,
+        clock=clock(),
+        ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
+        policies=configuration(),
+        groups=groups(),
+        cache=_shared_cache(),
+        # EC2 allows ten CreateTags per second: in a storm the drain does not wait for that.
+        instances=Ec2Instances(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
+        events=leeway_events(),
+        capacity_requests=DynamoCapacityRequests(
+            partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
+        ),
+        provision_nodes=_provision_nodes(),
+        drains=DynamoDrainStates(
+            partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
+        ),
+        telemetry=RetirementTelemetry(logger(), metrics()),
+        offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+        region=str(session().region_name),
     )
+
+
+def retire(attempt: AttemptId, steps: Steps) -> dict[str, Any]:
+    """Retire an instance; return the answer of the function."""
+    outcome = retire_node(Attempt(attempt, steps, _ports()))
+    return outcome.to_dict() if outcome else {"result": "superseded"} | asdict(SUPERSEDED())
 
 
 _QUEUES = ["sqs"] if os.environ.get("LEEWAY_PROVISION_QUEUE") else []

@@ -23,12 +23,23 @@ from leeway.selection.labels import (
     ZONE,
     ZONE_ID,
 )
-from leeway.selection.offers.branches import POD_ENI
-from leeway.selection.offers.machines import EFA, Machine
-from leeway.selection.offers.node_class import WINDOWS_BUILDS, NodeClass
-from leeway.selection.offers.unavailable import ANY, Unavailable
+from leeway.selection.offers.allocatable import WINDOWS_BUILDS, NodeClass
+from leeway.selection.offers.machines import EFA, POD_ENI, Machine
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
+
+ANY = "*"
+"""Every instance type, or every zone, in an unavailable offering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """An offering without capacity at present. `ANY` as the type or the zone means all of them."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+
 
 # Labels of types, and labels of offerings.
 _OF_TYPES = frozenset({INSTANCE_TYPE, ARCH, OS, REGION, WINDOWS_BUILD, *INSTANCE_LABELS})

@@ -10,7 +10,7 @@ from leeway.selection.packing.pod_groups import PodBatch, PodGroup, Units
 from leeway.selection.packing.topology import CountedNodes, Counters, Rules
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools, Floats, Ints
+from leeway.selection.solver.problem import Bools, Floats, Ints
 
 NO_ZONE = ""
 

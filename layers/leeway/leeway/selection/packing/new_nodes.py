@@ -1,22 +1,188 @@
-"""Packs batches onto new nodes, within the limits of their pools."""
+"""Packs batches onto new nodes, within the limits of their pools, and without exceeding any
+counter.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from leeway.selection.packing.node_filling import (
-    NodeBatches,
-    NodeFiller,
-    Queue,
-    best_zone,
-    take_planned,
-)
 from leeway.selection.packing.pod_classes import Classifier, PodClasses
-from leeway.selection.packing.pod_groups import PodBatch
-from leeway.selection.solver.arrays import Bools, Floats, Proceed
+from leeway.selection.packing.pod_groups import PodBatch, Units
 from leeway.selection.solver.columns import Pattern
+from leeway.selection.solver.problem import Bools, Floats, Problem, Proceed
 from leeway.selection.solver.solving import Solution, solve, solve_few
+
+type NodeBatches = tuple[tuple[PodBatch, Units], ...]
+"""The batches on one node, with the units of each."""
+
+
+class Queue:
+    """The batches of one pod class, from which units are taken by zone."""
+
+    def __init__(self, batches: Sequence[PodBatch], zones: int) -> None:
+        self.batches = batches
+        self._taken = [0] * len(batches)
+        self._position = 0
+        self._counted = [batch.counted for batch in batches]
+        self._caps = [batch.caps for batch in batches]
+        self._of_zone: list[list[int]] = [[] for _ in range(zones)]
+        self._free: list[int] = []
+        for at, batch in enumerate(batches):
+            (self._free if batch.zone is None else self._of_zone[batch.zone]).append(at)
+        self._next_index = [0] * (zones + 1)
+        self.waiting = [sum(len(batches[at].units) for at in own) for own in self._of_zone]
+        self.free = sum(len(batches[at].units) for at in self._free)
+
+    def remaining(self) -> Iterator[PodBatch]:
+        """The units that were not taken."""
+        for batch, take_planned in zip(self.batches, self._taken, strict=True):
+            if take_planned < len(batch.units):
+                yield batch.having(batch.units[take_planned:])
+
+    def take(self, units: int) -> Iterator[tuple[PodBatch, Units]]:
+        """Take units of any batch that has some."""
+        while units > 0 and self._position < len(self.batches):
+            batch, start = self.batches[self._position], self._taken[self._position]
+            found = batch.units[start : start + units]
+            if found:
+                self._taken[self._position] += len(found)
+                units -= len(found)
+                yield batch, found
+            else:
+                self._position += 1
+
+    def take_one(
+        self, counts: dict[int, int], limits: dict[int, int], zone: int
+    ) -> tuple[PodBatch, tuple[str, ...]] | None:
+        """Take one unit that the counters of a node in a zone admit. Batches take turns; batches
+        that may use every zone come last."""
+        at = self._next(self._of_zone[zone], zone, counts, limits) if zone >= 0 else None
+        if at is not None:
+            self.waiting[zone] -= 1
+        else:
+            at = self._next(self._free, -1, counts, limits)
+            if at is None:
+                return None
+            self.free -= 1
+        for counter, adds in self._counted[at].items():
+            counts[counter] = counts.get(counter, 0) + adds
+        for counter, most in self._caps[at].items():
+            limits[counter] = min(most, limits.get(counter, most))
+        unit = self.batches[at].units[self._taken[at]]
+        self._taken[at] += 1
+        return self.batches[at], unit
+
+    def _next(
+        self, own: list[int], queue: int, counts: dict[int, int], limits: dict[int, int]
+    ) -> int | None:
+        start = self._next_index[queue]
+        for step in range(len(own)):
+            at = own[(start + step) % len(own)]
+            if self._taken[at] >= len(self.batches[at].units):
+                continue
+            if _admits(self._counted[at], self._caps[at], counts, limits):
+                self._next_index[queue] = (start + step + 1) % len(own)
+                return at
+        return None
+
+
+def _admits(
+    counted: Mapping[int, int],
+    caps: Mapping[int, int],
+    counts: Mapping[int, int],
+    limits: Mapping[int, int],
+) -> bool:
+    for counter, adds in counted.items():
+        if counter in limits and counts.get(counter, 0) + adds > limits[counter]:
+            return False
+    return all(
+        counts.get(counter, 0) + counted.get(counter, 0) <= most for counter, most in caps.items()
+    )
+
+
+def best_zone(pods: Sequence[tuple[Queue, int]], prices: Mapping[int, float]) -> int:
+    """Of the zones with a price for the node, the one with the most of the planned pods; then the
+    cheapest; then the one with the most pending pods."""
+    return max(
+        prices,
+        key=lambda zone: (
+            sum(min(units, queue.waiting[zone] + queue.free) for queue, units in pods),
+            -prices[zone],
+            sum(queue.waiting[zone] for queue, _ in pods),
+        ),
+    )
+
+
+def take_planned(pods: Sequence[tuple[Queue, int]]) -> NodeBatches:
+    """Take the planned units of a node without checking counters."""
+    return tuple(entry for queue, units in pods for entry in queue.take(units))
+
+
+class NodeFiller:
+    """Fills nodes up to the limits of their counters, and uses free resources for other pods."""
+
+    def __init__(self, problem: Problem, queues: Sequence[Queue]) -> None:
+        self._problem = problem
+        self._queues = queues
+        self._waiting = problem.counts.copy()
+        capacity = problem.capacity.max(axis=0, initial=1)
+        self._large = (problem.sizes / np.maximum(capacity, 1)).sum(axis=1)
+
+    def fill(self, pods: Sequence[tuple[int, int]], offering: int, zone: int) -> NodeBatches:
+        """Take units of pod classes for a node of an offering in a zone."""
+        counts: dict[int, int] = {}
+        limits: dict[int, int] = {}
+        assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]] = {}
+        free = self._problem.capacity[offering].copy()
+        exhausted = set()
+        for pod_class, units in pods:
+            for _ in range(units):
+                found = self._queues[pod_class].take_one(counts, limits, zone)
+                if found is None:
+                    exhausted.add(pod_class)
+                    break
+                self._account(pod_class, found, free, assigned)
+        if exhausted and assigned:
+            self._top_up(exhausted, offering, zone, free, counts, limits, assigned)
+        return tuple((batch, tuple(units)) for batch, units in assigned.values())
+
+    def _account(
+        self,
+        pod_class: int,
+        found: tuple[PodBatch, tuple[str, ...]],
+        free: Floats,
+        assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]],
+    ) -> None:
+        batch, unit = found
+        self._waiting[pod_class] -= 1
+        free -= self._problem.sizes[pod_class]
+        assigned.setdefault(id(batch), (batch, []))[1].append(unit)
+
+    def _top_up(
+        self,
+        exhausted: set[int],
+        offering: int,
+        zone: int,
+        free: Floats,
+        counts: dict[int, int],
+        limits: dict[int, int],
+        assigned: dict[int, tuple[PodBatch, list[tuple[str, ...]]]],
+    ) -> None:
+        """Add the largest pods that fit, one by one."""
+        problem = self._problem
+        feasible = problem.fits[:, offering] & (self._waiting > 0)
+        feasible[list(exhausted)] = False
+        while True:
+            feasible &= (problem.sizes <= free).all(axis=1) & (self._waiting > 0)
+            if not feasible.any():
+                return
+            pod_class = int(np.where(feasible, self._large, -1).argmax())
+            found = self._queues[pod_class].take_one(counts, limits, zone)
+            if found is None:
+                feasible[pod_class] = False
+            else:
+                self._account(pod_class, found, free, assigned)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,316 @@
 """Packing: pods → existing nodes, nodes to launch, and unschedulable pods with reasons.
 
-Pure: it imports neither AWS nor Kubernetes clients and has no side effects.
+Pure: it imports neither AWS nor Kubernetes clients and has no side effects. A draft of a plan is a
+run over all pods, then runs over the pods that have no node yet.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from leeway.selection.packing.drafting import Draft
-from leeway.selection.packing.packing_run import Search
-from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.preferences import with_preferences_required
+import numpy as np
+
+from leeway.reasons import Reason
+from leeway.selection.labels import INITIALIZED, JOINED
+from leeway.selection.packing.new_nodes import NewNode
+from leeway.selection.packing.plan import Placement, Plan, Unschedulable
+from leeway.selection.packing.pod_classes import Classifier
+from leeway.selection.packing.pod_groups import (
+    PodBatch,
+    Units,
+    fully_relaxed,
+    other_topologies,
+    pinned_to_labels,
+    with_preferences_required,
+)
+from leeway.selection.packing.requests import make_requests
+from leeway.selection.packing.scheduler import PackingRun, Search
 from leeway.selection.packing.scheduling import ORDERS
-from leeway.selection.packing.supply import Supply
+from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
+from leeway.selection.packing.topology import Counters
+from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
-from leeway.selection.solver.arrays import Proceed
+from leeway.selection.resources import Resources
+from leeway.selection.solver.covering import least
+from leeway.selection.solver.problem import Proceed
+
+STARTUP_TAINTS = frozenset(
+    {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
+)
+"""Taints that every node has when it joins."""
+
+
+class Draft:
+    """The assignments of some pods so far, initially empty."""
+
+    def __init__(
+        self,
+        pods: Sequence[Pod],
+        supply: Supply,
+        nodes: Sequence[ExistingNode],
+        search: Search,
+    ) -> None:
+        self._search = search
+        self._pods = pods
+        self._specs = {pod.name: pod.spec for pod in pods}
+        distinct = {id(pod.spec): pod.spec for pod in pods}.values()
+        resources = {name for spec in distinct for name in spec.requests}
+        self._base_supply, self._input_nodes = supply, nodes
+        self._explanations = Explanations(supply)
+        self._classifier = Classifier(
+            supply.with_variants_for(distinct), sorted(resources | {"pods"})
+        )
+        self._nodes = [_when_initialized(node, self._classifier.supply) for node in nodes]
+        self._counters: Counters | None = None
+        self._new: list[NewNode] = []
+        self._placed: list[tuple[int, PodBatch]] = []
+        self._unplaced: dict[str, Reason | None] = dict.fromkeys(self._specs)
+        self._infeasible: set[str] = set()
+        self._limited: set[str] = set()
+        self._bounds: list[float | None] = []
+
+    def restarted(self) -> "Draft":
+        """Return an empty draft of the same pods, whose new nodes are not improved."""
+        search = replace(self._search, improvements=0)
+        return Draft(self._pods, self._base_supply, self._input_nodes, search)
+
+    @cached_property
+    def specs(self) -> tuple[PodSpec, ...]:
+        """The distinct pod specs in the order in which they are given, higher priorities first."""
+        found = dict.fromkeys(pod.spec for pod in self._pods)
+        return tuple(sorted(found, key=lambda spec: -spec.priority))
+
+    @property
+    def order_dependent(self) -> set[PodSpec]:
+        """The pods without a node that another order could have placed."""
+        names = self._unplaced.keys() - self._infeasible - self._limited
+        return {self._specs[name] for name in names}
+
+    @property
+    def unplaced_by_priority(self) -> list[int]:
+        """How many pods of each priority have no node, the highest priority first."""
+        counts = Counter(self._specs[name].priority for name in self._unplaced)
+        return [counts[p] for p in sorted({s.priority for s in self._specs.values()}, reverse=True)]
+
+    def plan_all(self, ranks: Mapping[PodSpec, int] | None = None) -> None:
+        """Plan all pods at once. Relax the preferences that cannot be satisfied. `ranks` orders
+        pods by spec: a lower rank is placed earlier."""
+        by_name = {pod.name: ranks[pod.spec] for pod in self._pods} if ranks else {}
+        waiting, excluded = self._pods, dict[str, Reason | None]()
+        while True:
+            run = PackingRun(
+                waiting,
+                self._classifier,
+                self._explanations,
+                self._nodes,
+                self._search,
+                ranks=by_name,
+            )
+            if run.plan():
+                left_out = self._others_depend_on(run)
+                if not left_out:
+                    break
+                excluded |= left_out
+                waiting = [pod for pod in waiting if pod.name not in left_out]
+                continue
+            # Relax all pods of a spec alike, because they may have to share a node or zone.
+            names = run.given_up
+            given_up = {pod.spec: names[pod.name] for pod in waiting if pod.name in names}
+            waiting = [Pod(pod.name, given_up.get(pod.spec, pod.spec)) for pod in waiting]
+        self._bounds = run.outcome.bounds
+        self._unplaced = {**excluded, **run.outcome.unplaced}
+        self._limited |= excluded.keys()
+        self._merge(run)
+
+    def _others_depend_on(self, run: PackingRun) -> dict[str, Reason | None]:
+        """Return the pods that the limits of pools exclude from a run, with their reasons, if its
+        other pods were placed by counting them: they are then planned again without these.
+        Empty if no affinity or spread of another pod selects one of them."""
+        limited = run.outcome.limited
+        if not limited:
+            return {}
+        specs = {self._specs[name] for name in limited}
+        others = {spec for name, spec in self._specs.items() if name not in limited}
+        terms = [term for spec in others for term in _required_terms(spec)]
+        if not any(term.selects(spec) for term in terms for spec in specs):
+            return {}
+        return {name: run.outcome.unplaced[name] for name in limited}
+
+    def bind_all(self) -> None:
+        """Assign pods to existing nodes and plan no new nodes."""
+        run = PackingRun(
+            self._pods, self._classifier, self._explanations, self._nodes, self._search
+        )
+        self._unplaced = {name: None for group in run.bind() for name in group.pods}
+        self._merge(run)
+
+    def add_unplaced(self, rounds: int) -> None:
+        """Plan the pods without a node again, on top of the draft, up to this many rounds.
+
+        Does nothing if the limits of pools excluded pods: they have no room for more nodes.
+        """
+        for _ in range(0 if self._limited else rounds):
+            if not self._add([name for name in self._unplaced if name not in self._infeasible]):
+                return
+
+    def add_sequentially(self) -> None:
+        """Plan the pods without a node spec by spec, as kube-scheduler binds pods, until no further
+        pod gets a node."""
+        found = True
+        while found:
+            found = False
+            for spec in self.specs:
+                names = [n for n in self._unplaced if self._specs[n] == spec]
+                found |= self._add([name for name in names if name not in self._infeasible])
+
+    def _add(self, names: Sequence[str]) -> bool:
+        """Plan some of the pods without a node. Returns whether any of them has a node now."""
+        if not names:
+            return False
+        waiting = [Pod(name, fully_relaxed(self._specs[name], soft_taints=True)) for name in names]
+        nodes = [*self._existing_nodes(), *self._planned_nodes()]
+        run = PackingRun(
+            waiting,
+            self._classifier,
+            self._explanations,
+            nodes,
+            self._search,
+            len(self._new),
+            self._counters,
+        )
+        run.plan()
+        for name in names:
+            self._unplaced[name] = self._unplaced[name] or run.outcome.unplaced.get(name)
+        found = set(names) - run.outcome.unplaced.keys()
+        self._bounds += [None] if found else []
+        self._unplaced = {name: why for name, why in self._unplaced.items() if name not in found}
+        self._merge(run)
+        return bool(found)
+
+    def _merge(self, run: PackingRun) -> None:
+        """Add the assignments of a run to the draft."""
+        self._counters = run.counters
+        self._infeasible |= run.outcome.infeasible
+        self._limited |= run.outcome.limited
+        known = len(self._nodes)
+        for row, batch in run.existing.placed:
+            if row < known:
+                self._placed.append((row, batch))
+            else:
+                node = self._new[row - known]
+                added = self._pinned(batch, node.offering)
+                self._new[row - known] = replace(
+                    node, batches=(*node.batches, (added, batch.units))
+                )
+        self._new += run.outcome.nodes
+
+    def _pinned(self, batch: PodBatch, offering: int) -> PodBatch:
+        """Restrict a batch to the label values of its node that its spreads depend on."""
+        labels = self._classifier.supply.labels(offering)
+        parts = []
+        for group, pods in batch.parts:
+            labels_used = {
+                key: labels[key] for key in other_topologies(group.spec) if key in labels
+            }
+            kept = (
+                replace(group, spec=pinned_to_labels(group.spec, labels_used))
+                if labels_used
+                else group
+            )
+            parts.append((kept, pods))
+        return replace(batch, parts=tuple(parts), zone=int(self._classifier.supply.zones[offering]))
+
+    def _existing_nodes(self) -> list[ExistingNode]:
+        """The existing nodes with the pods that were assigned to them."""
+        added: dict[int, list[PodSpec]] = {}
+        for row, batch in self._placed:
+            added.setdefault(row, []).extend(self._specs_of(batch.units))
+        return [
+            replace(node, pods=(*node.pods, *added[row])) if row in added else node
+            for row, node in enumerate(self._nodes)
+        ]
+
+    def _planned_nodes(self) -> list[ExistingNode]:
+        """The new nodes of the draft with their DaemonSets and pods."""
+        return [self._as_existing(number, node) for number, node in enumerate(self._new)]
+
+    def _as_existing(self, number: int, node: NewNode) -> ExistingNode:
+        supply = self._classifier.supply
+        candidate = supply.candidates[node.offering]
+        pool = candidate.pool
+        daemons = supply.daemons_on(node.offering)
+        pods = [spec for _, units in node.batches for spec in self._specs_of(units)]
+        return ExistingNode(
+            f"{number} to come",
+            supply.labels(node.offering),
+            candidate.type.allocatable,
+            candidate.type.capacity,
+            pool.taints,
+            (*daemons, *pods),
+            daemons=sum((daemon.requests for daemon in daemons), Resources()),
+            pool=pool.name,
+        )
+
+    def _specs_of(self, units: Units) -> list[PodSpec]:
+        return [self._specs[name] for unit in units for name in unit]
+
+    def plan(self) -> Plan:
+        """Return the plan of all assignments."""
+        launched, rejected = make_requests(self._new, self._classifier)
+        prices = [node.cheapest.price for node in launched]
+        unplaced = [
+            Unschedulable(name, why or _not_planned(name)) for name, why in self._unplaced.items()
+        ]
+        return Plan(
+            tuple(launched),
+            self._placements(),
+            (*unplaced, *rejected),
+            sum(price for price in prices if price < UNKNOWN_PRICE),
+            self._bound(),
+        )
+
+    def _placements(self) -> tuple[Placement, ...]:
+        names: dict[int, list[str]] = {}
+        for row, batch in self._placed:
+            names.setdefault(row, []).extend(name for unit in batch.units for name in unit)
+        return tuple(Placement(self._nodes[row].name, tuple(names[row])) for row in sorted(names))
+
+    def _bound(self) -> float:
+        """A lower bound of the price of nodes of any pool for the pods on new nodes."""
+        match self._bounds:
+            case []:
+                return 0.0
+            case [float(known)]:
+                return known
+        placed = [batch.having(units) for node in self._new for batch, units in node.batches]
+        everywhere = np.ones(len(self._classifier.supply), dtype=bool)
+        pod_classes, _ = self._classifier.classify(placed, everywhere)
+        return least(pod_classes.problem) if pod_classes else 0.0
+
+
+def _required_terms(spec: PodSpec) -> Iterator[PodTerm]:
+    """Yield what the pod requires of other pods in its topology: affinities and spreads."""
+    required = fully_relaxed(spec, soft_taints=False)
+    yield from required.pod_affinity
+    yield from (spread.pods for spread in required.spreads)
+
+
+def _not_planned(pod: str) -> Reason:
+    raise AssertionError(f"no run has planned pod {pod}")
+
+
+def _when_initialized(node: ExistingNode, supply: Supply) -> ExistingNode:
+    """A starting node of a pool as it will be when it is initialized: without its startup
+    taints."""
+    pool = next((pool for pool in supply.pools if pool.name == node.pool), None)
+    if pool is None or node.labels.get(INITIALIZED) == "true":
+        return node
+    temporary = {(t.key, t.effect) for t in pool.startup_taints}
+    kept = [
+        t for t in node.taints if t.key not in STARTUP_TAINTS and (t.key, t.effect) not in temporary
+    ]
+    return replace(node, taints=tuple(kept), labels={**node.labels, **JOINED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +355,7 @@ def pack(
     number of pods that get a node does not depend on it.
 
     Preferences are treated as requirements, and relaxed one after another if pods would have no
-    node otherwise (see `leeway.selection.packing.preferences`).
+    node otherwise (see `leeway.selection.packing.pod_groups`).
     """
     draft = Draft(
         pods, supply, nodes, Search(ORDERS[: effort.orders], effort.improvements, proceed)

@@ -11,12 +11,12 @@ import numpy as np
 
 from leeway.selection.packing.pod_groups import PodBatch
 from leeway.selection.packing.supply import Supply
-from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
+from leeway.selection.solver.problem import Bools, Floats, Ints, Problem
 
 MAX_CLASSES = 60
 
 MAX_ONE_BY_ONE = 2000
-"""Units that are packed one by one (see `leeway.selection.solver.ruin_and_recreate`)."""
+"""Units that are packed one by one (see `leeway.selection.solver.solving`)."""
 
 ASSUMED_PER_NODE = 2
 """Assumed number of pods with caps on other pods' counters per node, if there are too many classes

@@ -1,18 +1,123 @@
-"""Makes launch requests of packed nodes: the cheapest types that fit the pods, ranked."""
+"""Makes launch requests of packed nodes: the cheapest types that fit the pods, with their zones and
+capacity types, ranked.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from leeway.selection.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    ON_DEMAND,
+    SPOT,
+    ZONE,
+    ZONE_ID,
+    short,
+)
+from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.packing.new_nodes import NewNode, load_of
 from leeway.selection.packing.plan import Choice, PlannedNode, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
-from leeway.selection.packing.ranking import rank, unmet_min_values
-from leeway.selection.packing.supply import Candidate
+from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
 from leeway.selection.reasons import MIN_VALUES_NOT_MET
 from leeway.selection.resources import Resources
-from leeway.selection.solver.arrays import Bools, Ints
+from leeway.selection.solver.problem import Bools, Ints
+
+MAX_TYPES = 60
+"""Maximum number of types in one request. EC2 Fleet accepts 300 overrides (types times subnets),
+and further types would cost more than waiting. Source: Karpenter's MaxInstanceTypes."""
+
+
+def rank(supply: Supply, feasible: Ints) -> tuple[Choice, ...]:
+    """Rank the offerings of one pool that fit the pods of a node.
+
+    The order of capacity types is reserved, spot, on-demand. A Spot offering that costs more than
+    the cheapest on-demand offering is dropped. Each capacity type has up to 60 types, the cheapest
+    first, and as many label values as the minValues of the pool require.
+    """
+    feasible = supply.by_price(feasible)
+    capacity_types = supply.capacity_types[feasible]
+    on_demand = feasible[capacity_types == CAPACITY_TYPES.index(ON_DEMAND)]
+    choices = []
+    for number, capacity_type in enumerate(CAPACITY_TYPES):
+        found = feasible[capacity_types == number]
+        if capacity_type == SPOT and len(on_demand):
+            found = found[supply.prices[found] <= supply.prices[on_demand[0]]]
+        if len(found):
+            choices.append(_choice(supply, capacity_type, found))
+    return tuple(choices)
+
+
+def _choice(supply: Supply, capacity_type: str, found: Ints) -> Choice:
+    """The launch request for offerings that are sorted by price."""
+    types = supply.of_type[found]
+    cheapest = found[_first_of_each(types, len(supply.type_names))]
+    pool = supply.candidates[found[0]].pool
+    wanted = {k: r.min_values for k, r in pool.requirements.items() if r.min_values}
+    if len(cheapest) > MAX_TYPES:
+        cheapest = _diverse(supply, cheapest, wanted) if wanted else cheapest[:MAX_TYPES]
+    kept = np.zeros(len(supply.type_names), dtype=bool)
+    kept[supply.of_type[cheapest]] = True
+    zones = supply.zones[found[kept[types]]]
+    price = float(supply.prices[found[0]])
+    return Choice(
+        capacity_type,
+        tuple(supply.type_names[i] for i in supply.of_type[cheapest]),
+        tuple(supply.zone_names[i] for i in zones[_first_of_each(zones, len(supply.zone_names))]),
+        None if price >= UNKNOWN_PRICE else price,
+    )
+
+
+def _first_of_each(numbers: Ints, count: int) -> Ints:
+    """The positions at which each of the numbers below `count` occurs first, in their order."""
+    first = np.full(count, len(numbers))
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment counts
+    return np.sort(first[first < len(numbers)])
+
+
+def _diverse(supply: Supply, cheapest: Ints, wanted: Mapping[str, int]) -> Ints:
+    """The cheapest types, with places reserved for types that add a missing label value."""
+    missing = {key: n for key, n in wanted.items() if key not in OF_MARKETS}
+    available: dict[str, set[str]] = {key: set() for key in missing}
+    kept: list[int] = []
+    for at, index in enumerate(cheapest.tolist()):
+        values = {key: value(supply.candidates[index], key) for key in missing}
+        if any(len(available[k]) < missing[k] and v not in available[k] for k, v in values.items()):
+            kept.append(at)
+            for key, found in values.items():
+                available[key].add(found)
+    others = [at for at in range(len(cheapest)) if at not in set(kept)]
+    return cheapest[sorted([*kept, *others][:MAX_TYPES])]
+
+
+def value(candidate: Candidate, key: str) -> str:
+    """The value of a label on the nodes of a candidate; empty without the label."""
+    if key == ZONE:
+        return candidate.offering.zone
+    if key == ZONE_ID:
+        return candidate.offering.zone_id
+    if key == CAPACITY_TYPE:
+        return candidate.offering.capacity_type
+    return candidate.type.labels.get(key, "")
+
+
+def unmet_min_values(supply: Supply, feasible: Ints) -> str | None:
+    """Return which minValues of the pool these offerings do not meet; None if they meet all."""
+    pool = supply.candidates[feasible[0]].pool
+    if not any(requirement.min_values for requirement in pool.requirements.values()):
+        return None
+    offered = [supply.candidates[i] for i in feasible]
+    for key, requirement in pool.requirements.items():
+        if requirement.min_values:
+            available = len({value(candidate, key) for candidate in offered} - {""})
+            if available < requirement.min_values:
+                return (
+                    f"minValues {requirement.min_values} of {short(key)}, and only "
+                    f"{available} match"
+                )
+    return None
 
 
 @dataclass(frozen=True)

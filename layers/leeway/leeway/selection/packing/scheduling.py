@@ -15,7 +15,7 @@ from leeway.selection.labels import HOSTNAME, ZONE
 from leeway.selection.packing.existing_nodes import ExistingNodes
 from leeway.selection.packing.pod_groups import PodBatch, PodGroup
 from leeway.selection.packing.topology import Cap, Counters, Rules
-from leeway.selection.solver.arrays import Bools, Floats, Ints
+from leeway.selection.solver.problem import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

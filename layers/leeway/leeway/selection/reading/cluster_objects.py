@@ -1,30 +1,193 @@
-"""Lists of Kubernetes objects → pending pods, existing nodes and DaemonSet pods."""
+"""Lists of Kubernetes objects → pending pods, existing nodes and DaemonSet pods.
+
+`Admission` has the changes of the API server when it admits a pod: defaults of LimitRanges, and
+RuntimeClasses. Source: Kubernetes documentation, "Limit Ranges", "Runtime Class" and "Pod
+Overhead"; the defaults of a LimitRange's own fields follow `SetDefaults_LimitRangeItem`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from leeway.selection.labels import NODEPOOL, normalised
 from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.reading.admission import Admission, admission_of
-from leeway.selection.reading.node_objects import MAX_VOLUMES, PodsOnNode, node_without_pods
-from leeway.selection.reading.object_kinds import WORKLOADS
+from leeway.selection.pools import Taint
 from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import (
+    WORKLOADS,
     BadObject,
     Document,
-    key_of,
-    name_of,
-    namespace_of,
-    shown,
-)
-from leeway.selection.reading.pod_objects import spec_without_volumes, with_volumes
-from leeway.selection.reading.pod_state import (
     daemon_of,
     is_finished,
     is_pending,
     is_terminating,
+    key_of,
+    name_of,
+    namespace_of,
     node_of,
+    shown,
 )
-from leeway.selection.reading.volumes import EBS_DRIVER, Volumes, attach_once, volumes_of
+from leeway.selection.reading.pod_objects import (
+    EBS_DRIVER,
+    Volumes,
+    attach_once,
+    spec_without_volumes,
+    volumes_of,
+    with_volumes,
+)
+from leeway.selection.resources import EBS_VOLUMES, Resources
+
+MAX_VOLUMES = 1000
+"""EBS volumes of a node whose driver reports no limit: more than any instance can attach."""
+
+
+@dataclass(slots=True)
+class PodsOnNode:
+    """The pods of a node, and the claims that it attaches for them."""
+
+    pods: list[PodSpec] = field(default_factory=list)
+    terminating: Resources = field(default_factory=Resources)
+    daemons: Resources = field(default_factory=Resources)
+    claims: set[str] = field(default_factory=set)
+
+    def add(self, spec: PodSpec, *, terminating: bool, daemon: bool) -> None:
+        """Add a pod that has not finished."""
+        if terminating:
+            self.terminating = self.terminating + spec.requests
+        else:
+            self.pods.append(spec)
+        if daemon:
+            self.daemons = self.daemons + spec.requests
+
+    def on(self, node: ExistingNode, attachable: int | None) -> ExistingNode:
+        """Return the node with these pods, and with the number of EBS volumes that it attaches;
+        None if its driver reports none."""
+        volumes = Resources({EBS_VOLUMES: MAX_VOLUMES if attachable is None else attachable})
+        return replace(
+            node,
+            allocatable=node.allocatable + volumes,
+            pods=tuple(self.pods),
+            terminating=self.terminating,
+            daemons=self.daemons,
+        )
+
+
+def node_without_pods(document: Document) -> ExistingNode:
+    """Read a validated Node."""
+    metadata, spec, status = (document.get(part) or {} for part in ("metadata", "spec", "status"))
+    labels = {normalised(k): v for k, v in (metadata.get("labels") or {}).items()}
+    taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
+    if spec.get("unschedulable"):
+        taints.append(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"))
+    return ExistingNode(
+        name=name_of(document),
+        labels=labels,
+        allocatable=_amounts(status.get("allocatable") or status.get("capacity") or {}),
+        capacity=_amounts(status.get("capacity") or {}),
+        taints=tuple(taints),
+        pool=labels.get(NODEPOOL, ""),
+    )
+
+
+def _amounts(quantities: Mapping[str, Any]) -> Resources:
+    return Resources.parsed({name: str(amount) for name, amount in quantities.items()})
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """The defaults of a LimitRange for containers that do not set a resource."""
+
+    requests: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The changes of the API server: `defaults` by namespace in the order in which they apply;
+    `runtimes` are RuntimeClasses by name."""
+
+    defaults: Mapping[str, Sequence[Defaults]] = field(default_factory=dict)
+    runtimes: Mapping[str, Document] = field(default_factory=dict)
+
+    def admitted(self, pod: Document) -> Document:
+        """Return a Pod or pod template as the API server stores it. A pod with a uid is stored
+        already.
+
+        Raises:
+            BadObject: the API server rejects it.
+        """
+        metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        if metadata.get("uid"):
+            return pod
+        defaults = self.defaults.get(metadata.get("namespace") or "default", ())
+        runtime = self.runtimes.get(spec.get("runtimeClassName") or "")
+        if not defaults and runtime is None:
+            return pod
+        containers = {
+            name: [_with_defaults(container, defaults) for container in spec[name]]
+            for name in ("initContainers", "containers")
+            if spec.get(name)
+        }
+        return {**pod, "spec": {**spec, **containers, **_from_runtime_class(spec, runtime or {})}}
+
+
+def admission_of(documents: Iterable[Document]) -> Admission:
+    """Read validated LimitRanges and RuntimeClasses."""
+    ranges, runtimes = [], {}
+    for document in documents:
+        metadata = document.get("metadata") or {}
+        if document.get("kind") == "RuntimeClass":
+            runtimes[str(metadata.get("name"))] = document
+        elif document.get("kind") == "LimitRange":
+            namespace, name = metadata.get("namespace") or "default", metadata.get("name")
+            limits = (document.get("spec") or {}).get("limits") or ()
+            ranges += [
+                (namespace, name, _defaults(limit))
+                for limit in limits
+                if limit.get("type") == "Container"
+            ]
+    defaults: dict[str, list[Defaults]] = {}
+    for namespace, _, found in sorted(ranges, key=lambda each: each[:2]):
+        defaults.setdefault(namespace, []).append(found)
+    return Admission(defaults, runtimes)
+
+
+def _defaults(limit: Document) -> Defaults:
+    """The default limit is the maximum if it is not set; the default request is the limit, or else
+    the minimum."""
+    limits = {**(limit.get("max") or {}), **(limit.get("default") or {})}
+    requests = {**(limit.get("min") or {}), **limits, **(limit.get("defaultRequest") or {})}
+    return Defaults(requests, limits)
+
+
+def _with_defaults(container: Document, defaults: Iterable[Defaults]) -> Document:
+    resources = container.get("resources") or {}
+    limits = dict(resources.get("limits") or {})
+    # A limit without a request is also the request.
+    requests = {**limits, **(resources.get("requests") or {})}
+    for each in defaults:
+        limits = {**each.limits, **limits}
+        requests = {**each.requests, **requests}
+    return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
+
+
+def _from_runtime_class(spec: Document, runtime: Document) -> dict[str, Any]:
+    added: dict[str, Any] = {}
+    overhead = (runtime.get("overhead") or {}).get("podFixed")
+    if overhead and not spec.get("overhead"):
+        added["overhead"] = overhead
+    scheduling = runtime.get("scheduling") or {}
+    own, needed = spec.get("nodeSelector") or {}, scheduling.get("nodeSelector") or {}
+    for key in own.keys() & needed.keys():
+        if own[key] != needed[key]:
+            message = f"expected {needed[key]}, as the RuntimeClass says, got {own[key]}"
+            raise BadObject(("spec", "nodeSelector", key), message)
+    if needed:
+        added["nodeSelector"] = {**own, **needed}
+    if scheduling.get("tolerations"):
+        added["tolerations"] = [*(spec.get("tolerations") or ()), *scheduling["tolerations"]]
+    return added
+
 
 _MOST_REPLICAS = 100_000
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from leeway.selection.reading.cluster_objects import with_pending_pods
 from leeway.selection.reading.objects import Document, key_of, name_of
-from leeway.selection.reading.volumes import default_class
+from leeway.selection.reading.pod_objects import default_class
 
 type Path = tuple[str | int, ...]
 

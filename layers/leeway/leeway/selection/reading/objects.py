@@ -1,8 +1,11 @@
-"""Kubernetes API documents, and the error for invalid ones."""
+"""Kubernetes API documents: the error for invalid ones, the state of a Pod for the scheduler, and
+the kinds that selection reads and ignores.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any
 
 type Document = Mapping[str, Any]
@@ -61,3 +64,148 @@ def shown(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+def is_pending(pod: Document, nodes: Container[str]) -> bool:
+    """Whether a pod needs a node: it is not bound, gated, finished, terminating or of a DaemonSet,
+    and not nominated for one of `nodes`."""
+    return needs_node(pod) and nominated_node(pod) not in nodes
+
+
+def needs_node(pod: Document) -> bool:
+    """Whether a pod is pending unless it is nominated for a node that exists."""
+    spec = pod.get("spec") or {}
+    return not (
+        spec.get("nodeName")
+        or spec.get("schedulingGates")
+        or is_finished(pod)
+        or is_terminating(pod)
+        or daemon_of(pod)
+    )
+
+
+def node_of(pod: Document) -> str:
+    """Return the node that a pod is bound to or nominated for; empty without one."""
+    return bound_node(pod) or nominated_node(pod)
+
+
+def bound_node(pod: Document) -> str:
+    """Return the node that a pod is bound to; empty without one."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def nominated_node(pod: Document) -> str:
+    """Return the node on which the scheduler preempts other pods for a pod; empty without one."""
+    return str((pod.get("status") or {}).get("nominatedNodeName") or "")
+
+
+def is_finished(pod: Document) -> bool:
+    """Whether the containers of a pod have ended for good."""
+    return (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def is_terminating(document: Document) -> bool:
+    """Whether an object has been deleted and ends."""
+    return bool((document.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def controller_of(pod: Document) -> str:
+    """Return the uid of the controller of a pod, such as a ReplicaSet; empty without one."""
+    for owner in (pod.get("metadata") or {}).get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid") or "")
+    return ""
+
+
+def daemon_of(pod: Document) -> str:
+    """Return the DaemonSet that owns a pod, as `namespace/name`; empty without one."""
+    for owner in (pod.get("metadata") or {}).get("ownerReferences") or ():
+        if owner["kind"] == "DaemonSet":
+            return f"{namespace_of(pod)}/{owner['name']}"
+    return ""
+
+
+WORKLOADS = frozenset({"Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController"})
+REFERENCED = frozenset(
+    {
+        "CSINode",
+        "LimitRange",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PriorityClass",
+        "RuntimeClass",
+        "StorageClass",
+    }
+)
+"""Kinds that pods or nodes depend on."""
+
+READ = frozenset({"Pod", "Node", "DaemonSet", *WORKLOADS, *REFERENCED})
+
+IGNORED = frozenset(
+    {
+        "APIService",
+        "CSIDriver",
+        "CSIStorageCapacity",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "ControllerRevision",
+        "CronJob",
+        "CustomResourceDefinition",
+        "EndpointSlice",
+        "Endpoints",
+        "Event",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "IngressClass",
+        "Lease",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "PodMonitor",
+        "PrometheusRule",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "ServiceMonitor",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+        "VolumeAttachment",
+    }
+)
+"""Kinds that are common in manifests with pods or in the output of kubectl for a whole cluster, and
+do not affect scheduling."""
+
+_EXPECTED = "expected Pod, List, Deployment, StatefulSet, Job, DaemonSet or Node"
+_SIMILARITY = 0.85
+"""Minimum similarity of a kind to one that is read for it to count as a typing error: `Deploymet`,
+but not `PodMonitor`."""
+
+
+def unknown_kinds(objects: Sequence[Document]) -> Mapping[str, int]:
+    """Return the kinds that are ignored but might have pods, such as custom workloads, each with
+    the position of its first object.
+
+    Raises:
+        BadObject: no kind is one that is read, or a kind is misspelled; its path begins with
+            the position of the object.
+    """
+    kinds = [str(document.get("kind")) for document in objects]
+    if kinds and not READ.intersection(kinds):
+        raise BadObject((0, "kind"), f"{_EXPECTED}, got {kinds[0]}")
+    known = READ | IGNORED
+    unknown = {kind: kinds.index(kind) for kind in dict.fromkeys(kinds) if kind not in known}
+    for kind, position in unknown.items():
+        similar = get_close_matches(kind, sorted(READ), n=1, cutoff=_SIMILARITY)
+        if similar:
+            message = f"{_EXPECTED}, got {kind}; did you mean {similar[0]}?"
+            raise BadObject((position, "kind"), message)
+    return unknown

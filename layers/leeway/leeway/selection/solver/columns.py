@@ -5,15 +5,24 @@ nodes are filled with the most valuable pods, and patterns that are worth more t
 columns, until there are none.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
 
-from leeway.selection.solver.arrays import Floats, Ints, Problem, Proceed
 from leeway.selection.solver.covering import solver
-from leeway.selection.solver.filling import by_density, by_value, fill_by_each
+from leeway.selection.solver.problem import (
+    Floats,
+    Ints,
+    Problem,
+    Proceed,
+    by_balance,
+    by_density,
+    by_value,
+    fill,
+    fill_by_each,
+)
 
 ROUNDS = 30
 MIN_GAIN = 1e-4
@@ -91,17 +100,9 @@ class Master:
             len(counts), rows, counts, np.full(len(counts), np.inf)
         )
 
-    def whole(self, most: int) -> list[tuple[int, Floats]]:
+    def whole(self) -> list[tuple[int, Floats]]:
         """Return patterns in integer numbers that hold all pods, as cheap as a limited search
-        finds; none if it finds none. It uses about as many patterns as `most`: those with the
-        lowest reduced costs."""
-        self._solver.run()
-        solution = self._solver.getSolution()
-        ranked = np.argsort(np.asarray(solution.col_dual), kind="stable")
-        left_out = ranked[most:].astype(np.int32)
-        left_out = np.sort(left_out[np.asarray(solution.col_value)[left_out] <= 1e-9])
-        zeros = np.zeros(len(left_out))
-        self._solver.changeColsBounds(len(left_out), left_out, zeros, zeros)
+        finds; none if it finds none."""
         columns = np.arange(len(self.patterns), dtype=np.int32)
         kinds = np.full(len(columns), int(highspy.HighsVarType.kInteger), np.uint8)
         self._solver.changeColsIntegrality(len(columns), columns, kinds)
@@ -209,3 +210,70 @@ def generate(
         if worth.any():
             grown |= master.add(problem, offerings[worth], pods[worth])
     return gains, grown
+
+
+POLISHED_NODES = 12
+"""The number of nodes that are packed again together."""
+
+POLISHING_ROUNDS = 8
+
+
+def polish(
+    problem: Problem,
+    patterns: Sequence[Pattern],
+    offerings: Ints,
+    values: Floats,
+) -> list[Pattern]:
+    """Return a plan that costs no more, with the least efficient nodes replaced if others cost
+    less."""
+    worst, kept = _parted(sorted(patterns, key=lambda p: _worth(problem, p, values)))
+    counts = np.sum([pattern.pods for pattern in worst], axis=0)
+    some = np.flatnonzero(counts)
+    part = problem.of_groups(some, counts[some])
+    master = Master(part.counts)
+    for pattern in worst:
+        master.add(part, np.array([pattern.offering]), pattern.pods[None, some])
+    able = offerings[part.fits[:, offerings].any(axis=0)]
+    master.add(part, able, fill(part, part.counts, able, by_balance))
+    for _ in range(POLISHING_ROUNDS):
+        _, current = master.solve()
+        if not generate(part, able, master, current, current)[1]:
+            break
+    again = list(_spread(problem, some, master.whole(), counts))
+    if again and _price(problem, again) < _price(problem, worst) - 1e-9:
+        return [*kept, *again]
+    return list(patterns)
+
+
+def _parted(ranked: Sequence[Pattern]) -> tuple[list[Pattern], list[Pattern]]:
+    """The first nodes individually, and the other patterns."""
+    first: list[Pattern] = []
+    others: list[Pattern] = []
+    for pattern in ranked:
+        taken = min(pattern.times, POLISHED_NODES - len(first))
+        first += [Pattern(pattern.offering, pattern.pods, 1)] * taken
+        if taken < pattern.times:
+            others.append(Pattern(pattern.offering, pattern.pods, pattern.times - taken))
+    return first, others
+
+
+def _worth(problem: Problem, pattern: Pattern, values: Floats) -> float:
+    return float(pattern.pods @ values) / max(float(problem.prices[pattern.offering]), 1e-12)
+
+
+def _price(problem: Problem, patterns: Sequence[Pattern]) -> float:
+    return float(sum(problem.prices[p.offering] for p in patterns))
+
+
+def _spread(
+    problem: Problem, some: Ints, chosen: Sequence[tuple[int, Floats]], counts: Floats
+) -> Iterator[Pattern]:
+    """Nodes of patterns that together hold more pods than exist: each pod is on one node."""
+    left = counts.copy()
+    for offering, pods in chosen:
+        taken = np.zeros(len(left))
+        taken[some] = pods
+        taken = np.minimum(taken, left)
+        left -= taken
+        if taken.any():
+            yield Pattern(offering, taken, 1)

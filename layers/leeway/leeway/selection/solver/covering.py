@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import highspy
 import numpy as np
 
-from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
+from leeway.selection.solver.problem import Bools, Floats, Ints, Problem
 
 ADDED_AT_ONCE = 16
 """Offerings that are added to the program at a time."""

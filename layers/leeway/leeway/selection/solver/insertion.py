@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leeway.selection.solver.arrays import Bools, Floats, Ints, Problem
+from leeway.selection.solver.problem import Bools, Floats, Ints, Problem
 
 NEAR_BEST, TRIES = 0.98, 30
 """A new node is taken if its value for its price is at least this share of the best estimate, or

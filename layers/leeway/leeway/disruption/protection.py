@@ -1,0 +1,208 @@
+"""What keeps a node: annotations, budgets of pods and of pools, windows, times."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from leeway.disruption import reasons
+from leeway.disruption.moves import Moving
+from leeway.disruption.rules import Cause, ReturnRules
+from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
+from leeway.durations import render_duration
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
+from leeway.provisioning.node_details import FOREVER
+from leeway.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One thing that keeps a node. `until` is when it ends by itself (UTC), None if it stays until
+    somebody changes something."""
+
+    reason: Reason
+    until: datetime | None = None
+
+
+def why_protected(one: OwnNode, snapshot: Snapshot) -> Reason | None:
+    """Return why a node is kept whatever speaks against it; None if nothing protects it."""
+    first = next(protections(one, snapshot), None)
+    return first.reason if first else None
+
+
+def may_be_forced(one: OwnNode, snapshot: Snapshot) -> bool:
+    """Whether a protected node goes nevertheless when it has expired or drifted, because its pool
+    bounds the drain. Source: Karpenter documentation, "TerminationGracePeriod"."""
+    rules = snapshot.rules.get(one.pool)
+    return rules is not None and rules.drain_within is not None and not one.going
+
+
+def why_not_consolidated(one: OwnNode, snapshot: Snapshot) -> Reason | None:
+    """Return why a node is not consolidated now, before it is known whether that would pay; None if
+    it may be."""
+    first = next(against_consolidation(one, snapshot), None)
+    return first.reason if first else None
+
+
+def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
+    """Yield everything that protects a node."""
+    rules = snapshot.rules.get(one.pool)
+    if rules is None:
+        yield Blocker(reasons.POOL_WITHOUT_RULES(pool=one.pool))
+    elif rules.drained_from is not None and snapshot.now < rules.drained_from:
+        count = sum(each.pool == one.pool for each in snapshot.own)
+        reason = reasons.POOL_HAS_NODES(
+            pool=one.pool, at=rules.deleted_at, count=count, due=rules.drained_from
+        )
+        yield Blocker(reason, rules.drained_from)
+    if one.going:
+        yield Blocker(reasons.NODE_GOES_ALREADY(node=one.name))
+    if one.protected:
+        yield Blocker(reasons.NODE_IS_PROTECTED(node=one.name, annotation=DO_NOT_DISRUPT))
+    for movable in one.pods:
+        yield from _protections_by(movable, one, snapshot)
+
+
+def _protections_by(movable: MovablePod, one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
+    pod, until = movable.pod.name, movable.protected_until
+    if until is not None and snapshot.now < until:
+        reason = reasons.POD_IS_PROTECTED(pod=pod, node=one.name, annotation=DO_NOT_DISRUPT)
+        yield Blocker(reason, until if until < FOREVER else None)
+    for budget in movable.blocked_by:
+        yield Blocker(reasons.POD_IS_BLOCKED(budget=budget, pod=pod, node=one.name))
+
+
+def against_consolidation(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
+    """Yield everything that keeps a node of a pool with rules from being consolidated now, before
+    it is known whether that would pay."""
+    rules = snapshot.rules[one.pool]
+    if not one.ready:
+        yield Blocker(reasons.NODE_STARTS(node=one.name))
+    if one.busy:
+        yield Blocker(reasons.NODE_IS_BUSY(node=one.name))
+    for movable in one.pods:
+        if movable.bare:
+            yield Blocker(reasons.POD_IS_BARE(pod=movable.pod.name, node=one.name))
+    if rules.after is None:
+        yield Blocker(reasons.POOL_NEVER_CONSOLIDATED(pool=one.pool))
+        return
+    quiet = snapshot.now - one.quiet_since
+    if quiet < rules.after:
+        reason = reasons.NODE_NOT_QUIET(
+            node=one.name, ago=_lasts(quiet), pool=one.pool, after=_lasts(rules.after)
+        )
+        yield Blocker(reason, one.quiet_since + rules.after)
+    age, least = snapshot.now - one.created_at, snapshot.worth.least_age
+    if one.pods and age < least:
+        reason = reasons.NODE_TOO_YOUNG(node=one.name, age=_lasts(age), least=_lasts(least))
+        yield Blocker(reason, one.created_at + least)
+
+
+def _lasts(duration: timedelta) -> str:
+    return render_duration(timedelta(seconds=int(duration.total_seconds())))
+
+
+@dataclass
+class Allowances:
+    """What the budgets of all pools and of the cluster still allow in one run. The budget of the
+    cluster, spec.churn, bounds disruptions of pods: empty nodes do not count."""
+
+    now: datetime
+    rules: Mapping[str, ReturnRules]
+    totals: dict[str, int]
+    disrupted: dict[str, int]
+    left: int | None
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Allowances":
+        """Count the nodes of each pool without those that are gone; a node that goes or is not
+        Ready is disrupted.
+
+        Source: Karpenter documentation, "Disruption budgets".
+        """
+        totals: dict[str, int] = {}
+        disrupted: dict[str, int] = {}
+        for one in snapshot.own:
+            if one.gone:
+                continue
+            totals[one.pool] = totals.get(one.pool, 0) + 1
+            if one.going or not one.ready:
+                disrupted[one.pool] = disrupted.get(one.pool, 0) + 1
+        return cls(snapshot.now, snapshot.rules, totals, disrupted, snapshot.most)
+
+    def left_in(self, pool: str, cause: Cause) -> int:
+        """Return how many more nodes of a pool may be disrupted for a cause."""
+        in_cluster = None if cause is Cause.EMPTY else self.left
+        left = [self.totals.get(pool, 0) if in_cluster is None else in_cluster]
+        left += [
+            budget.limit(self.totals.get(pool, 0)) - self.disrupted.get(pool, 0)
+            for budget in self.rules[pool].budgets
+            if budget.applies(cause, self.now)
+        ]
+        return max(min(left), 0)
+
+    def exhausted(self, pool: str, cause: Cause) -> Iterator[Blocker]:
+        """Yield the budgets that allow no further disruption of a pool's node for a cause."""
+        if cause is not Cause.EMPTY and self.left is not None and self.left <= 0:
+            yield Blocker(reasons.CLUSTER_BUDGET_USED())
+        disrupted = self.disrupted.get(pool, 0)
+        for budget in self.rules[pool].budgets:
+            limit = budget.limit(self.totals.get(pool, 0))
+            if budget.applies(cause, self.now) and disrupted >= limit:
+                reason = reasons.DISRUPTION_BUDGET_USED(
+                    pool=pool, limit=limit, cause=cause, disrupted=disrupted
+                )
+                yield Blocker(reason, budget.ends(self.now))
+
+    def why_not(self, pool: str, cause: Cause) -> Reason | None:
+        """Return why no further node of a pool may be disrupted for a cause; None if one may."""
+        first = next(self.exhausted(pool, cause), None)
+        return first.reason if first else None
+
+    def take(self, pool: str, cause: Cause) -> Reason | None:
+        """Take one disruption of a pool's node; None if it is allowed, else why it is not."""
+        if refused := self.why_not(pool, cause):
+            return refused
+        self.disrupted[pool] = self.disrupted.get(pool, 0) + 1
+        if cause is not Cause.EMPTY and self.left is not None:
+            self.left -= 1
+        return None
+
+
+def pending_cause(one: OwnNode, snapshot: Snapshot) -> Cause:
+    """Return the cause for which a node would be given back. Its pool has rules."""
+    if snapshot.rules[one.pool].deleted_at is not None:
+        return Cause.POOL_DELETED
+    if snapshot.rules[one.pool].expired(one.created_at, snapshot.now):
+        return Cause.EXPIRED
+    if one.drift:
+        return Cause.DRIFTED
+    return Cause.UNDERUTILIZED if one.pods else Cause.EMPTY
+
+
+def blockers_of(one: OwnNode, moving: Moving, allowances: Allowances) -> tuple[Blocker, ...]:
+    """Return everything that keeps a node, whether or not it would pay to give it back."""
+    snapshot = moving.snapshot
+    found = list(protections(one, snapshot))
+    if one.pool not in snapshot.rules or one.going:
+        return tuple(found)
+    cause = pending_cause(one, snapshot)
+    if cause in {Cause.EMPTY, Cause.UNDERUTILIZED}:
+        found += _against_saving(one, moving)
+    elif may_be_forced(one, snapshot):
+        found = []
+    return (*found, *allowances.exhausted(one.pool, cause))
+
+
+def _against_saving(one: OwnNode, moving: Moving) -> Iterator[Blocker]:
+    snapshot = moving.snapshot
+    yield from against_consolidation(one, snapshot)
+    if expected := moving.expected.get(one.name, 0):
+        yield Blocker(reasons.NODE_IS_EXPECTED(node=one.name, pods=expected))
+    if snapshot.rules[one.pool].only_empty and one.pods:
+        reason = reasons.POOL_ONLY_EMPTY(node=one.name, pods=len(one.pods), pool=one.pool)
+        yield Blocker(reason)
+    if one.pods and one.price is None:
+        reason = reasons.NODE_WITHOUT_PRICE(
+            type=one.instance_type, capacity_type=one.capacity_type, zone=one.zone
+        )
+        yield Blocker(reason)

@@ -1,0 +1,179 @@
+"""Reason codes of giving capacity back. docs/giving-back.md explains the rules."""
+
+from collections.abc import Sequence
+
+from leeway.reasons import ReasonCode
+
+NODE_EMPTY = ReasonCode(
+    "NodeEmpty",
+    "Node {node} has had no pods but those of DaemonSets since {since:%H:%M} UTC: it is given "
+    "back, which saves {saving:.4f} USD per hour.",
+)
+NODE_EXPIRED = ReasonCode(
+    "NodeExpired",
+    "Node {node} is older than {expires}, the expireAfter of pool {pool}: it is replaced.",
+)
+NODE_DRIFTED = ReasonCode(
+    "NodeDrifted",
+    "Node {node} differs from what pool {pool} launches now: it is replaced. {drift}",
+)
+POOL_DELETED = ReasonCode(
+    "PoolDeleted",
+    "Node {node} is of pool {pool}, which was deleted at {at:%Y-%m-%d %H:%M} UTC: its pods move, "
+    "and it is given back.",
+)
+POOL_HAS_NODES = ReasonCode(
+    "DeletedPoolHasNodes",
+    "Pool {pool} was deleted at {at:%Y-%m-%d %H:%M} UTC and has {count} nodes: Leeway gives them "
+    "back from {due:%H:%M} UTC on. To keep them, apply the pool again.",
+    "a-pool-was-deleted",
+)
+POOL_UNKNOWN = ReasonCode(
+    "PoolUnknown",
+    "{count} nodes are of pool {pool}, which has no valid manifest and which nobody has deleted "
+    "with `leeway delete`: Leeway keeps them. Apply the pool, or delete it.",
+    "a-pool-was-deleted",
+)
+NODE_NOT_NEEDED = ReasonCode(
+    "NodeNotNeeded",
+    "The pods of node {node} ({pods}) fit on {targets}: it is given back, which saves "
+    "{saving:.4f} USD per hour.",
+)
+NODES_REPLACEABLE = ReasonCode(
+    "NodesReplaceable",
+    "The pods of {nodes} ({pods}) fit on one {type} ({capacity_type}, {price:.4f} USD per hour): "
+    "the replacement saves {saving:.4f} USD per hour.",
+)
+CAPACITY_RETURNED = ReasonCode(
+    "CapacityReturned", "Leeway gives {nodes} of cluster {cluster} back ({cause}). {why}"
+)
+CAPACITY_RETURN_REHEARSED = ReasonCode(
+    "CapacityReturnRehearsed",
+    "Leeway would give {nodes} of cluster {cluster} back ({cause}), and does nothing because of "
+    "spec.dryRun. {why}",
+)
+CAPACITY_RETURN_FAILED = ReasonCode(
+    "CapacityReturnFailed",
+    "Leeway could not give capacity of cluster {cluster} back: {error}. The next run tries again.",
+    "capacity-is-not-given-back",
+)
+LAUNCH_NOT_RECORDED = ReasonCode(
+    "LaunchNotRecorded",
+    "Instance {instance} has the tags of Leeway, and Leeway has no record that it launched it: "
+    "the instance is left alone.",
+    "capacity-is-not-given-back",
+)
+RETURN_DECLINED_BEFORE = ReasonCode(
+    "ReturnDeclinedBefore",
+    "A retirement of instance {instance} ended without effect less than ten minutes ago.",
+)
+LABEL_DRIFTED = ReasonCode(
+    "LabelDrifted", "Its label {key} has {has}, and the pool requires {wanted}."
+)
+TAINT_DRIFTED = ReasonCode("TaintDrifted", "It lacks the taint {taint} of the pool.")
+AMI_DRIFTED = ReasonCode("AmiDrifted", "It runs {has}, and its pool launches {wanted} now.")
+SUBNET_DRIFTED = ReasonCode(
+    "SubnetDrifted", "Its subnet {subnet} is none of those that its pool selects now."
+)
+SECURITY_GROUPS_DRIFTED = ReasonCode(
+    "SecurityGroupsDrifted", "It has the security groups {has}, and its pool selects {wanted} now."
+)
+SETTING_DRIFTED = ReasonCode(
+    "SettingDrifted", "The setting {part} of its manifests has changed since it was launched."
+)
+DRIFT_NOT_KNOWN = ReasonCode(
+    "DriftNotKnown",
+    "Leeway cannot read which {what} pool {pool} launches with now: {error}. Its nodes do not "
+    "drift by them.",
+    "capacity-is-not-given-back",
+)
+POD_IS_BARE = ReasonCode(
+    "PodIsBare",
+    "Pod {pod} on node {node} has no controller that would create it again: the node is kept.",
+)
+NODE_IS_BUSY = ReasonCode(
+    "NodeIsBusy",
+    "A pod is ending on node {node}, or pods that it was launched for have no node yet.",
+)
+POOL_WITHOUT_RULES = ReasonCode(
+    "PoolWithoutRules", "Pool {pool} has no manifest: Leeway gives none of its nodes back."
+)
+NODE_GOES_ALREADY = ReasonCode("NodeGoesAlready", "Node {node} is being retired already.")
+NODE_STARTS = ReasonCode("NodeStarts", "Node {node} is not Ready yet.")
+NODE_IS_PROTECTED = ReasonCode(
+    "NodeIsProtected", "Node {node} has the annotation {annotation}: it is kept."
+)
+POD_IS_PROTECTED = ReasonCode(
+    "PodIsProtected", "Pod {pod} on node {node} has the annotation {annotation}: it is kept."
+)
+POD_IS_BLOCKED = ReasonCode(
+    "PodIsBlocked",
+    "PodDisruptionBudget {budget} allows no disruption of pod {pod} on node {node} now.",
+)
+NODE_IS_EXPECTED = ReasonCode(
+    "NodeIsExpected", "Node {node} has room that {pods} waiting pods need: it is kept."
+)
+POOL_NEVER_CONSOLIDATED = ReasonCode(
+    "PoolNeverConsolidated", "Pool {pool} has consolidateAfter: Never."
+)
+NODE_NOT_QUIET = ReasonCode(
+    "NodeNotQuiet",
+    "Pods came to node {node} or left it {ago} ago; pool {pool} waits {after} (consolidateAfter).",
+)
+POOL_ONLY_EMPTY = ReasonCode(
+    "PoolOnlyEmpty", "Node {node} has {pods} pods, and pool {pool} gives back only empty nodes."
+)
+NODE_WITHOUT_PRICE = ReasonCode(
+    "NodeWithoutPrice",
+    "The price of {type} ({capacity_type}) in {zone} is not known, so no saving is known either.",
+)
+NOTHING_CHEAPER = ReasonCode(
+    "NothingCheaper",
+    "The {pods} pods of node {node} do not fit on other nodes, and no cheaper node holds them.",
+)
+NODE_NOT_EXAMINED = ReasonCode(
+    "NodeNotExamined",
+    "Leeway has not examined in this run whether the {pods} pods of node {node} have a cheaper "
+    "place: other nodes go first, or promise more.",
+)
+MOVE_NOT_WORTH = ReasonCode(
+    "MoveNotWorth",
+    "To move {pods} pods would save {saving:.4f} USD per hour: less than a move is worth.",
+)
+NODE_TOO_YOUNG = ReasonCode(
+    "NodeTooYoung",
+    "Node {node} was launched {age} ago: nodes with pods are kept for {least} "
+    "(spec.giveBack.leastAge).",
+)
+SPOT_NOT_FLEXIBLE = ReasonCode(
+    "SpotNotFlexible",
+    "Only {types} cheaper Spot instance types hold the pods of node {node}, and {least} are "
+    "needed: the cheapest one alone would be interrupted soon.",
+)
+DISRUPTION_BUDGET_USED = ReasonCode(
+    "DisruptionBudgetUsed",
+    "A budget of pool {pool} allows {limit} disrupted nodes for the cause {cause}, and {disrupted} "
+    "are disrupted.",
+)
+CLUSTER_BUDGET_USED = ReasonCode(
+    "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."
+)
+NODE_OF_OTHER_OWNER = ReasonCode(
+    "NodeOfOtherOwner",
+    "Node {node} belongs to {owner}: Leeway gives back only nodes that it has launched.",
+)
+NODE_WITHOUT_OWNER = ReasonCode(
+    "NodeWithoutOwner",
+    "Node {node} has no known owner: Leeway gives back only nodes that it has launched.",
+)
+NODE_NOT_CONFIRMED = ReasonCode(
+    "NodeNotConfirmed",
+    "Node {node} has the tags of pool {pool}, but not those that EC2 and EKS write on the nodes "
+    "that Leeway launches: it is kept.",
+)
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names for a sentence, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

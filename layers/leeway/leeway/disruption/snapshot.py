@@ -1,0 +1,312 @@
+"""The state of a cluster from which it is decided what is given back, and the decision.
+
+No I/O: it is made of what a run of provision_nodes has read. `leeway explain` makes it here, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import isfinite
+
+from leeway.disruption.drift import DRIFTS_AFTER, CurrentLaunch, drift_of, launch_drift_of
+from leeway.disruption.rules import Cause, ReturnRules, rules_of
+from leeway.instances.facts import InstanceFacts
+from leeway.instances.owners import OwnerKind
+from leeway.launch.fleets import Offers
+from leeway.launch.images import variant_of
+from leeway.launch.nodes_on_the_way import nodes_on_the_way
+from leeway.manifests.node_pool import NodePool as PoolManifest
+from leeway.manifests.pools import pools_of
+from leeway.policy.worth import USUAL, Worth
+from leeway.ports.kubernetes_objects import RETIRING
+from leeway.provisioning.cluster_read import ClusterRead
+from leeway.provisioning.node_details import NodeDetails, PodBudget, PodOnNode, blocking
+from leeway.provisioning.vain_launches import workload_of
+from leeway.reasons import Reason
+from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
+from leeway.selection.offers.catalog import Catalog, Unavailable
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
+from leeway.selection.pools import NodePool
+
+
+@dataclass(frozen=True, slots=True)
+class MovablePod:
+    """A pod that keeps its node from being empty, and needs another place if the node goes.
+
+    `protected_until` is until when an annotation forbids to disrupt it. `blocked_by` are the
+    PodDisruptionBudgets that allow no disruption of it now. `bare`: no controller creates it again.
+    """
+
+    pod: Pod
+    protected_until: datetime | None = None
+    blocked_by: tuple[str, ...] = ()
+    bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """A node that Leeway launched.
+
+    - `node`: the node with all its pods, as selection sees it.
+    - `price`: USD per hour of its offering now, None if it is not known.
+    - `quiet_since`: when the last of its pods came or went, or the node became Ready.
+    - `protected`: an annotation of the node forbids to disrupt it.
+    - `busy`: a pod terminates on it, the scheduler preempts others there for a pod, or it is empty
+      and was launched for pods that still wait.
+    - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
+      and EC2 ends its instance; only its Node is left.
+    - `drift`: why it differs from what would be launched now; empty if it does not.
+    """
+
+    node: ExistingNode
+    instance: str
+    pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float | None
+    created_at: datetime
+    quiet_since: datetime
+    pods: tuple[MovablePod, ...] = ()
+    ready: bool = True
+    protected: bool = False
+    going: bool = False
+    gone: bool = False
+    busy: bool = False
+    drift: tuple[Reason, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its Node."""
+        return self.node.name
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster at the time `now` (aware, UTC).
+
+    - `others`: the nodes that are not Leeway's own, and instances that have not joined yet.
+    - `waiting`: pods without a node, and those that scheduled headroom will create soon: nodes with
+      room for them are needed.
+    - `pools`, `catalog`, `unavailable`, `daemons`: what could be launched instead.
+    - `rules`: the rules of each pool by its name; of a pool without rules nothing is given back.
+    - `most`: how many nodes the disruption budget of the cluster allows now.
+    """
+
+    now: datetime
+    own: tuple[OwnNode, ...]
+    pools: Sequence[NodePool]
+    catalog: Catalog
+    rules: Mapping[str, ReturnRules]
+    others: tuple[ExistingNode, ...] = ()
+    waiting: tuple[Pod, ...] = ()
+    unavailable: frozenset[Unavailable] = frozenset()
+    daemons: tuple[PodSpec, ...] = ()
+    worth: Worth = USUAL
+    most: int | None = None
+
+    def quiet(self, nodes: Iterable[OwnNode]) -> timedelta:
+        """Return for how long no pod has come to any of these nodes or left it."""
+        return self.now - max(one.quiet_since for one in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReturn:
+    """Nodes that are given back together.
+
+    - `nodes`: their names. Several nodes are given back together only for one that replaces them.
+    - `replaced`: their pods need a new node, which is requested before the first of them goes.
+    - `saving`: USD per hour. `moves`: how many pods move.
+    """
+
+    nodes: tuple[str, ...]
+    cause: Cause
+    reason: Reason
+    saving: float = 0.0
+    moves: int = 0
+    replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnDecision:
+    """What is given back now; `kept` has the reason for each other node of Leeway's own.
+
+    `waiting` would be given back now if a budget allowed it. `due_at` is when the next empty node
+    has been quiet for long enough, None if there is none.
+    """
+
+    returns: tuple[NodeReturn, ...] = ()
+    waiting: tuple[NodeReturn, ...] = ()
+    due_at: datetime | None = None
+    kept: Mapping[str, Reason] = field(default_factory=dict)
+
+
+def own_instances(
+    instances: Mapping[str, InstanceFacts], foreign: Collection[str] = ()
+) -> Mapping[str, InstanceFacts]:
+    """Return the instances that Leeway may have launched: by their tags, those that only EC2 and
+    EKS can write among them. `foreign` are those for which no launch is recorded."""
+    return {
+        name: facts
+        for name, facts in instances.items()
+        if facts.owner.kind is OwnerKind.LEEWAY
+        and facts.joined
+        and facts.from_fleet
+        and name not in foreign
+    }
+
+
+def snapshot_of(
+    read: ClusterRead,
+    own: Mapping[str, InstanceFacts],
+    quiet: Mapping[str, datetime],
+    retiring: Collection[str] = (),
+    unavailable: Collection[Unavailable] = (),
+    most: int | None = None,
+    worth: Worth = USUAL,
+    launches: Mapping[str, CurrentLaunch] | None = None,
+    gone: Collection[str] = (),
+    deleted: Mapping[str, datetime] | None = None,
+) -> Snapshot:
+    """Make the snapshot of a cluster.
+
+    `own` are Leeway's instances, by id; `quiet` is since when each node is quiet, by its name; a
+    node that is not in it counts as quiet from now on. `retiring` are instances with an open
+    retirement besides those that the cluster shows, `unavailable` offerings without capacity,
+    `most` how many nodes the disruption budget of the cluster allows now, `worth` what a move of
+    pods is worth. `launches` is what each pool would launch with now, by its name. `gone` are
+    instances that were given back empty and that EC2 ends; `deleted` is when pools were deleted
+    whose nodes are given back.
+    """
+    pools = pools_of(read.manifests)
+    by_name = {one.name: one for one in pools}
+    making = _Nodes(read, own, quiet, frozenset(retiring), gone, by_name, launches or {})
+    nodes = {node.name: node for node in read.demand.nodes}
+    own_nodes = tuple(making.own_nodes(nodes))
+    names = {one.name for one in own_nodes}
+    moving = {m.pod.name for one in own_nodes if one.going for m in one.pods}
+    now = read.state.read_at
+    coming = nodes_on_the_way(read.intents, read.state.joined, pools, read.catalog, now)
+    return Snapshot(
+        now=now,
+        own=own_nodes,
+        pools=pools,
+        catalog=read.catalog,
+        rules={
+            **{
+                name: ReturnRules(after=None, deleted_at=at) for name, at in (deleted or {}).items()
+            },
+            **{m.metadata.name: rules_of(m) for m in read.manifests if isinstance(m, PoolManifest)},
+        },
+        others=(*(node for name, node in nodes.items() if name not in names), *coming),
+        waiting=tuple(pod for pod in read.demand.pods if pod.name not in moving),
+        unavailable=frozenset(unavailable),
+        daemons=tuple(read.state.daemons),
+        worth=worth,
+        most=most,
+    )
+
+
+def is_marked(node: ExistingNode) -> bool:
+    """Whether a retirement has cordoned a node."""
+    return any(taint.key == RETIRING for taint in node.taints)
+
+
+def _awaited(read: ClusterRead) -> Iterator[str]:
+    """The instances that were launched in the last hour for workloads whose pods still wait."""
+    waiting = {workload_of(one.pod.name) for one in read.state.waiting}
+    for intent in read.intents:
+        if any(workload_of(pod) in waiting for pod in intent.pods):
+            yield from (one.instance for one in intent.instances)
+
+
+class _Nodes:
+    """Makes the nodes of Leeway's own."""
+
+    def __init__(
+        self,
+        read: ClusterRead,
+        own: Mapping[str, InstanceFacts],
+        quiet: Mapping[str, datetime],
+        retiring: frozenset[str],
+        gone: Collection[str],
+        pools: Mapping[str, NodePool],
+        launches: Mapping[str, CurrentLaunch],
+    ) -> None:
+        self._read = read
+        self._own = own
+        self._quiet = quiet
+        self._gone = gone
+        self._pools = pools
+        self._launches = launches
+        self._retiring = retiring | {one.instance for one in read.requests}
+        self._offers = Offers(read.catalog)
+        self._budgets: dict[str, list[PodBudget]] = defaultdict(list)
+        for budget in read.state.budgets:
+            self._budgets[budget.namespace].append(budget)
+        self._awaited = frozenset(_awaited(read))
+        # By the Nodes themselves: those of the demand have the labels that were promised.
+        self._initialized = frozenset(
+            one.name for one in read.state.nodes if one.labels.get(INITIALIZED) == "true"
+        )
+
+    def own_nodes(self, nodes: Mapping[str, ExistingNode]) -> Iterator[OwnNode]:
+        """Yield the nodes of instances that are Leeway's. If several Nodes name an instance, the
+        oldest one counts."""
+        for instance, name in sorted(self._read.state.joined.items()):
+            facts, details = self._own.get(instance), self._read.state.details.get(name)
+            if facts is not None and details is not None and name in nodes:
+                yield self._own_node(nodes[name], facts, details)
+
+    def _own_node(self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails) -> OwnNode:
+        now = self._read.state.read_at
+        price = self._offers.price(facts.instance_type, facts.zone, facts.capacity_type)
+        # Without this, nodes that their pods can't use would go and be launched again for ever.
+        awaited = not details.pods and facts.instance in self._awaited
+        return OwnNode(
+            node=node,
+            instance=facts.instance,
+            pool=facts.owner.name,
+            instance_type=facts.instance_type,
+            zone=facts.zone,
+            capacity_type=facts.capacity_type,
+            price=price if price is not None and isfinite(price) else None,
+            created_at=details.created_at,
+            quiet_since=now if details.busy else self._quiet.get(node.name, now),
+            pods=tuple(map(self._movable, details.pods)),
+            ready=details.ready and node.name in self._initialized,
+            protected=details.protected,
+            going=is_marked(node) or facts.instance in self._retiring,
+            gone=facts.instance in self._gone,
+            busy=details.busy or awaited,
+            drift=self._drift(node, facts, details),
+        )
+
+    def _movable(self, one: PodOnNode) -> MovablePod:
+        budgets = self._budgets.get(one.pod.spec.namespace, ())
+        blocked_by = blocking(budgets, one.pod)
+        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controlled)
+
+    def _drift(
+        self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails
+    ) -> tuple[Reason, ...]:
+        pool = self._pools.get(facts.owner.name)
+        # A group may have the name of a pool.
+        if pool is None or facts.owner.kind is not OwnerKind.LEEWAY:
+            return ()
+        if self._read.state.read_at - details.created_at < DRIFTS_AFTER:
+            return ()
+        offering = {
+            INSTANCE_TYPE: facts.instance_type,
+            ZONE: facts.zone,
+            CAPACITY_TYPE: facts.capacity_type,
+        }
+        machine = self._read.catalog.machine(facts.instance_type)
+        variant = None if machine is None else variant_of(machine)
+        launch = self._launches.get(pool.name, CurrentLaunch())
+        startup = [one.key for one in pool.startup_taints]
+        return (
+            *drift_of(node, offering, pool, startup),
+            *launch_drift_of(facts, variant, launch),
+        )

@@ -1,1 +1,0 @@
-"""Drains nodes: decisions about pods, the executor, and the durable step."""

@@ -1,0 +1,348 @@
+"""Findings of reconcile: what was lost about interruptions, states, status checks and hooks.
+
+A check compares one observed fact with the records of its instance. It returns None if nothing is
+lost, or if it is too early to know: events take some seconds.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from leeway.admission.record import Admission
+from leeway.execution.attempt import Phase
+from leeway.instances.observed import (
+    ObservedHook,
+    ObservedImpairment,
+    ObservedInstance,
+    ObservedInterruption,
+)
+from leeway.notices import LifecycleHook, NoticeKind
+from leeway.notices.synthetic import Event, EventOrigin
+from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Policy
+from leeway.ports.aws import HookResult
+from leeway.reasons import Reason
+from leeway.reconciliation.reasons import (
+    HOOK_ANSWER_LOST,
+    HOOK_EVENT_LOST,
+    HOOK_WORK_NOT_DONE,
+    INTERRUPTION_EVENT_LOST,
+    RESTART_EVENT_LOST,
+    STATE_EVENT_LOST,
+    STATUS_CHECKS_FAIL,
+    STATUS_CHECKS_RECOVERED,
+)
+from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running
+from leeway.retirement.record import INTERRUPTIONS, OVER, Retirement
+
+EVENT_DELAY = timedelta(seconds=10)
+"""How long an event may take. After that it counts as lost."""
+
+RETRY_WITHOUT_EFFECT_AFTER = timedelta(hours=1)
+"""How long after a retirement ended without effect (declined, dry run) its cause is found again:
+what prevented it may be over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostEvent:
+    """An event that EventBridge did not deliver.
+
+    `begun` is the action that Leeway has begun. It is continued even if the policy has changed,
+    since no other component continues it.
+    """
+
+    instance: str
+    event: Event
+    reason: Reason
+    begun: Action | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostAnswer:
+    """A lifecycle hook that still waits although its work is finished."""
+
+    instance: str
+    hook: LifecycleHook
+    result: HookResult
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class LostStart:
+    """A recorded attempt of a retirement, or of an admission, whose execution did nothing."""
+
+    instance: str
+    cluster: str
+    attempt: int
+    is_admission: bool
+    reason: Reason
+
+
+type Finding = LostEvent | LostAnswer | LostStart
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """The inputs of every check: where events come from, the time, and whether the cluster's policy
+    is a dry run."""
+
+    origin: EventOrigin
+    now: datetime
+    dry_run: bool = False
+
+
+def is_undone(retirement: Retirement) -> bool:
+    """Whether the retirement was undone, or is being undone."""
+    return retirement.phase in {Phase.UNDOING, Phase.UNDONE}
+
+
+def is_effective(retirement: Retirement, context: CheckContext) -> bool:
+    """Whether the retirement has, or may still have, an effect on its instance. Under a dry run one
+    without effect counts too: it would be repeated once a minute."""
+    if is_undone(retirement):
+        return False
+    return context.dry_run or not retirement.had_no_effect
+
+
+def waits_for_retry(retirement: Retirement, now: datetime) -> bool:
+    """Whether a retirement without effect has ended too recently to be retried."""
+    ended_at = retirement.ended_at
+    return ended_at is not None and now < ended_at + RETRY_WITHOUT_EFFECT_AFTER
+
+
+def attempt_of(retirement: Retirement | None) -> int:
+    """Return the attempt, which is part of a lost event's id; 0 without a retirement."""
+    return retirement.attempt if retirement else 0
+
+
+INTERRUPTION_EVENT_DELAY = timedelta(seconds=3)
+"""How long an interruption warning may take. It is short, since the next run is a minute later and
+the instance has two minutes. A warning that arrives after all changes nothing."""
+
+SAME_INTERRUPTION = timedelta(minutes=3)
+"""The largest difference between the time of a warning and that of the Spot request's status."""
+
+CERTAIN_ENDS = frozenset(
+    {NoticeKind.SPOT_INTERRUPTION, NoticeKind.CAPACITY_RESERVATION, NoticeKind.STATE_CHANGE}
+)
+"""Kinds of notices after which the instance certainly stops or ends."""
+
+
+def check_interruption(
+    interruption: ObservedInterruption,
+    launched_at: datetime,
+    retirement: Retirement | None,
+    context: CheckContext,
+) -> LostEvent | None:
+    """Check an instance that EC2 interrupts. `launched_at` is its last start: notices before that
+    were about an earlier stop."""
+    instance, marked_at = interruption.instance, interruption.marked_at
+    if context.now < marked_at + INTERRUPTION_EVENT_DELAY:
+        return None
+    since = max(launched_at, marked_at - SAME_INTERRUPTION)
+    if retirement is not None and _serves_interruption(retirement, since, context):
+        return None
+    about = f"interruption-{instance}-{int(marked_at.timestamp())}-{attempt_of(retirement)}"
+    event = context.origin.interruption(about, marked_at, instance, interruption.action)
+    reason = INTERRUPTION_EVENT_LOST(instance=instance, action=interruption.action)
+    return LostEvent(instance, event, reason)
+
+
+def _serves_interruption(retirement: Retirement, since: datetime, context: CheckContext) -> bool:
+    if not is_effective(retirement, context):
+        return False
+    return retirement.kind in CERTAIN_ENDS and retirement.noticed_at >= since
+
+
+GONE = frozenset({"shutting-down", "terminated"})
+
+STOPS_OR_ENDS = frozenset({"stopping", "stopped", "shutting-down"})
+"""States of an instance whose pods must be handled. A terminated instance has no pods, only a node
+to clean up."""
+
+
+def check_state(
+    instance: ObservedInstance, retirement: Retirement | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance that stops or ends."""
+    if instance.state not in STOPS_OR_ENDS:
+        return None
+    if retirement is not None and _serves_end(retirement, context):
+        return None
+    name, state = instance.facts.instance, instance.state
+    about = f"{state}-{name}-{attempt_of(retirement)}"
+    event = context.origin.state_change(about, context.now, name, state)
+    return LostEvent(name, event, STATE_EVENT_LOST(instance=name, state=state))
+
+
+def _serves_end(retirement: Retirement, context: CheckContext) -> bool:
+    if not is_effective(retirement, context):
+        return False
+    if retirement.kind in CERTAIN_ENDS:
+        return retirement.kind is NoticeKind.STATE_CHANGE or not _only_cordoned(retirement)
+    if retirement.phase is not Phase.FINISHED or _only_cordoned(retirement):
+        return False
+    return not has_kept_running(retirement, context.now)
+
+
+def _only_cordoned(retirement: Retirement) -> bool:
+    return retirement.phase is Phase.FINISHED and retirement.action is Action.CORDON
+
+
+def check_restart(
+    instance: ObservedInstance, retirement: Retirement | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance whose node is marked as retiring: if it was stopped and runs again, the
+    marks are removed. EC2 sets the launch time at each start, also at the first."""
+    if instance.state != "running" or retirement is None or is_undone(retirement):
+        return None
+    if not _is_started_after(instance.launched_at, retirement, context.now):
+        return None
+    if not (retirement.stops or retirement.phase is Phase.FINISHED):
+        return None
+    name = instance.facts.instance
+    about = f"running-{name}-{retirement.attempt}"
+    event = context.origin.state_change(about, context.now, name, "running")
+    return LostEvent(name, event, RESTART_EVENT_LOST(instance=name))
+
+
+def _is_started_after(launched_at: datetime, retirement: Retirement, now: datetime) -> bool:
+    return launched_at > _stopped_from(retirement) and now >= launched_at + EVENT_DELAY
+
+
+def _stopped_from(retirement: Retirement) -> datetime:
+    """Return the time from which a start of the instance is another one than before the notice.
+
+    A warning may be about an instance that has just been launched. EC2 terminates it two minutes
+    after the time of the warning, and until then it runs since its first start.
+    """
+    if retirement.ec2_terminates:
+        return retirement.noticed_at + SPOT_WARNING
+    tolerance = CLOCK_TOLERANCE if retirement.kind in INTERRUPTIONS else timedelta(0)
+    return retirement.noticed_at + tolerance
+
+
+def check_impairment(
+    impairment: ObservedImpairment,
+    retirement: Retirement | None,
+    policy: Policy,
+    context: CheckContext,
+) -> LostEvent | None:
+    """Check an instance whose status checks fail, once for each time that they begin to fail."""
+    since = impairment.failing_since(policy.checks)
+    if since is None or context.now < since + policy.tolerates:
+        return None
+    if retirement is not None and _serves_impairment(retirement, since, context):
+        return None
+    instance = impairment.instance
+    about = f"impaired-{instance}-{int(since.timestamp())}-{attempt_of(retirement)}"
+    failed = sorted(impairment.since.keys() & policy.checks)
+    event = context.origin.impaired_status(about, context.now, instance, failed)
+    reason = STATUS_CHECKS_FAIL(
+        instance=instance, checks=", ".join(failed), since=f"{since:%Y-%m-%d %H:%M:%S}"
+    )
+    return LostEvent(instance, event, reason)
+
+
+def _serves_impairment(retirement: Retirement, since: datetime, context: CheckContext) -> bool:
+    if is_undone(retirement):
+        return False
+    if retirement.phase is Phase.FINISHED:
+        if retirement.had_no_effect and not context.dry_run:
+            return waits_for_retry(retirement, context.now)
+        return retirement.noticed_at >= since
+    if retirement.kind in VOLUNTARY - {NoticeKind.IMPAIRED_STATUS}:
+        return retirement.drain_began_at is not None or retirement.replacement_intent is not None
+    return True
+
+
+def check_recovery(
+    retirement: Retirement,
+    impairments: Collection[ObservedImpairment],
+    policy: Policy,
+    context: CheckContext,
+) -> LostEvent | None:
+    """Check a retirement that waits for the disruption budget because status checks failed: they
+    may pass again. `impairments` are all instances with a failed check."""
+    instance = retirement.instance
+    waits = retirement.kind is NoticeKind.IMPAIRED_STATUS and retirement.phase is Phase.NOTICED
+    fails = any(
+        one.instance == instance and one.failing_since(policy.checks) is not None
+        for one in impairments
+    )
+    if not waits or fails or context.now < retirement.noticed_at + EVENT_DELAY:
+        return None
+    about = f"recovered-{instance}-{retirement.attempt}"
+    event = context.origin.impaired_status(about, context.now, instance, (), over=True)
+    return LostEvent(instance, event, STATUS_CHECKS_RECOVERED(instance=instance))
+
+
+def check_hook(
+    hook: ObservedHook,
+    retirement: Retirement | None,
+    admission: Admission | None,
+    context: CheckContext,
+) -> LostEvent | LostAnswer | None:
+    """Check an instance that waits for a hook. If its retirement ended without effect, it is
+    retired again, except under a dry run."""
+    record = admission if hook.launching else retirement
+    event = _event(hook, record.attempt if record else 0, context)
+    if record is None or hook.hook not in record.hooks:
+        return LostEvent(hook.instance, event, _reason_of_event(hook))
+    if record.phase not in OVER:
+        return None
+    if record.answer is not None:
+        if _waits_for_another_action(hook, retirement, admission, context.now):
+            return LostEvent(hook.instance, event, _reason_of_event(hook))
+        reason = HOOK_ANSWER_LOST(instance=hook.instance, hook=hook.hook.name)
+        return LostAnswer(hook.instance, hook.hook, record.answer, reason)
+    if isinstance(record, Admission) or context.dry_run:
+        return None
+    reason = HOOK_WORK_NOT_DONE(instance=hook.instance, hook=hook.hook.name)
+    return LostEvent(hook.instance, event, reason)
+
+
+def check_eks_hook(
+    hook: ObservedHook, retirement: Retirement | None, context: CheckContext
+) -> LostEvent | None:
+    """Check an instance that waits for a hook that EKS answers: only whether it is drained."""
+    if hook.launching:
+        return None
+    if retirement is not None and _serves_termination(retirement, context):
+        return None
+    event = _event(hook, attempt_of(retirement), context)
+    return LostEvent(hook.instance, event, _reason_of_event(hook))
+
+
+def _event(hook: ObservedHook, attempt: int, context: CheckContext) -> Event:
+    about = f"hook-{hook.instance}-{hook.hook.group}/{hook.hook.name}-{attempt}"
+    return context.origin.lifecycle_action(
+        about, context.now, hook.instance, hook.hook, launching=hook.launching
+    )
+
+
+def _reason_of_event(hook: ObservedHook) -> Reason:
+    return HOOK_EVENT_LOST(instance=hook.instance, hook=hook.hook.name)
+
+
+def _waits_for_another_action(
+    hook: ObservedHook, retirement: Retirement | None, admission: Admission | None, now: datetime
+) -> bool:
+    """Whether the hook waits for another lifecycle action than the one that was answered.
+
+    An action without an answer ends at the timeout of its hook. An instance that was launched or
+    retired after the answer may have come back from the warm pool of its group.
+    """
+    record, other = (admission, retirement) if hook.launching else (retirement, admission)
+    if record is None or record.ended_at is None:
+        return True
+    if isinstance(record, Admission) and record.into_pool:
+        return True  # the answer let the instance enter the pool, and now it leaves the pool
+    if now >= record.ended_at + timedelta(seconds=hook.timeout):
+        return True
+    return other is not None and other.noticed_at > record.ended_at
+
+
+def _serves_termination(retirement: Retirement, context: CheckContext) -> bool:
+    if not is_effective(retirement, context):
+        return False
+    return retirement.kind not in VOLUNTARY or retirement.replacement_intent is not None

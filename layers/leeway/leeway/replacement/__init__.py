@@ -1,1 +1,0 @@
-"""Replaces a retiring instance: decides, requests the successor, waits until it is Ready."""

@@ -1,1 +1,0 @@
-"""The durable function retire_node: cordon, replace, drain, finish, report."""

@@ -1,0 +1,164 @@
+"""What every step of a retirement uses: the ports, and the attempt with its record and its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from leeway.execution.retrying import retry_conflicts, retry_while_unavailable
+from leeway.ports.aws import CloudRefused, CloudUnavailable
+from leeway.retirement.hooks import GroupCache, LifecycleActions
+from leeway.retirement.record import Retirement, Successor
+
+# For annotations only: the modules of the steps import this one.
+if TYPE_CHECKING:
+    from leeway.capacity_requests.ports import CapacityRequests, ProvisionNodes
+    from leeway.clock import Clock
+    from leeway.execution.attempt import AttemptId
+    from leeway.execution.shared_cache import SharedCache
+    from leeway.execution.steps import Steps
+    from leeway.policy.ports import ClusterPolicies
+    from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
+    from leeway.ports.kubernetes import Cluster
+    from leeway.ports.kubernetes_objects import Node
+    from leeway.ports.table import UnavailableOfferings
+    from leeway.retirement.disruption_budget import DisruptionLedgers
+    from leeway.retirement.drain import DrainStates
+    from leeway.retirement.outcome import RetirementTelemetry
+    from leeway.retirement.record import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of retire_node, which a warm function keeps for all of its executions.
+
+    - `open_cluster` returns the API of the cluster with the given name.
+    - Without `provision_nodes` the function of this name is not woken, and finds requests by
+      itself.
+    - `names`, `successors`: the DNS names of successors and the successors by their ids. They do
+      not change, so EC2 is called once for each.
+    """
+
+    records: Records
+    open_cluster: Callable[[str], Cluster]
+    clock: Clock
+    policies: ClusterPolicies
+    ledgers: DisruptionLedgers
+    groups: Groups
+    instances: GroupInstances
+    offerings: UnavailableOfferings
+    region: str
+    cache: SharedCache
+    drains: DrainStates
+    events: LeewayEvents
+    capacity_requests: CapacityRequests
+    provision_nodes: ProvisionNodes | None
+    telemetry: RetirementTelemetry
+    names: dict[str, str] = field(default_factory=dict)
+    successors: dict[str, Successor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of a retirement: its id, its durable steps, and the ports."""
+
+    id: AttemptId
+    steps: Steps
+    ports: Ports
+
+    def now(self) -> datetime:
+        """Return the current time."""
+        return self.ports.clock.now()
+
+    @property
+    def group_cache(self) -> GroupCache:
+        """The rules of groups, which all executions share."""
+        return GroupCache(self.ports.groups, self.ports.cache)
+
+    @property
+    def hooks(self) -> LifecycleActions:
+        """The lifecycle actions of the instance."""
+        return LifecycleActions(self.ports.groups, self.ports.clock, self.group_cache)
+
+    def current(self) -> Retirement | None:
+        """Read the record; None if a newer attempt has superseded this attempt."""
+        record = self.ports.records.retirement(self.id.instance)
+        return record if record is not None and record.attempt == self.id.attempt else None
+
+    def is_current(self) -> bool:
+        """Return whether no newer attempt has superseded this attempt. True if the record cannot be
+        read: the table may throttle during a storm, and the drain must continue."""
+        try:
+            return self.current() is not None
+        except (CloudUnavailable, CloudRefused):
+            return True
+
+    def read(self) -> Retirement | None:
+        """Read the record as `current` does; retry while the table is unavailable."""
+        return self.retry(self.current)
+
+    def write[T](
+        self, record: Retirement, change: Callable[[Retirement], tuple[Retirement, T]]
+    ) -> tuple[Retirement, T] | None:
+        """Change the record; return the written record and the result of `change`, None if a newer
+        attempt has superseded this attempt.
+
+        If another writer was faster, `change` runs again on a fresh read.
+
+        Raises:
+            CloudUnavailable: the table is not available, or every write conflicted.
+        """
+        latest = [record]
+
+        def read_and_write() -> tuple[Retirement, T] | None:
+            read = latest.pop() if latest else self.current()
+            if read is None:
+                return None
+            changed, result = change(read)
+            written = changed.model_copy(update={"version": read.version + 1})
+            self.ports.records.write(written)
+            return written, result
+
+        return retry_conflicts(f"the retirement record of {self.id.instance}", read_and_write)
+
+    def update(self, record: Retirement, **fields: Any) -> Retirement | None:
+        """Change fields of the record's intent, if it has one; return the written record."""
+        written = self.write(record, partial(with_intent, fields))
+        return written[0] if written else None
+
+    def retry[T](self, work: Callable[[], T]) -> T:
+        """Repeat `work` while AWS or the API server is unavailable, for RETRY_TIMEOUT at most."""
+        return retry_while_unavailable(self.ports.clock, work)
+
+    def cluster_of(self, record: Retirement) -> Cluster:
+        """Open the API of the record's cluster."""
+        return self.ports.open_cluster(record.facts.cluster)
+
+    def node_of(self, record: Retirement, by_name: bool = False) -> tuple[Cluster, Node | None]:
+        """Open the cluster and find the node of the instance: by its possible names, then, unless
+        `by_name` is set, among all nodes."""
+        cluster = self.cluster_of(record)
+        names = tuple(n for n in (record.facts.private_dns_name, record.instance) if n)
+        if not by_name:
+            return cluster, cluster.node_of(record.instance, names)
+        named = map(cluster.node, names)
+        return cluster, next((n for n in named if n and n.runs_on(record.instance)), None)
+
+    def successor_node(self, instance: str, cluster: Cluster) -> Node | None:
+        """Find the node of a successor by its names."""
+        names = self.ports.names
+        if not names.get(instance):
+            facts = self.ports.instances.describe(instance)
+            names[instance] = facts.private_dns_name if facts else ""
+        found = (cluster.node(name) for name in (names[instance], instance) if name)
+        return next((node for node in found if node and node.runs_on(instance)), None)
+
+
+def with_intent(fields: Mapping[str, Any], record: Retirement) -> tuple[Retirement, None]:
+    """Change fields of the intent of a record, if it has one; a change for `Attempt.write`."""
+    intent = record.replacement_intent
+    changed = intent.model_copy(update=fields) if intent else None
+    return record.model_copy(update={"replacement_intent": changed}), None

@@ -1,0 +1,519 @@
+"""The first durable steps of a retirement: the disruption budget, and the cordon of the node."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+
+from leeway.execution.attempt import Phase
+from leeway.execution.retrying import API_ERRORS, LONGEST_RETRY, retry_conflicts
+from leeway.policy.rules import (
+    BUDGET_TIMEOUT,
+    SUCCESSOR_TIMEOUT,
+    VOLUNTARY,
+    Action,
+    ClusterPolicy,
+    Replacement,
+)
+from leeway.ports.kubernetes import Cluster, Marks
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Node, Pod
+from leeway.reasons import Reason, clause
+from leeway.retirement.context import Attempt
+from leeway.retirement.decide_replacement import why_group_replaces
+from leeway.retirement.disruption_budget import (
+    BudgetDecision,
+    BudgetVerdict,
+    decide_disruption,
+    decide_without_node,
+    decline_after_timeout,
+    is_voluntary,
+    retry_pause,
+)
+from leeway.retirement.plan import pause_before_next_pass
+from leeway.retirement.pods import (
+    DAEMONSET,
+    FINISHED_PHASES,
+    PodAction,
+    decide_pod,
+)
+from leeway.retirement.reasons import (
+    DISRUPTION_NOT_DECIDED,
+    LEFT_TO_GROUP,
+    NODE_GOT_PODS,
+    NODE_IS_BACK,
+    NODE_NOT_CORDONED,
+    NODE_NOT_FOUND,
+    NODE_NOT_READABLE,
+    NODE_PROTECTED,
+    POD_NOT_EVICTABLE,
+    RETURN_NOT_CONFIRMED,
+)
+from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
+
+
+class Course(StrEnum):
+    """How a retirement continues after its cordon step."""
+
+    RETIRE = "retire"
+    CORDON = "cordon"
+    WAIT = "wait"
+    DECLINE = "decline"
+    DRY_RUN = "dry-run"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class CordonResult:
+    """The result of a retirement's cordon step.
+
+    - `settled`: the node is in the state that the course requires, or does not exist (`node` is
+      empty).
+    - `record`: the latest record; None if a newer attempt has superseded this one.
+    - `problem`: why the step is not settled, or why the retirement waits or is declined.
+    - `pause`: seconds to wait before the step is repeated; 0 if the next step runs meanwhile.
+    """
+
+    settled: bool
+    record: Retirement | None = None
+    node: str = ""
+    node_uid: str = ""
+    cordoned_at: datetime | None = None
+    problem: Reason | None = None
+    course: Course = Course.RETIRE
+    pause: int = 0
+
+    @property
+    def known_node(self) -> str | None:
+        """The name of the node, empty if the instance has none, None if it is not known."""
+        return self.node if self.node or self.settled else None
+
+
+def marks_of(record: Retirement) -> Marks:
+    """Return the marks of a retirement. A deadline that counts from the begin of the drain is left
+    out until then."""
+    known = record.drain_began_at is not None or not record.deadline_from_begin
+    deadline = record.deadline.isoformat() if known and record.deadline else None
+    return Marks(record.kind, record.attempt, deadline)
+
+
+FIND_LATE_NODE_EVERY = timedelta(seconds=5)
+"""Between two searches for the node of an interrupted instance that may still be booting."""
+
+FIND_NODE_EVERY = 10
+NODE_SEARCHES = int(SUCCESSOR_TIMEOUT.total_seconds()) // FIND_NODE_EVERY
+"""Seconds between two searches for the node of an instance that may be booting, in which the
+execution is suspended, and how many searches there are."""
+
+SUPERSEDED_ATTEMPT_ENDS = timedelta(seconds=20)
+"""How long an attempt may continue a step after a newer attempt has superseded it."""
+
+
+def cordon_node(attempt: Attempt) -> CordonResult:
+    """Wait for the disruption budget and cordon the node, or return another course."""
+    work = partial(
+        _decide_and_cordon,
+        attempt,
+    )
+    result = attempt.steps.run("cordon", CordonResult, work)
+    request = 0
+    while result.pause and result.record is not None:
+        request += 1
+        attempt.steps.wait(f"wait-for-disruption-budget-{request}", result.pause)
+        result = attempt.steps.run(f"request-disruption-{request}", CordonResult, work)
+    undone = result.course is Course.UNDO and result.record is not None
+    if undone or (result.course is Course.DECLINE and result.node):
+        pause = int(SUPERSEDED_ATTEMPT_ENDS.total_seconds())
+        # A superseded attempt may have marked the node after the marks were removed.
+        attempt.steps.wait("wait-for-superseded-attempt", pause)
+        repeat = partial(_remove_marks_again, attempt, result)
+        result = attempt.steps.run("remove-marks-again", CordonResult, repeat)
+    return result
+
+
+def _decide_and_cordon(
+    attempt: Attempt,
+) -> CordonResult:
+    record = attempt.read()
+    if record is None:
+        return CordonResult(settled=False)
+    if record.phase is Phase.UNDOING:
+        undo = CordonResult(True, record, course=Course.UNDO)
+        return _remove_marks(attempt, undo)
+    policy = attempt.ports.policies.policy_of(record.facts.cluster)
+    if policy.dry_run:
+        return _dry_run(attempt, record)
+    if record.drain_began_at is None and is_voluntary(record, attempt.now()):
+        decision = request_disruption(attempt, record, policy)
+        if decision.verdict is not BudgetVerdict.GO:
+            return _wait_or_decline(attempt, record, decision)
+        return _confirmed(attempt, try_cordon(attempt, record))
+    return try_cordon(attempt, record, just_read=True)
+
+
+def _confirmed(attempt: Attempt, cordoned: CordonResult) -> CordonResult:
+    """Confirm that a node may be given back, now that it gets no new pods; else uncordon it and
+    end the retirement. Other retirements are as they are."""
+    record = cordoned.record
+    if record is None or record.returns is None or record.replacement_intent is not None:
+        return cordoned
+    reason = cordoned.problem
+    if record.returns.without_node:
+        if cordoned.settled and not cordoned.node:
+            return cordoned
+        if cordoned.node:
+            reason = NODE_IS_BACK(instance=record.instance, node=cordoned.node)
+    elif cordoned.settled and cordoned.node:
+        try:
+            reason = attempt.retry(partial(_why_kept, attempt, record, record.returns))
+        except API_ERRORS as error:
+            reason = RETURN_NOT_CONFIRMED(node=cordoned.node, problem=clause(error))
+        if reason is None:
+            return cordoned
+    kept = replace(cordoned, settled=False, problem=reason, course=Course.DECLINE)
+    return _remove_marks(attempt, kept)
+
+
+def _why_kept(attempt: Attempt, record: Retirement, terms: ReturnTerms) -> Reason | None:
+    cluster, node = attempt.node_of(record)
+    if node is None:
+        return RETURN_NOT_CONFIRMED(node=record.instance, problem="it has no Node")
+    return confirm_return(cluster, node, terms, attempt.now())
+
+
+def uncordon(attempt: Attempt, cordoned: CordonResult, reason: Reason) -> CordonResult:
+    """Uncordon a node that was to be given back, and that may as well stay."""
+    record = attempt.read()
+    if record is None:
+        return CordonResult(settled=False)
+    kept = replace(cordoned, settled=False, record=record, problem=reason, course=Course.DECLINE)
+    return _remove_marks(attempt, kept)
+
+
+def wait_for_node(attempt: Attempt, cordoned: CordonResult) -> CordonResult:
+    """Wait for a node that was not found, before anything is requested from the instance's
+    group. A booting machine joins within minutes; a machine that never joins may not belong to
+    the cluster. The node is cordoned when it joins."""
+    search = 0
+    while never_joined(cordoned) and search < NODE_SEARCHES:
+        search += 1
+        attempt.steps.wait(f"wait-for-node-{search}", FIND_NODE_EVERY)
+        work = partial(_find_node, attempt, by_name=search < NODE_SEARCHES)
+        cordoned = attempt.steps.run(f"find-node-{search}", CordonResult, work)
+    return cordoned
+
+
+def _find_node(attempt: Attempt, by_name: bool) -> CordonResult:
+    record = attempt.read()
+    if record is None:
+        return CordonResult(settled=False)
+    return try_cordon(attempt, record, by_name=by_name)
+
+
+def find_late_node(
+    attempt: Attempt, cordoned: CordonResult, record: Retirement | None, replaced: bool
+) -> CordonResult:
+    """Search again for a node that was not found, because a booting machine may have joined.
+
+    If the retirement waited for a successor, pods may run on the node by now. In an
+    interruption the machine may join within the two minutes, and would receive new pods.
+    """
+    search = 0
+    if record is None or record.kind not in VOLUNTARY | INTERRUPTIONS:
+        return cordoned
+    while cordoned.settled and not cordoned.node:
+        search += 1
+        work = partial(_find_late_node, attempt, record, replaced)
+        cordoned = attempt.steps.run(f"find-late-node-{search}", CordonResult, work)
+        if not cordoned.pause:
+            break
+        attempt.steps.wait(f"wait-for-late-node-{search}", cordoned.pause)
+    return cordoned
+
+
+def _find_late_node(attempt: Attempt, record: Retirement, replaced: bool) -> CordonResult:
+    # Interruptions come by the hundred, and the first search has just listed all nodes.
+    result = try_cordon(attempt, record, by_name=record.kind in INTERRUPTIONS)
+    latest = result.record
+    if result.node or not result.settled or latest is None or latest.deadline is None:
+        return result
+    if not replaced or not _may_still_join(latest):
+        return result
+    left = latest.deadline - attempt.now()
+    pause = min(FIND_LATE_NODE_EVERY, left)
+    return replace(result, pause=max(0, int(pause.total_seconds())))
+
+
+def try_cordon(
+    attempt: Attempt,
+    record: Retirement,
+    just_read: bool = False,
+    by_name: bool = False,
+) -> CordonResult:
+    """Cordon the node; this may be repeated. A record that was just read is not read again
+    before the first try, so that the cordon is not delayed."""
+    latest = [record] if just_read else []
+
+    def find_and_cordon() -> CordonResult:
+        current = latest.pop() if latest else attempt.current()
+        return _find_and_cordon(attempt, current, by_name)
+
+    try:
+        return attempt.retry(find_and_cordon)
+    except API_ERRORS as error:
+        problem = NODE_NOT_CORDONED(error=f"{type(error).__name__}: {error}")
+        return _not_cordoned(attempt, record, problem)
+
+
+def _not_cordoned(attempt: Attempt, record: Retirement, problem: Reason) -> CordonResult:
+    """Return the result of a cordon that failed. A retirement continues without it and retries
+    it in the drain; a retirement that only cordons retries it until its time is up."""
+    now, course = attempt.now(), course_of(record)
+    latest = min(latest_end(record), record.noticed_at + BUDGET_TIMEOUT)
+    pause = 0
+    if course is Course.CORDON and now < latest:
+        until_next = pause_before_next_pass(record.noticed_at, now, deadline=None)
+        pause = int(max(until_next.total_seconds(), LONGEST_RETRY))
+    return CordonResult(False, record, problem=problem, course=course, pause=pause)
+
+
+def _find_and_cordon(attempt: Attempt, record: Retirement | None, by_name: bool) -> CordonResult:
+    if record is None:
+        return CordonResult(settled=False)
+    cluster, node = attempt.node_of(record, by_name)
+    course = course_of(record)
+    if node is None:
+        problem = NODE_NOT_FOUND(
+            instance=record.instance, cluster=record.facts.cluster, kind=record.kind
+        )
+        return CordonResult(True, record, problem=problem, course=course)
+    cluster.cordon(node.name, marks_of(record))
+    cordoned_at = attempt.now()
+    return CordonResult(True, record, node.name, node.uid, cordoned_at, course=course)
+
+
+def _remove_marks(attempt: Attempt, result: CordonResult) -> CordonResult:
+    """Remove the marks of this attempt and earlier ones from the node. Errors are raised, so
+    that the step repeats: otherwise a node that stays would remain cordoned. A node that a
+    policy had cordoned before stays cordoned."""
+    if result.record is None or result.record.stays_cordoned:
+        return result
+    cluster, node = attempt.node_of(result.record)
+    if node is None:
+        return result
+    cluster.release(node.name, attempt.id.attempt)
+    return replace(result, node=node.name, node_uid=node.uid)
+
+
+def _dry_run(attempt: Attempt, record: Retirement) -> CordonResult:
+    try:
+        _, node = attempt.retry(partial(attempt.node_of, record))
+    except API_ERRORS as error:
+        problem = NODE_NOT_READABLE(error=error)
+        return CordonResult(False, record, problem=problem, course=Course.DRY_RUN)
+    name, uid = (node.name, node.uid) if node else ("", "")
+    return CordonResult(True, record, name, uid, course=Course.DRY_RUN)
+
+
+def _wait_or_decline(
+    attempt: Attempt, record: Retirement, decision: BudgetDecision
+) -> CordonResult:
+    reason = decision.reason
+    if decision.verdict is BudgetVerdict.DECLINE:
+        declined = CordonResult(False, record, problem=reason, course=Course.DECLINE)
+        return _remove_marks_if_staying(attempt, declined)
+    if reason != record.reason:  # reconcile has logged it once
+        attempt.ports.telemetry.waiting(record, reason)
+    with suppress(*API_ERRORS):  # the next request tries it again
+        _remove_marks_if_staying(attempt, CordonResult(False, record))
+    pause = retry_pause(record, attempt.now())
+    return CordonResult(
+        settled=False,
+        record=record,
+        problem=reason,
+        course=Course.WAIT,
+        pause=max(1, int(pause.total_seconds())),
+    )
+
+
+def _remove_marks_if_staying(attempt: Attempt, result: CordonResult) -> CordonResult:
+    """Remove the marks from a node that stays, at least for now. An earlier attempt may have
+    marked it, or this one before its function died. The marks stay if a successor is requested
+    or the group is already terminating the instance."""
+    record = result.record
+    if record is None or record.replacement_intent is not None:
+        return result
+    if record.attempt == 1 and not _is_marked(attempt, record):
+        return result
+    if _is_leaving(attempt):
+        return result
+    return _remove_marks(attempt, result)
+
+
+def _is_marked(attempt: Attempt, record: Retirement) -> bool:
+    _, node = attempt.node_of(record)
+    return node is not None and node.marked
+
+
+def _remove_marks_again(attempt: Attempt, result: CordonResult) -> CordonResult:
+    record = attempt.read()
+    if record is None:
+        return CordonResult(settled=False)
+    return _remove_marks(attempt, replace(result, record=record))
+
+
+def _is_leaving(attempt: Attempt) -> bool:
+    group = attempt.ports.groups.facts(attempt.id.instance)
+    return group is not None and group.lifecycle_state != "InService"
+
+
+def _may_still_join(record: Retirement) -> bool:
+    """Whether the instance runs until EC2 takes it back: neither its group nor Leeway terminates it
+    earlier."""
+    return record.kind in INTERRUPTIONS and not record.hooks and record.replacement_intent is None
+
+
+def never_joined(cordoned: CordonResult) -> bool:
+    """Whether nothing shows that the instance is a node of the cluster, and nothing is requested
+    from its group yet. A voluntary retirement can wait with that."""
+    record = cordoned.record
+    if record is None or not cordoned.settled or cordoned.node:
+        return False
+    untouched = record.replacement_intent is None and not record.facts.joined
+    return record.kind in VOLUNTARY and untouched
+
+
+def course_of(record: Retirement) -> Course:
+    """Return the course of a retirement that may begin."""
+    return Course.CORDON if record.action is Action.CORDON else Course.RETIRE
+
+
+MOST_TRIED = 100
+"""Pods of a node whose eviction is tried; a node of EC2 seldom has more."""
+
+
+def confirm_return(
+    cluster: Cluster, node: Node, terms: ReturnTerms, now: datetime
+) -> Reason | None:
+    """Return why a cordoned node is kept; None if nothing keeps it.
+
+    Raises:
+        ClusterUnavailable, ClusterRefused: the pods cannot be read.
+    """
+    pods = [one for one in cluster.pods_on(node.name) if _counts(one, now)]
+    if reason := why_kept(node, pods, terms, now):
+        return reason
+    if terms.forced:
+        return None
+    for pod in pods[:MOST_TRIED]:
+        answer = cluster.evict(pod, None, dry_run=True)
+        if answer.status not in {200, 201, 404, 409}:
+            problem = answer.message or f"status {answer.status}"
+            return POD_NOT_EVICTABLE(pod=pod.key, node=node.name, problem=problem)
+    return None
+
+
+def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime) -> Reason | None:
+    """Decide by the pods that keep the node from being empty; terminating pods are among them."""
+    if terms.pods is not None and len(pods) > terms.pods:
+        return NODE_GOT_PODS(node=node.name, pods=len(pods), expected=terms.pods, cause=terms.cause)
+    if terms.forced:
+        return None
+    if node.annotations.get(DO_NOT_DISRUPT) == "true":
+        return NODE_PROTECTED(protections=f"node {node.name} has the annotation {DO_NOT_DISRUPT}")
+    for pod in pods:
+        if pod.protected_until is not None and now < pod.protected_until:
+            return NODE_PROTECTED(protections=f"pod {pod.key} has the annotation {DO_NOT_DISRUPT}")
+    return None
+
+
+def _counts(pod: Pod, now: datetime) -> bool:
+    of_daemonset = pod.controller is not None and pod.controller.kind == DAEMONSET
+    leaves = decide_pod(pod, now).action is PodAction.LEAVE
+    return not (of_daemonset or leaves or pod.phase in FINISHED_PHASES)
+
+
+def request_disruption(
+    attempt: Attempt, record: Retirement, policy: ClusterPolicy
+) -> BudgetDecision:
+    """Decide whether a voluntary retirement may begin, and record it in the ledger if so."""
+    try:
+        decision = attempt.retry(partial(_decide_disruption, attempt, record, policy))
+    except API_ERRORS as error:
+        # A voluntary retirement is not urgent: it waits for what cannot be read.
+        problem = DISRUPTION_NOT_DECIDED(error=f"{type(error).__name__}: {error}")
+        decision = BudgetDecision(BudgetVerdict.WAIT, problem)
+    return decline_after_timeout(record, decision, attempt.now())
+
+
+def _decide_disruption(
+    attempt: Attempt, record: Retirement, policy: ClusterPolicy
+) -> BudgetDecision:
+    begun = record.replacement_intent is not None
+    if not begun and (replaces := _why_group_replaces(attempt, record)):
+        return BudgetDecision(BudgetVerdict.DECLINE, replaces)
+    if record.returns is not None and record.returns.without_node:
+        return _decide_without_node(attempt, record, policy)
+    cluster, node = attempt.node_of(record)
+    protections = _protections(attempt, cluster, node) if node else []
+    decision = decide_disruption(record, policy, protections)
+    returns = record.returns
+    # An empty node moves no pod: confirm_return sees after the cordon that it is empty.
+    empty = returns is not None and returns.pods == 0
+    if decision.verdict is not BudgetVerdict.GO or node is None or begun or empty:
+        return decision
+    return _request_from_ledger(attempt, record, policy, cluster.ready_nodes())
+
+
+def _decide_without_node(
+    attempt: Attempt, record: Retirement, policy: ClusterPolicy
+) -> BudgetDecision:
+    """Decide about an instance whose Node was deleted. Its names are looked up here; the step
+    that follows searches all Nodes."""
+    cluster, node = attempt.node_of(record, by_name=True)
+    name, now = node.name if node else "", attempt.now()
+    decision = decide_without_node(record, policy, name, now)
+    if decision.verdict is not BudgetVerdict.GO:
+        return decision
+    return _request_from_ledger(attempt, record, policy, cluster.ready_nodes())
+
+
+def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:
+    """Return why the group replaces the instance itself; its terminate hook then notifies
+    Leeway."""
+    if record.replacement is Replacement.NONE or record.action is Action.CORDON:
+        return None
+    group = attempt.ports.groups.facts(record.instance)
+    if group is None or not group.terminate_hook_waits:
+        return None
+    reason = why_group_replaces(record.kind, group)
+    return LEFT_TO_GROUP(why=clause(reason)) if reason else None
+
+
+def _protections(attempt: Attempt, cluster: Cluster, node: Node) -> list[str]:
+    now = attempt.now()
+    found = [
+        f"pod {pod.key} has the annotation {DO_NOT_DISRUPT}"
+        for pod in cluster.pods_on(node.name)
+        if pod.protected_until is not None and now < pod.protected_until
+    ]
+    if node.annotations.get(DO_NOT_DISRUPT) == "true":
+        found.insert(0, f"node {node.name} has the annotation {DO_NOT_DISRUPT}")
+    return found
+
+
+def _request_from_ledger(
+    attempt: Attempt, record: Retirement, policy: ClusterPolicy, nodes: int
+) -> BudgetDecision:
+    ledgers = attempt.ports.ledgers
+
+    def read_and_write() -> BudgetDecision:
+        now = attempt.now()
+        ledger = ledgers.ledger(record.facts.cluster)
+        changed, decision = ledger.request(record.instance, nodes, policy.churn, now)
+        if changed is not None:
+            ledgers.write(changed)
+        return decision
+
+    return retry_conflicts(f"the disruption ledger of {record.facts.cluster}", read_and_write)

@@ -1,0 +1,392 @@
+"""Executes a node's drain for a given time: observes, decides, requests, waits."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from leeway.clock import Clock
+from leeway.ports.kubernetes import (
+    EVICTION_SECONDS,
+    EVICTION_SETTLES_SECONDS,
+    Cluster,
+    ClusterRefused,
+    ClusterUnavailable,
+    PodFeed,
+)
+from leeway.ports.kubernetes_objects import Pod, Response
+from leeway.reasons import Reason
+from leeway.retirement.plan import give_up, next_moment, plan
+from leeway.retirement.pods import Answer, Meaning, Terms, read_answer
+from leeway.retirement.progress import (
+    Drain,
+    PodRequest,
+    RemovalMethod,
+    Stage,
+    displaced,
+    expire,
+    is_expired,
+    observe,
+    observe_volumes,
+    record_answer,
+    record_budgets,
+    without_volumes,
+)
+from leeway.retirement.reasons import (
+    EVICTION_UNANSWERED,
+    LISTED_AFTER_DEADLINE,
+    LISTED_AFTER_NODE,
+    LOAD_BALANCERS_EXCLUDE_NODE,
+    LOAD_BALANCERS_KEEP_NODE,
+    LOAD_BALANCERS_NOT_CHANGED,
+    PODS_NOT_LISTED,
+    VOLUMES_NOT_READABLE,
+)
+from leeway.retirement.requests import HANGS_AFTER, Requests
+
+_MAY_BE_GRANTED = frozenset({Meaning.BLOCKED, Meaning.TRANSIENT})
+
+
+def evict(cluster: Cluster, pod: Pod, grace: int | None) -> Response:
+    """Evict a pod; return the API server's answer.
+
+    An API server evicts in two steps: it counts the pod in its budget's status, then it deletes
+    the pod. If the client disconnects between the two steps, the disruption is counted and the
+    pod still runs: further evictions of it are refused, or count another disruption. Such a pod is
+    deleted by its UID.
+    """
+    response = cluster.evict(pod, grace)
+    if read_answer(response).meaning not in _MAY_BE_GRANTED:
+        return response
+    try:
+        granted = cluster.eviction_is_granted(pod)
+    except (ClusterUnavailable, ClusterRefused):
+        return response
+    return cluster.delete(pod, grace) if granted else response
+
+
+ANSWERS_TIMEOUT = 0.02
+"""Seconds to wait for answers in each cycle, so that several are handled together."""
+
+FINAL_ANSWERS_TIMEOUT = 2.0
+"""Seconds to wait for the last answers at the deadline."""
+
+FINAL_LIST_TIMEOUT = 2.0
+"""Seconds that a list may take at the deadline."""
+
+LIST_VOLUMES_EVERY = timedelta(seconds=2)
+"""Between two lists of the cluster's volume attachments, which cannot be filtered by node."""
+
+LIST_RETRIES_AFTER_DEADLINE = timedelta(seconds=5)
+"""How long a drain that begins after its deadline retries its first list."""
+
+RETRY_LOAD_BALANCERS_EVERY = timedelta(seconds=2)
+"""Between two tries to exclude the node from load balancers."""
+
+NODE_CHECK_VALID_FOR = timedelta(seconds=5)
+"""How long a check of the Node object's UID is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """The UID of the Node object that is drained, and when it was last seen under the node's name.
+
+    Nodes are named by IP addresses, which are reused: pods that are listed under the name may soon
+    run on another machine.
+    """
+
+    uid: str
+    seen_at: datetime
+
+
+type Watcher = Callable[[Drain], None]
+
+
+def _always() -> bool:
+    return True
+
+
+def _never(_drain: Drain) -> bool:
+    return False
+
+
+class DrainExecutor:
+    """Drains nodes of one cluster.
+
+    `watcher` is called with every state of a drain. `terminates` says that the node will not come
+    back, so that load balancers exclude it. `may_suspend` says whether a drain that is not over may
+    be suspended now.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        watcher: Watcher | None = None,
+        terminates: bool = True,
+        may_suspend: Callable[[Drain], bool] = _never,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._watcher = watcher
+        self._terminates = terminates
+        self._may_suspend = may_suspend
+
+    def run(
+        self,
+        node: str,
+        drain: Drain,
+        terms: Terms,
+        until: datetime,
+        is_current: Callable[[], bool] = _always,
+        selector: str = "",
+        identity: NodeIdentity | None = None,
+        answers_until: datetime | None = None,
+    ) -> Drain:
+        """Run a drain until it is over, until `until` or its deadline, or until `is_current`, which
+        is called before requests, returns False. It also ends when another machine than `identity`
+        has the node's name.
+
+        The executor waits for evictions in progress until `answers_until`: an eviction without its
+        answer may count a disruption twice.
+
+        A list that fails is repeated, and its pods do not count as gone. A list that the API server
+        refuses is repeated too if there is a deadline: the missing right may be added in time.
+        With a label selector, only the pods that it selects are drained.
+        """
+        with (
+            self._cluster.watch_pods(node, selector) as feed,
+            Requests(self._make, feed.wake) as requests,
+        ):
+            drain_pass = _DrainPass(
+                self._cluster, self._clock, node, terms, feed, requests, identity
+            )
+            return self._cycle(drain_pass, drain, until, answers_until or until, is_current)
+
+    def _cycle(
+        self,
+        drain_pass: "_DrainPass",
+        drain: Drain,
+        until: datetime,
+        answers_until: datetime,
+        is_current: Callable[[], bool],
+    ) -> Drain:
+        while True:
+            drain = drain_pass.observe(drain)
+            expired = is_expired(drain_pass.terms, self._clock.now())
+            # Twice at the deadline: a pod whose eviction is refused then is still deleted.
+            for _ in range(2 if expired else 1):
+                drain, due = drain_pass.decide(drain)
+                if due and not is_current():
+                    return drain
+                if due and not drain_pass.identity_holds(drain, due):
+                    return displaced(drain)
+                timeout = FINAL_ANSWERS_TIMEOUT if expired else ANSWERS_TIMEOUT
+                drain = drain_pass.request(drain, due, timeout)
+            if self._terminates and not (expired and drain_pass.tried_load_balancers):
+                drain = drain_pass.exclude_from_load_balancers(drain)
+            if expired:
+                drain = expire(drain)
+            elif drain.over:
+                drain = drain_pass.observe(drain, fresh=True)
+            if self._watcher:
+                self._watcher(drain)
+            if drain.over or (expired and not drain_pass.retries_first_list(drain)):
+                return drain
+            ends = answers_until if drain_pass.has_open_evictions else until
+            if self._clock.now() >= ends or self._may_suspend(drain):
+                return drain_pass.suspend(drain)
+            drain_pass.wait(drain, ends)
+
+    def _make(self, request: PodRequest) -> Response:
+        if request.method is RemovalMethod.EVICT:
+            return evict(self._cluster, request.pod, request.grace)
+        return self._cluster.delete(request.pod, request.grace)
+
+
+class _DrainPass:
+    """The actions of one pass of a drain: observe, decide, request, wait."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        node: str,
+        terms: Terms,
+        feed: PodFeed,
+        requests: Requests,
+        identity: NodeIdentity | None,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._node = node
+        self.terms = terms
+        self._feed = feed
+        self._requests = requests
+        self._identity = identity
+        self._began = self._list_volumes_at = self._try_load_balancers_at = clock.now()
+        self.pods: Sequence[Pod] = ()
+
+    def observe(self, drain: Drain, fresh: bool = False) -> Drain:
+        """Update the drain from the node's pods and, if the drain waits for volumes, from the
+        attached volumes."""
+        try:
+            self.pods = (self._feed.refresh if fresh else self._feed.pods)(self._list_timeout())
+        except ClusterUnavailable as error:
+            self.pods = ()
+            return replace(drain, problem=PODS_NOT_LISTED(error=error))
+        except ClusterRefused as error:
+            if self.terms.deadline is None:
+                raise
+            self.pods = ()
+            return replace(drain, problem=PODS_NOT_LISTED(error=error))
+        now = self._clock.now()
+        identity = self._identity
+        if identity and not drain.listed and now - identity.seen_at < NODE_CHECK_VALID_FOR:
+            self._identity = replace(identity, seen_at=now)
+        if not drain.listed:
+            drain = replace(drain, listed_late=self._why_listed_late(now))
+        self._requests.drop_evictions(self.pods)
+        awaited = [
+            request.pod.uid
+            for request, _ in self._requests.unanswered()
+            if request.method is not RemovalMethod.SHORTEN
+        ]
+        drain = observe(drain, self.pods, self.terms, now, awaited)
+        return self._observe_volumes(drain)
+
+    def _why_listed_late(self, now: datetime) -> Reason | None:
+        """Return why a first list that is made now may lack pods; None if it lacks none."""
+        if is_expired(self.terms, now):
+            return LISTED_AFTER_DEADLINE()
+        if self._identity is None or now - self._identity.seen_at < NODE_CHECK_VALID_FOR:
+            return None
+        try:
+            found = self._cluster.node(self._node)
+        except (ClusterUnavailable, ClusterRefused):
+            return None
+        if found is None or found.uid != self._identity.uid:
+            return LISTED_AFTER_NODE()
+        return None
+
+    def _list_timeout(self) -> float:
+        """Return how many seconds a list may take: until the deadline, and FINAL_LIST_TIMEOUT at
+        the least, to observe the result of the last requests."""
+        if self.terms.deadline is None:
+            return math.inf
+        left = (self.terms.deadline - self._clock.now()).total_seconds()
+        return max(left, FINAL_LIST_TIMEOUT)
+
+    def _observe_volumes(self, drain: Drain) -> Drain:
+        now = self._clock.now()
+        if not drain.at(Stage.DETACHING) or now < self._list_volumes_at:
+            return drain
+        self._list_volumes_at = now + LIST_VOLUMES_EVERY
+        try:
+            attached = {one.claim for one in self._cluster.attachments_on(self._node)}
+        except ClusterUnavailable as error:
+            return replace(drain, problem=VOLUMES_NOT_READABLE(error=error))
+        except ClusterRefused as error:
+            return without_volumes(drain, VOLUMES_NOT_READABLE(error=error))
+        return observe_volumes(drain, self.pods, attached, now)
+
+    def retries_first_list(self, drain: Drain) -> bool:
+        """Whether a drain that began after its deadline lists its pods again: a list that fails
+        once must not leave all pods without their SIGTERM."""
+        overdue = not drain.listed and is_expired(self.terms, self._began)
+        return overdue and self._clock.now() < self._began + LIST_RETRIES_AFTER_DEADLINE
+
+    def decide(self, drain: Drain) -> tuple[Drain, tuple[PodRequest, ...]]:
+        """Decide which requests are due now."""
+        now = self._clock.now()
+        drain = give_up(drain, self.pods, self.terms, now)
+        return drain, plan(drain, self.pods, self.terms, now, self._requests.evictions(HANGS_AFTER))
+
+    def identity_holds(self, drain: Drain, due: tuple[PodRequest, ...] = ()) -> bool:
+        """Whether the Node object of the same UID still has the node's name. The Node is read
+        unless the last check is valid and these pods appeared before it.
+
+        A check that fails counts as passed: the pods' time runs out.
+        """
+        if self._identity is None:
+            return True
+        now, seen_at = self._clock.now(), self._identity.seen_at
+        appeared = max(
+            (drain.pods[request.pod.uid].seen_at or now for request in due), default=seen_at
+        )
+        if now - seen_at < NODE_CHECK_VALID_FOR and appeared <= seen_at:
+            return True
+        try:
+            found = self._cluster.node(self._node)
+        except (ClusterUnavailable, ClusterRefused):
+            return True
+        if found is not None and found.uid != self._identity.uid:
+            return False
+        self._identity = replace(self._identity, seen_at=now)
+        return True
+
+    def request(self, drain: Drain, due: tuple[PodRequest, ...], timeout: float) -> Drain:
+        """Start requests, and record the answers that arrive within the timeout, in seconds."""
+        self._requests.start(due)
+        for request, response in self._requests.answered(timeout):
+            answer = read_answer(response)
+            drain = record_answer(drain, request, answer, self.terms, self._clock.now())
+            if answer.meaning is Meaning.NOT_EVICTABLE:
+                drain = self._record_budgets(drain, request.pod)
+        return drain
+
+    def _record_budgets(self, drain: Drain, pod: Pod) -> Drain:
+        try:
+            budgets = drain.pods[pod.uid].budgets or self._cluster.budgets_of(pod)
+            return record_budgets(drain, pod.uid, budgets)
+        except (ClusterUnavailable, ClusterRefused):
+            return drain  # the reason stays without the names
+
+    @property
+    def tried_load_balancers(self) -> bool:
+        """Whether this pass tried to exclude the node from load balancers."""
+        return self._try_load_balancers_at > self._began
+
+    def exclude_from_load_balancers(self, drain: Drain) -> Drain:
+        """Exclude the node from load balancers, which takes several calls, after the evictions are
+        requested. If that takes long, do not wait for it."""
+        now = self._clock.now()
+        if drain.load_balancers or not drain.listed or now < self._try_load_balancers_at:
+            return drain
+        if self._requests.queued and now < self._began + RETRY_LOAD_BALANCERS_EVERY:
+            return drain
+        self._try_load_balancers_at = now + RETRY_LOAD_BALANCERS_EVERY
+        if not self.identity_holds(drain):
+            return drain
+        try:
+            excluded = self._cluster.exclude_from_load_balancers(self._node)
+        except ClusterUnavailable:
+            return drain
+        except ClusterRefused as error:
+            return replace(drain, load_balancers=LOAD_BALANCERS_NOT_CHANGED(error=error))
+        code = LOAD_BALANCERS_EXCLUDE_NODE if excluded else LOAD_BALANCERS_KEEP_NODE
+        return replace(drain, load_balancers=code())
+
+    @property
+    def has_open_evictions(self) -> bool:
+        """Whether the API server has not answered an eviction yet."""
+        return bool(self._requests.evictions())
+
+    def suspend(self, drain: Drain) -> Drain:
+        """Record the last answers, and which requests have none. An eviction without an answer is
+        repeated only when it is over: two at a time would use two disruptions of the budget."""
+        drain = self.request(drain, (), ANSWERS_TIMEOUT)
+        for request, seconds in self._requests.unanswered():
+            evicts = request.method is RemovalMethod.EVICT
+            left = math.ceil(EVICTION_SECONDS + EVICTION_SETTLES_SECONDS - seconds)
+            unanswered = Answer(
+                Meaning.TRANSIENT, EVICTION_UNANSWERED(), max(left, 0) if evicts else None
+            )
+            drain = record_answer(drain, request, unanswered, self.terms, self._clock.now())
+        return drain
+
+    def wait(self, drain: Drain, until: datetime) -> None:
+        """Wait until something changes or a request is due."""
+        now = self._clock.now()
+        wake_at = min(next_moment(drain, self.pods, self.terms, now), until)
+        self._feed.wait((wake_at - now).total_seconds())

@@ -1,0 +1,347 @@
+"""Successors from Auto Scaling groups: their zones, their launch, and the capacity of the group."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from leeway.execution.retrying import API_ERRORS
+from leeway.instances.groups import GroupFacts
+from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
+from leeway.ports.aws import CloudRefused, LaunchError
+from leeway.ports.kubernetes import Cluster
+from leeway.ports.kubernetes_objects import Node
+from leeway.ports.table import Offering
+from leeway.reasons import Reason
+from leeway.retirement.context import Attempt
+from leeway.retirement.reasons import (
+    LAUNCHED_BY_GROUP,
+    OTHER_ZONE,
+    SAME_ZONE,
+    SAME_ZONE_FOR_PODS,
+    SUCCESSOR_LEFT_GROUP,
+    SUCCESSOR_NOT_JOINED,
+)
+from leeway.retirement.record import (
+    Method,
+    ReplacementIntent,
+    Retirement,
+    Successor,
+    ZoneChoice,
+)
+from leeway.selection.offers.catalog import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessorNeeds:
+    """What a successor needs: `zone` is the zone of the retiring instance, `types` are the instance
+    types that may be launched, `capacity_type` is spot or on-demand. `bound` are the pods that can
+    only run in the zone, each with the cause."""
+
+    zone: str
+    types: tuple[str, ...]
+    capacity_type: str
+    bound: Sequence[tuple[str, str]] = ()
+
+
+def order_zones(
+    zones: Sequence[str], needs: SuccessorNeeds, unavailable: Collection[Unavailable]
+) -> tuple[ZoneChoice, ...]:
+    """Order a group's zones for a successor, without the zones in which all types are unavailable.
+
+    Every constraint that binds a pod to a zone (a volume, node or pod affinity, a topology spread)
+    is satisfied in the zone where the pod runs. So the instance's own zone comes first. It also
+    keeps the balance of the group, which EC2 Auto Scaling would otherwise restore.
+    """
+    available = [zone for zone in zones if not _lacks_capacity(zone, needs, unavailable)]
+    ordered = sorted(available, key=lambda zone: zone != needs.zone)
+    return tuple(ZoneChoice(zone, _why(zone, needs)) for zone in ordered)
+
+
+def _lacks_capacity(zone: str, needs: SuccessorNeeds, unavailable: Collection[Unavailable]) -> bool:
+    """Whether every type that the successor may have is known to be unavailable in a zone."""
+    place = (zone, needs.capacity_type)
+    lacking = {one.instance_type for one in unavailable if (one.zone, one.capacity_type) == place}
+    return bool(needs.types) and lacking.issuperset(needs.types)
+
+
+def _why(zone: str, needs: SuccessorNeeds) -> Reason:
+    others = len(needs.bound) - 1
+    if zone == needs.zone:
+        if not needs.bound:
+            return SAME_ZONE()
+        pod, need = needs.bound[0]
+        more = f", and {others} more of its pods need it" if others else ""
+        return SAME_ZONE_FOR_PODS(pod=pod, need=need, more=more)
+    if not needs.bound:
+        return OTHER_ZONE(zone=needs.zone, pods="")
+    pod, need = needs.bound[0]
+    more = f" and {others} more" if others else ""
+    return OTHER_ZONE(zone=needs.zone, pods=f"; pod {pod}{more} needs {needs.zone} ({need})")
+
+
+class GroupLacksCapacity(CloudRefused):
+    """EC2 has no capacity for any of the types of a group, in any of the requested zones."""
+
+
+def choose_zones(attempt: Attempt, record: Retirement, group: GroupFacts) -> tuple[ZoneChoice, ...]:
+    """Decide in which of the group's zones a successor is launched. If the table or the cluster
+    cannot be read, the decision is made without it."""
+    facts = record.facts
+    needs = SuccessorNeeds(
+        facts.zone,
+        group.types or (facts.instance_type,),
+        facts.capacity_type,
+        tuple(_bound_pods(attempt, record)),
+    )
+    return order_zones(
+        group.zones,
+        needs,
+        _unavailable(
+            attempt,
+        ),
+    )
+
+
+def lacks_capacity(attempt: Attempt, record: Retirement, group: GroupFacts) -> bool:
+    """Whether EC2 has reported within the last minutes that it has no capacity for any type of
+    the group, in any of its zones. False if the table cannot be read."""
+    facts = record.facts
+    types = group.types or (facts.instance_type,)
+    needs = SuccessorNeeds(facts.zone, types, facts.capacity_type)
+    return bool(group.zones) and not order_zones(
+        group.zones,
+        needs,
+        _unavailable(
+            attempt,
+        ),
+    )
+
+
+def _unavailable(
+    attempt: Attempt,
+) -> frozenset[Unavailable]:
+    with suppress(*API_ERRORS):
+        return attempt.ports.offerings.now(attempt.ports.region, attempt.now())
+    return frozenset()
+
+
+def _bound_pods(attempt: Attempt, record: Retirement) -> Iterator[tuple[str, str]]:
+    """Yield the pods that can only run in the zone where they run, each with the cause."""
+    with suppress(*API_ERRORS):
+        cluster, node = attempt.node_of(record, by_name=True)
+        if node is None:
+            return
+        attached = {one.claim for one in cluster.attachments_on(node.name) if one.claim}
+        for pod in cluster.pods_on(node.name):
+            if attached.intersection(pod.claims):
+                yield pod.key, "a volume"
+            elif pod.bound_to_zone:
+                yield pod.key, pod.bound_to_zone
+
+
+def launch_successor(attempt: Attempt, record: Retirement) -> tuple[Successor, ...]:
+    """Launch the successor, if that is not recorded yet, in the first zone with capacity.
+
+    The client tokens are the same in every attempt, and the record has the order of the zones.
+    So the successor is launched once, also if the function crashes in between.
+
+    Raises:
+        CloudUnavailable: the launch may have succeeded; a retry with the same token tells.
+        GroupLacksCapacity: no zone has capacity.
+        CloudRefused: the group refuses LaunchInstances, or launches nothing for other reasons.
+    """
+    intent = record.replacement_intent
+    if intent is None:
+        return ()
+    if intent.successors or not intent.zones:
+        return intent.successors
+    failures: list[LaunchError] = []
+    for choice in intent.zones:
+        token = f"{record.instance}-{intent.attempt}-{choice.zone}"
+        answer = attempt.ports.groups.launch(intent.group, choice.zone, intent.units, token)
+        _mark_unavailable(attempt, record, answer.errors)
+        if answer.instances:
+            return tuple(
+                Successor(one.instance, one.instance_type, one.zone, choice.why)
+                for one in answer.instances
+            )
+        failures += answer.errors
+    named = (f"{one.code} for {one.instance_type} in {one.zone}" for one in failures)
+    lacks = bool(failures) and all(one.lacks_capacity for one in failures)
+    error = GroupLacksCapacity if lacks else CloudRefused
+    raise error(f"group {intent.group} launched no instance: {', '.join(named)}")
+
+
+def _mark_unavailable(attempt: Attempt, record: Retirement, errors: Iterable[LaunchError]) -> None:
+    """Record the offerings for which EC2 has no capacity. A failed write is ignored."""
+    until = attempt.now() + UNAVAILABLE_FOR
+    for error in errors:
+        if not error.lacks_capacity:
+            continue
+        capacity_type = record.facts.capacity_type
+        offering = Offering(attempt.ports.region, error.instance_type, error.zone, capacity_type)
+        with suppress(*API_ERRORS):
+            attempt.ports.offerings.mark(offering, error.code, until)
+
+
+def restore_capacity(
+    attempt: Attempt, record: Retirement, stays: bool = False, repeated: bool = False
+) -> bool:
+    """Restore the desired capacity of a group for which a successor was launched in addition.
+
+    The group terminates this instance with a decrement. If the instance is gone or `stays`, the
+    group terminates the successor with a decrement instead. There is no decrement, so that the
+    group launches a replacement, if no successor was launched, or if another client has lowered
+    the desired capacity and the successor is gone.
+
+    `repeated` says that an earlier try may have terminated the instance. Returns whether a
+    lifecycle hook keeps the instance now, whose notice is still to come.
+    """
+    intent, groups = record.replacement_intent, attempt.ports.groups
+    if intent is None:
+        return False
+    group = groups.facts(record.instance)
+    in_service = group is not None and group.lifecycle_state == "InService"
+    if intent.method is Method.REQUEST_CAPACITY:
+        return _replaced_by_pools(attempt, record, intent, group, stays, repeated)
+    if group is not None and in_service and not stays:
+        successors = _find_successors(attempt, record)
+        lowered = group.desired < intent.desired and not any(_in_group(attempt, successors))
+        launched = bool(successors) or not intent.zones
+        groups.terminate_in_group(
+            record.instance, decrement=launched and group.may_shrink and not lowered
+        )
+        return group.terminate_hook_waits
+    if repeated and not in_service:
+        return group is not None and group.terminate_hook_waits
+    for successor, its_group in _in_group(attempt, _find_successors(attempt, record)):
+        if in_service or its_group.desired >= intent.desired:
+            groups.terminate_in_group(successor.instance, decrement=its_group.may_shrink)
+    return False
+
+
+def _replaced_by_pools(
+    attempt: Attempt,
+    record: Retirement,
+    intent: ReplacementIntent,
+    group: GroupFacts | None,
+    stays: bool,
+    repeated: bool,
+) -> bool:
+    """Terminate an instance that nodes of Leeway's pools replace: with a decrement, so that the
+    group launches no second successor. Without a successor the group keeps its desired
+    capacity, and launches an instance as soon as EC2 has capacity for it. An instance that
+    stays, or that the group does not have in service, is left as it is."""
+    if group is None:
+        return False
+    if group.lifecycle_state != "InService":
+        return repeated and group.terminate_hook_waits
+    if stays:
+        return False
+    decrement = bool(intent.successors) and group.may_shrink
+    attempt.ports.groups.terminate_in_group(record.instance, decrement=decrement)
+    return group.terminate_hook_waits
+
+
+def _find_successors(attempt: Attempt, record: Retirement) -> tuple[Successor, ...]:
+    """Return the successors. If they are not recorded, a launch with the same token tells."""
+    with suppress(CloudRefused):
+        return launch_successor(attempt, record)
+    return ()
+
+
+def _in_group(
+    attempt: Attempt, successors: Iterable[Successor]
+) -> Iterator[tuple[Successor, GroupFacts]]:
+    for successor in successors:
+        group = attempt.ports.groups.facts(successor.instance)
+        if group is not None and group.stays_in_group:
+            yield successor, group
+
+
+JOIN_TIMEOUT = SUCCESSOR_TIMEOUT / 2
+"""How long a successor may take until it has a node; after that its group replaces it."""
+
+VISIBLE_AFTER = timedelta(seconds=30)
+"""How long Auto Scaling may take to list an instance that it launched."""
+
+LOOK_BACK = timedelta(hours=1)
+"""How long ago an instance that counts as a group's own replacement may have been launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessorStatus:
+    """The status of a successor: `ready` if pods can run on it, `failed` is why it never will be
+    Ready, `without_successor` are the places of the pods if they need no successor. If all are
+    empty, the retirement waits."""
+
+    ready: tuple[Successor, ...] = ()
+    failed: Reason | None = None
+    without_successor: tuple[Reason, ...] = ()
+
+
+def track_in_group(
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+) -> SuccessorStatus:
+    """Return the status of the successor that was launched with LaunchInstances, or of the
+    instances that the group launched itself."""
+    if intent.successors:
+        return _launched_with_api(attempt, intent, cluster)
+    return _launched_by_group(attempt, intent, cluster)
+
+
+def _launched_with_api(
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+) -> SuccessorStatus:
+    for successor in intent.successors:
+        node = attempt.successor_node(successor.instance, cluster)
+        if node is not None and node.ready and not node.unschedulable:
+            continue
+        return SuccessorStatus(failed=_failure(attempt, intent, successor, node, cluster))
+    return SuccessorStatus(ready=intent.successors)
+
+
+def _failure(
+    attempt: Attempt,
+    intent: ReplacementIntent,
+    successor: Successor,
+    node: Node | None,
+    cluster: Cluster,
+) -> Reason | None:
+    """Return why a successor will not be Ready; None if it still may be. A successor that has
+    no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
+    groups, waited = attempt.ports.groups, attempt.now() - intent.requested_at
+    if waited < VISIBLE_AFTER:
+        return None
+    group = groups.facts(successor.instance)
+    if group is None or not group.stays_in_group:
+        return SUCCESSOR_LEFT_GROUP(instance=successor.instance, group=intent.group)
+    if node is not None or waited < JOIN_TIMEOUT:
+        return None
+    if cluster.node_of(successor.instance, ()) is not None:
+        return None
+    groups.terminate_in_group(successor.instance)
+    minutes = JOIN_TIMEOUT.total_seconds() / 60
+    return SUCCESSOR_NOT_JOINED(instance=successor.instance, minutes=minutes)
+
+
+def _launched_by_group(
+    attempt: Attempt, intent: ReplacementIntent, cluster: Cluster
+) -> SuccessorStatus:
+    """Check whether the group has launched its desired capacity and all new nodes are Ready.
+    A group does not say which instance replaces which, so concurrent retirements wait for each
+    other's successors."""
+    since = max(intent.requested_at, attempt.now() - LOOK_BACK)
+    if attempt.ports.groups.missing(intent.group):
+        return SuccessorStatus()
+    ready: list[Successor] = []
+    for found in attempt.ports.instances.launched_in(intent.group, since):
+        attempt.ports.names[found.instance] = found.private_dns_name
+        node = attempt.successor_node(found.instance, cluster)
+        if node is None or not node.ready:
+            return SuccessorStatus()
+        if not node.unschedulable:  # a cordoned node is itself being retired
+            why = LAUNCHED_BY_GROUP()
+            ready.append(Successor(found.instance, found.instance_type, found.zone, why))
+    return SuccessorStatus(tuple(ready[:1]))

@@ -1,0 +1,123 @@
+"""One attempt of an instance's retirement, step by step."""
+
+from dataclasses import replace
+from functools import partial
+
+from leeway.execution.attempt import AttemptId
+from leeway.reasons import Reason
+from leeway.retirement.context import Attempt
+from leeway.retirement.cordon import (
+    CordonResult,
+    Course,
+    cordon_node,
+    find_late_node,
+    never_joined,
+    try_cordon,
+    uncordon,
+    wait_for_node,
+)
+from leeway.retirement.drain import DrainCheckpoint, DrainPassResult, drain_pass
+from leeway.retirement.finish import (
+    FinishResult,
+    RetirementProgress,
+    close_called_off,
+    finish,
+    finish_early,
+    report,
+)
+from leeway.retirement.hooks import HookAnswers
+from leeway.retirement.outcome import Outcome
+from leeway.retirement.progress import Drain
+from leeway.retirement.reasons import INSTANCE_WITHOUT_NODE, RETURN_NOT_DRAINED
+from leeway.retirement.replace import (
+    ReplacementResult,
+    replace_instance,
+    request_replacement,
+    wait_for_answer,
+)
+
+STEP_RESULTS = (
+    AttemptId,
+    CordonResult,
+    ReplacementResult,
+    DrainCheckpoint,
+    FinishResult,
+    Outcome,
+    HookAnswers,
+)
+"""The types that the durable engine stores between the steps."""
+
+
+def retire_node(attempt: Attempt) -> Outcome | None:
+    """Run one attempt of a retirement; None if a newer attempt has superseded it.
+
+    Every step may run again from its start: it reads the present state first, and does only
+    what is missing. Code between the steps reads neither a clock nor a port.
+    """
+    cordoned = cordon_node(attempt)
+    if cordoned.record is None:
+        return None
+    if cordoned.course is Course.RETIRE:
+        finished = _replace_and_drain(attempt, cordoned)
+    else:
+        early = partial(finish_early, attempt, cordoned.record, cordoned)
+        finished = attempt.steps.run("finish", FinishResult, early)
+    report(attempt, cordoned, finished)
+    return finished.outcome
+
+
+def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult:
+    """Request the replacement and drain the node; retry what failed until all steps are
+    complete or the deadline has passed."""
+    cordoned = wait_for_node(attempt, cordoned)
+    if cordoned.record is None:
+        return FinishResult(None)
+    if never_joined(cordoned):
+        nothing = ReplacementResult(True, cordoned.record, INSTANCE_WITHOUT_NODE())
+        progress = RetirementProgress(cordoned, nothing)
+        work = partial(finish, attempt, cordoned.record, progress)
+        return attempt.steps.run("finish", FinishResult, work)
+    replacement = replace_instance(attempt, cordoned.record, cordoned.known_node)
+    if replacement.called_off is not None:
+        progress = RetirementProgress(cordoned, replacement)
+        return _call_off(attempt, progress, replacement.called_off)
+    cordoned = find_late_node(attempt, cordoned, replacement.record, replacement.settled)
+    drained = DrainPassResult(Drain(), replacement.record, held=replacement.held)
+    progress = RetirementProgress(cordoned, replacement)
+    number = 0
+    while drained.record is not None and not (drained.expired or progress.over):
+        number += 1
+        if not cordoned.settled:
+            cordon = partial(try_cordon, attempt, drained.record)
+            cordoned = attempt.steps.run(f"retry-cordon-{number}", CordonResult, cordon)
+        if not replacement.settled:
+            request = partial(request_replacement, attempt, drained.record, cordoned.known_node)
+            name = f"retry-replacement-{number}"
+            replacement = attempt.steps.run(name, ReplacementResult, request)
+        failures = 0 if cordoned.settled and replacement.settled else number
+        pods = partial(drain_pass, attempt, cordoned, drained, failures)
+        checkpoint = attempt.steps.run(f"drain-{number}", DrainCheckpoint, pods)
+        drained = checkpoint.restore(drained.drain)
+        if drained.pause:
+            attempt.steps.wait(f"wait-for-pods-{number}", drained.pause)
+        progress = RetirementProgress(cordoned, replacement, drained.drain)
+    if drained.record is None:
+        return FinishResult(None)
+    returns = drained.record.returns
+    if returns is not None and returns.optional and cordoned.node and not progress.drained:
+        reason = RETURN_NOT_DRAINED(node=cordoned.node)
+        return _call_off(attempt, progress, reason)
+    wait_for_answer(attempt, drained.record, replacement)
+    end = partial(finish, attempt, drained.record, progress)
+    return attempt.steps.run("finish", FinishResult, end)
+
+
+def _call_off(attempt: Attempt, progress: RetirementProgress, reason: Reason) -> FinishResult:
+    """Uncordon a node that may as well stay, and end its retirement."""
+    work = partial(uncordon, attempt, progress.cordoned, reason)
+    cordoned = attempt.steps.run("call-off", CordonResult, work)
+    if cordoned.record is None:
+        return FinishResult(None)
+    progress = replace(progress, cordoned=cordoned)
+    close = partial(close_called_off, attempt, cordoned.record, progress)
+    return attempt.steps.run("finish", FinishResult, close)

@@ -1,0 +1,541 @@
+"""One packing run: assigns pods to existing nodes, then to new nodes, or records why not.
+
+The least efficient new nodes are packed again, and the cheaper result stays.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, repeat
+
+import numpy as np
+
+from leeway.reasons import Reason
+from leeway.selection.labels import ZONE, normalised
+from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes
+from leeway.selection.packing.new_nodes import (
+    Limits,
+    NewNode,
+    NewNodesResult,
+    load_of,
+    pack_new_nodes,
+)
+from leeway.selection.packing.pod_classes import Classifier
+from leeway.selection.packing.pod_groups import (
+    HANDLED_ELSEWHERE,
+    PodBatch,
+    PodGroup,
+    Unplaced,
+    Values,
+    bundle,
+    fully_relaxed,
+    group_pods,
+    group_relaxed,
+    relaxed,
+    split_by_value,
+    with_preferences_required,
+    without_preferences,
+)
+from leeway.selection.packing.requests import make_requests
+from leeway.selection.packing.scheduling import Demand, Order, schedule
+from leeway.selection.packing.supply import Supply
+from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, unsupported_topology
+from leeway.selection.packing.unschedulable import Explanations
+from leeway.selection.packing.zones import Choice, ZoneCounts, assign
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
+from leeway.selection.reasons import (
+    DEPENDENT_POD_UNSCHEDULABLE,
+    POD_AFFINITY_UNSATISFIABLE,
+    POOL_LIMIT_REACHED,
+    UNSUPPORTED_TOPOLOGY_KEY,
+)
+from leeway.selection.requirements import Requirements
+from leeway.selection.resources import Resources
+from leeway.selection.solver.problem import Bools, Proceed
+
+REPACK_FROM = 1.05
+"""Nodes that cost more than this multiple of the bound are partly packed again."""
+
+
+_NO_ROOM_NEXT_TO_PODS = POD_AFFINITY_UNSATISFIABLE(
+    cause="the nodes of the pods that it has to share a node with have no room for it"
+)
+
+
+@dataclass
+class Outcome:
+    """The result so far. `unplaced` maps each pod without a node to its reason. `infeasible` are
+    the pods that no node at all fits, `limited` those that the limits of the node pools exclude."""
+
+    unplaced: dict[str, Reason] = field(default_factory=dict)
+    infeasible: set[str] = field(default_factory=set)
+    limited: set[str] = field(default_factory=set)
+    bounds: list[float | None] = field(default_factory=list)
+    nodes: list[NewNode] = field(default_factory=list)
+
+    def add_unplaced(self, pods: Iterable[str], reason: Reason) -> None:
+        """Record pods without a node."""
+        self.unplaced.update((pod, reason) for pod in pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The effort for one plan: the `orders` in which pods are bound to existing nodes, and the
+    number of rounds that improve the new nodes of small batches, while `proceed` returns True."""
+
+    orders: Sequence[Order]
+    improvements: int
+    proceed: Proceed
+
+
+class PackingRun:
+    """One run over a set of pods, with its state.
+
+    `explanations` are those of the supply before `with_variants_for`. The last `planned` of the
+    nodes are not launched yet. `counters` are those of the run whose plan this run extends. `ranks`
+    orders pods by name: a lower rank is placed earlier.
+    """
+
+    def __init__(
+        self,
+        pods: Sequence[Pod],
+        classifier: Classifier,
+        explanations: Explanations,
+        nodes: Sequence[ExistingNode],
+        search: Search,
+        planned: int = 0,
+        counters: Counters | None = None,
+        ranks: Mapping[str, int] | None = None,
+    ) -> None:
+        self._explanations = explanations
+        self._search = search
+        self._ranks = ranks or {}
+        self.supply = supply = classifier.supply
+        self.counters = counters or Counters(_zones(supply, nodes))
+        self.counters.register(pod for node in nodes for pod in node.pods)
+        self.groups = group_pods(pods, self.counters)
+        self.classifier = classifier
+        self.existing = ExistingNodes(
+            nodes, classifier.resources, self.counters, supply.daemons, planned
+        )
+        self.zones = self._count_zones()
+        self.limits = _limits(supply, nodes)
+        taints = [t for pool in supply.pools for t in pool.taints]
+        taints += [t for node in nodes for t in node.taints]
+        self.soft_taints = any(taint.effect == "PreferNoSchedule" for taint in taints)
+        self.outcome = Outcome()
+        self.given_up: dict[str, PodSpec] = {}
+        self._leader_counters = self.existing.running
+        self._follower_counters: frozenset[int] = frozenset()
+        self._zones_of: dict[object, tuple[frozenset[int], frozenset[int]]] = {}
+
+    def plan(self) -> bool:
+        """Plan all pods. Returns False if the plan must restart because of relaxed preferences."""
+        waiting: Sequence[PodGroup] = self.groups
+        while waiting:
+            waiting, unplaced = self._split_by_topology(self._bind(waiting))
+            unplaced += self._place(waiting)
+            relaxations = [(m, self._next_relaxed(m.group.declared)) for m in unplaced]
+            for entry, spec in relaxations:
+                if spec is None:
+                    self.outcome.add_unplaced(entry.pods, entry.reason)
+                    self.outcome.infeasible.update(entry.pods if entry.infeasible else ())
+                    self.outcome.limited.update(
+                        entry.pods if entry.reason.code == POOL_LIMIT_REACHED.name else ()
+                    )
+            retries = [(spec, entry.pods) for entry, spec in relaxations if spec is not None]
+            self.given_up |= {name: spec for spec, names in retries for name in names}
+            self._record_affinities(waiting, unplaced)
+            waiting = group_relaxed(retries, self.counters)
+            if self._needs_restart(relaxations, waiting):
+                return False
+        if self.outcome.unplaced:
+            self._drop_uneven()
+        return True
+
+    def bind(self) -> Sequence[PodGroup]:
+        """Bind pods to existing nodes only. Returns the groups of the pods that remain."""
+        return self._bind(self.groups)
+
+    def _bind(self, groups: Sequence[PodGroup]) -> Sequence[PodGroup]:
+        """Bind pods to existing nodes. Returns the groups of the pods that remain."""
+        before = len(self.existing.placed)
+        if not self.existing.nodes:
+            return groups
+        demands = [self._demand(group) for group in groups if not unsupported_topology(group.spec)]
+        remaining = dict(zip((id(d.group) for d in demands), self._schedule(demands), strict=True))
+        position = {name: zone for zone, name in enumerate(self.zones.zones)}
+        for row, batch in self.existing.placed[before:]:
+            ((group, _),) = batch.parts
+            node, labels = self.existing.nodes[row], self.existing.labels[row]
+            zone = position.get(self.existing.zones[row])
+            if zone is not None:
+                rules = self.counters.rules_on(group.spec, labels, node.taints)
+                self.zones.add(rules, zone, len(batch.units))
+            self._follower_counters = self._follower_counters.union(group.rules.affinity_in_zone)
+            self._leader_counters |= _leading(group)
+        kept = [(group, remaining.get(id(group), len(group.pods))) for group in groups]
+        return [
+            group if pods == len(group.pods) else replace(group, pods=group.pods[-pods:])
+            for group, pods in kept
+            if pods
+        ]
+
+    def _split_by_topology(
+        self, groups: Sequence[PodGroup]
+    ) -> tuple[list[PodGroup], list[Unplaced]]:
+        """Split groups by the labels of their spread constraints other than zone and hostname."""
+        kept: list[PodGroup] = []
+        unplaced: list[Unplaced] = []
+        counts: dict[int, dict[str, int]] = {}
+        for group in groups:
+            parts = [group]
+            for spread in self.counters.spread_rules(group.spec):
+                if spread.topology not in HANDLED_ELSEWHERE:
+                    found = [
+                        each
+                        for part in parts
+                        for each in split_by_value(part, spread, self._values(part, spread, counts))
+                    ]
+                    unplaced += [each for each in found if isinstance(each, Unplaced)]
+                    parts = [each for each in found if isinstance(each, PodGroup)]
+            kept += parts
+        return kept, unplaced
+
+    def _values(
+        self, group: PodGroup, spread: SpreadRule, counts: dict[int, dict[str, int]]
+    ) -> Values:
+        """The values of the label of a spread constraint."""
+        offered = self.supply.values(spread.topology)
+        feasible = np.flatnonzero(self.classifier.allowed(PodBatch.of(group, group.pods[:1])))
+        cheapest = feasible[np.argsort(self.supply.prices[feasible], kind="stable")]
+        named = dict.fromkeys(offered[at] for at in cheapest.tolist())
+        if spread.counter not in counts:
+            counts[spread.counter] = self.existing.counts_by(spread.topology, spread.counter)
+        compared = self.existing.values(spread.topology, spread.domains)
+        return Values([value for value in named if value], compared, counts[spread.counter])
+
+    def _schedule(self, demands: Sequence[Demand]) -> list[int]:
+        return schedule(self.existing, self.counters, demands, self._search.orders)
+
+    def _demand(self, group: PodGroup) -> Demand:
+        spec = fully_relaxed(group.declared, self.soft_taints)
+        forms: tuple[PodGroup, ...] = (group,)
+        if spec is not group.spec:
+            forms = (
+                group,
+                replace(group, declared=spec, spec=spec, rules=self.counters.rules(spec)),
+            )
+        feasible, _ = self._launchable(PodBatch.of(forms[-1], group.pods[:1]), forms[-1].spec)
+        zones = frozenset(self.zones.zones[zone] for zone in feasible)
+        return Demand(group, forms, zones, self._rank(group))
+
+    def _record_affinities(self, groups: Sequence[PodGroup], unplaced: Sequence[Unplaced]) -> None:
+        """Record which counters the placed pods depend on, and which counters others may follow."""
+        unplaced_pods: dict[int, int] = {}
+        for entry in unplaced:
+            unplaced_pods[id(entry.group)] = unplaced_pods.get(id(entry.group), 0) + len(entry.pods)
+        for group in groups:
+            if unplaced_pods.get(id(group), 0) < len(group.pods):
+                self._follower_counters = self._follower_counters.union(
+                    group.rules.affinity_in_zone
+                )
+                self._leader_counters |= _leading(group)
+
+    def _needs_restart(
+        self, relaxations: Sequence[tuple[Unplaced, PodSpec | None]], waiting: Sequence[PodGroup]
+    ) -> bool:
+        """Whether preferences were relaxed too late: pods that depend on others find those on full
+        nodes, or relaxed pods now match pods that others were placed as the first of."""
+        late = (
+            entry.group.rules.affinity_in_zone and not self.given_up.keys().isdisjoint(entry.pods)
+            for entry, spec in relaxations
+            if spec is None
+        )
+        alike = (
+            _leading(group) & self._follower_counters - self._leader_counters for group in waiting
+        )
+        return any(late) or any(alike)
+
+    def _next_relaxed(self, spec: PodSpec) -> PodSpec | None:
+        """Relax the preferences that nothing satisfies. If there are none, relax the next
+        preference."""
+        hoped = tuple(w for w in spec.preferred_terms if self._is_satisfiable(spec, w))
+        if len(hoped) < len(spec.preferred_terms):
+            return replace(spec, preferred_terms=hoped)
+        return relaxed(spec, self.soft_taints)
+
+    def _is_satisfiable(self, spec: PodSpec, wanted: Weighted[Requirements]) -> bool:
+        """Whether any node satisfies a preference of a pod."""
+        alone = with_preferences_required(
+            replace(without_preferences(spec), preferred_terms=(wanted,))
+        )
+        batch = PodBatch.of(PodGroup(spec, alone, NO_RULES, ("",)), ("",))
+        return bool(self.classifier.allowed(batch).any() or self.existing.room(batch, None).any())
+
+    def _place(self, groups: Sequence[PodGroup]) -> Iterable[Unplaced]:
+        """Place the pods that have a node. Yields the others with reasons."""
+        feasible: list[tuple[PodGroup, Choice]] = []
+        for group in groups:
+            topology = unsupported_topology(group.spec)
+            if topology is not None:
+                reason = UNSUPPORTED_TOPOLOGY_KEY(topology=topology)
+                yield Unplaced(group, group.pods, reason, infeasible=True)
+                continue
+            choice = self._choice(group)
+            if choice.any:
+                feasible.append((group, choice))
+            else:
+                why = self._explanations.explain(group.spec)
+                yield Unplaced(group, group.pods, why, infeasible=True)
+        batches: list[PodBatch] = []
+        for _, some in groupby(sorted(feasible, key=self._rank_of), self._rank_of):
+            assigned, unplaced = assign(list(some), self.zones, self.counters.by_zone)
+            batches += assigned
+            yield from unplaced
+        batches, unplaced = bundle(batches, self.existing.running, self._launched(), self._fits)
+        for entry in unplaced:
+            if entry.zone is not None:
+                self.zones.add(entry.group.rules, entry.zone, -len(entry.pods))
+        yield from unplaced
+        batches = sorted(
+            batches, key=lambda batch: (-batch.priority, -self.classifier.size(batch).sum())
+        )
+        remaining = [self.existing.place(batch, self._zone(batch)) for batch in batches]
+        yield from self._pack_new_nodes([batch for batch in remaining if batch.units])
+
+    def _rank_of(self, entry: tuple[PodGroup, Choice]) -> int:
+        return self._rank(entry[0])
+
+    def _rank(self, group: PodGroup) -> int:
+        return self._ranks.get(group.pods[0], 0)
+
+    def _pack_new_nodes(self, batches: Sequence[PodBatch]) -> Iterable[Unplaced]:
+        """Pack batches onto new nodes. Pools with the highest weight come first."""
+        lonely = [batch for batch in batches if not batch.joined and _bound_to_nodes(batch)]
+        yield from self._unplaced(lonely, _NO_ROOM_NEXT_TO_PODS)
+        alone = {id(batch) for batch in lonely}
+        waiting = [batch for batch in batches if id(batch) not in alone]
+        limited = False
+        for weight in sorted({pool.weight for pool in self.supply.pools}, reverse=True):
+            if not waiting:
+                return
+            eligible, rounds = self._of_weight(weight), self._search.improvements
+            done = pack_new_nodes(
+                waiting, self.classifier, eligible, self.limits, self._search.proceed, rounds
+            )
+            self.outcome.nodes += self._repack(done, eligible)
+            self.outcome.bounds.append(None if done.remaining else done.bound)
+            limited |= done.limited
+            waiting = done.remaining
+        yield from self._unplaced(waiting, POOL_LIMIT_REACHED() if limited else None)
+
+    def _repack(self, done: NewNodesResult, eligible: Bools) -> list[NewNode]:
+        """Pack the least efficient nodes again if this is likely to reduce the price."""
+        prices = self.supply.prices[[node.offering for node in done.nodes]]
+        if done.few or done.bound is None or self.limits.remaining:
+            return done.nodes
+        if float(prices.sum()) < REPACK_FROM * done.bound or not self._search.proceed():
+            return done.nodes
+
+        def pack(batches: Sequence[PodBatch]) -> list[NewNode] | None:
+            again = pack_new_nodes(
+                batches, self.classifier, eligible, self.limits, self._search.proceed
+            )
+            return None if again.remaining else again.nodes
+
+        return repack(done.nodes, self.classifier, pack)
+
+    def _drop_uneven(self) -> None:
+        """Remove pods from new nodes if their spread or affinity depends on pods without a node."""
+        unplaced_pods = -1
+        while unplaced_pods != len(self.outcome.unplaced):
+            unplaced_pods = len(self.outcome.unplaced)
+            self.outcome.nodes = [self._without_uneven(node) for node in self.outcome.nodes]
+            self.outcome.nodes = [node for node in self.outcome.nodes if node.batches]
+
+    def _without_uneven(self, node: NewNode) -> NewNode:
+        zone = int(self.supply.zones[node.offering])
+        kept_batches = []
+        for batch, units in node.batches:
+            kept = list(units)
+            rules = [group.rules for group, _ in batch.parts]
+            domains = [self._choice(group).domains for group, _ in batch.parts]
+            while kept and not all(map(self.zones.is_satisfied, rules, repeat(zone), domains)):
+                for group, pods in batch.parts:
+                    self.zones.add(group.rules, zone, -pods)
+                self.outcome.add_unplaced(kept.pop(), DEPENDENT_POD_UNSCHEDULABLE())
+            kept_batches.append((batch, tuple(kept)))
+        return NewNode(node.offering, tuple(entry for entry in kept_batches if entry[1]))
+
+    def _unplaced(self, batches: Iterable[PodBatch], reason: Reason | None) -> Iterable[Unplaced]:
+        for batch in batches:
+            zone = self._zone(batch)
+            start = 0
+            reason_of_batch = reason if self.classifier.allowed(batch).any() else None
+            for group, pods in batch.parts:
+                names = tuple(n for unit in batch.units for n in unit[start : start + pods])
+                start += pods
+                if batch.zone is not None:
+                    self.zones.add(group.rules, batch.zone, -len(names))
+                why = reason_of_batch or self._explanations.explain(group.spec, zone)
+                yield Unplaced(group, names, why)
+
+    def _of_weight(self, weight: int) -> Bools:
+        chosen = np.array([pool.weight == weight for pool in self.supply.pools], dtype=bool)
+        found: Bools = chosen[self.supply.of_pool]
+        return found
+
+    def _zone(self, batch: PodBatch) -> str | None:
+        return None if batch.zone is None else self.zones.zones[batch.zone]
+
+    def _launched(self) -> frozenset[int]:
+        """The counters that have pods on new nodes."""
+        placed = [entry for node in self.outcome.nodes for entry in node.batches]
+        return frozenset(counter for batch, _ in placed for counter in batch.counted)
+
+    def _fits(self, batch: PodBatch) -> bool:
+        counted = batch.counted
+        if any(counted.get(counter, 0) > most for counter, most in batch.caps.items()):
+            return False
+        if self.classifier.allowed(batch).any():
+            return True
+        return bool((self.existing.room(batch, self._zone(batch)) > 0).any())
+
+    def _choice(self, group: PodGroup) -> Choice:
+        """The zones with a node for one pod of the group, and the zones that its spreads
+        compare."""
+        # Ignore affinity by hostname: it is handled by `bundle`.
+        alone = group
+        if group.rules.affinity_on_node:
+            alone = replace(group, rules=replace(group.rules, affinity_on_node=()))
+        batch = PodBatch.of(alone, group.pods[:1])
+        names = self.zones.zones
+        # Preferences do not exclude zones from the domains.
+        required = group.spec
+        if required.terms != group.declared.terms:
+            required = replace(required, terms=group.declared.terms)
+        feasible, domains = map(set, self._launchable(batch, required))
+        position = {name: i for i, name in enumerate(names)}
+        zoneless = False
+        admitted = self.existing.admits(group.spec)
+        if admitted.any():
+            zones = self.existing.zones_with(admitted & (self.existing.room(batch, None) > 0))
+            zoneless = NO_ZONE in zones
+            feasible |= {position[zone] for zone in zones if zone != NO_ZONE}
+        domains |= {position[zone] for zone in self.existing.domains(group.spec)}
+        return Choice(
+            tuple(i in feasible for i in range(len(names))),
+            tuple(i in domains for i in range(len(names))),
+            zoneless,
+        )
+
+    def _launchable(
+        self, batch: PodBatch, required: PodSpec
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """The zones with an offering that has room for one pod, and the zones with any offering
+        that matches its requirements."""
+        key = (batch.shape, required.terms)
+        if key not in self._zones_of:
+            zones = self.supply.zones
+            feasible = frozenset(zones[self.classifier.allowed(batch)].tolist())
+            domains = frozenset(zones[self.supply.allowed(required)].tolist())
+            self._zones_of[key] = (feasible, domains)
+        return self._zones_of[key]
+
+    def _count_zones(self) -> ZoneCounts:
+        known = len(self.supply.zone_names)
+        zones = self.counters.zones
+        counts = ZoneCounts(zones, [*self._cheapest_first(), *range(known, len(zones))])
+        position = {name: i for i, name in enumerate(counts.zones)}
+        for rules_there, zone in zip(self.existing.rules, self.existing.zones, strict=True):
+            for rules in rules_there if zone != NO_ZONE else ():
+                counts.add(rules, position[zone])
+        return counts
+
+    def _cheapest_first(self) -> list[int]:
+        """The zones in the order of their lowest price per unit of resources."""
+        capacity = self.classifier.capacity / np.maximum(
+            self.classifier.capacity.max(axis=0, initial=1), 1
+        )
+        costs = self.supply.prices / np.maximum(capacity.sum(axis=1), 1e-12)
+        zones = range(len(self.supply.zone_names))
+        return sorted(zones, key=lambda z: costs[self.supply.zones == z].min(initial=np.inf))
+
+
+def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:
+    """The zones with offerings, then the other zones with nodes."""
+    known = supply.zone_names
+    labels = ({normalised(key): value for key, value in node.labels.items()} for node in nodes)
+    return known + tuple(sorted({each[ZONE] for each in labels if each.get(ZONE)} - set(known)))
+
+
+def _leading(group: PodGroup) -> frozenset[int]:
+    """The counters that a group's pods add to without requiring another pod of them."""
+    return group.rules.counted - set(group.rules.affinity_in_zone)
+
+
+def _bound_to_nodes(batch: PodBatch) -> bool:
+    return any(group.rules.affinity_on_node for group, _ in batch.parts)
+
+
+def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:
+    """The limits of the pools less the capacity of their nodes."""
+    budgets = {}
+    for pool in supply.pools:
+        if pool.limits is None:
+            continue
+        own = [node for node in nodes if node.pool == pool.name]
+        used = Resources({"nodes": len(own)})
+        for node in own:
+            used = used + node.capacity
+        budget = pool.left(used)
+        if budget is not None:
+            budgets[pool.name] = dict(budget)
+    return Limits(budgets)
+
+
+SHARES = (0.15, 0.15)
+"""The share of the nodes that is packed again in each round."""
+
+MIN_NODES = 12
+
+type Pack = Callable[[Sequence[PodBatch]], list[NewNode] | None]
+"""Packs batches onto new nodes; None if some batch remains."""
+
+
+def repack(nodes: list[NewNode], classifier: Classifier, pack: Pack) -> list[NewNode]:
+    """Return nodes for the same pods that cost no more."""
+    for share in SHARES:
+        count = max(MIN_NODES, round(share * len(nodes)))
+        if count >= len(nodes):
+            return nodes
+        ranked = _ranked(nodes, classifier)
+        worst, kept = ranked[:count], ranked[count:]
+        again = pack(_lots(worst))
+        if again is not None and _price(again, classifier) < _price(worst, classifier) - 1e-9:
+            nodes = [*kept, *again]
+    return nodes
+
+
+def _ranked(nodes: Sequence[NewNode], classifier: Classifier) -> list[NewNode]:
+    """The nodes in the order of their pods' share of all requests per price, the lowest first."""
+    requested = np.array([load_of(node, classifier) for node in nodes])
+    part = (requested / np.maximum(requested.sum(axis=0), 1)).sum(axis=1)
+    prices = classifier.supply.prices[[node.offering for node in nodes]]
+    order = np.argsort(part / np.maximum(prices, 1e-12), kind="stable")
+    return [nodes[at] for at in order]
+
+
+def _lots(nodes: Sequence[NewNode]) -> list[PodBatch]:
+    """The batches of nodes, merged if they were one batch."""
+    found: dict[object, PodBatch] = {}
+    for node in nodes:
+        for batch, units in node.batches:
+            key = (batch.zone, tuple(id(group) for group, _ in batch.parts))
+            known = found.get(key)
+            found[key] = batch.having((*known.units, *units) if known else units)
+    return list(found.values())
+
+
+def _price(nodes: Sequence[NewNode], classifier: Classifier) -> float:
+    return sum(node.cheapest.price for node in make_requests(nodes, classifier)[0])

@@ -1,0 +1,128 @@
+"""The use case on ports in memory."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from leeway.admission.record import Admission, Launch
+from leeway.disruption.return_capacity import Dependencies, ReturnCapacity
+from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceFacts
+from leeway.policy.rules import ClusterPolicy
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.table import RecordChanged
+from leeway.provisioning.ports import CapacityReturned
+from leeway.reasons import Reason
+from leeway.reconciliation.find_lost_events import OpenRecords
+from leeway.retirement.record import Retirement
+
+from tests.disruption.clusters import Cluster
+from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
+from tests.fakes.functions import Starts
+from tests.fakes.ledgers import LedgersInMemory
+from tests.fakes.offerings import OfferingsInMemory
+from tests.fakes.provisioning import WatchedNodesInMemory
+from tests.launch.launching import NOW, World
+
+RUN_EVERY = timedelta(minutes=1)
+
+
+@dataclass
+class Records:
+    """The ReturnRecords Protocol."""
+
+    retirements: dict[str, Retirement] = field(default_factory=dict)
+    admissions: dict[str, Admission] = field(default_factory=dict)
+
+    def retirement(self, instance: str) -> Retirement | None:
+        return self.retirements.get(instance)
+
+    def admission(self, instance: str) -> Admission | None:
+        return self.admissions.get(instance)
+
+    def open_records(self, cluster: str) -> OpenRecords:
+        found = (one for one in self.retirements.values() if one.facts.cluster == cluster)
+        return OpenRecords(tuple(one for one in found if one.is_open))
+
+    def write(self, record: Retirement) -> None:
+        known = self.retirements.get(record.instance)
+        if (known.version if known else 0) != record.version - 1:
+            raise RecordChanged(record.instance)
+        self.retirements[record.instance] = record
+
+
+def launched(facts: InstanceFacts) -> Admission:
+    """The record of an instance's launch."""
+    return Admission(
+        facts=facts,
+        attempt=1,
+        phase=Phase.FINISHED,
+        noticed_at=NOW,
+        deadline=NOW,
+        reason=Reason("NodeLaunched", "launched"),
+        launch=Launch(intent="one", pool=facts.owner.name, at=NOW),
+    )
+
+
+class Returning:
+    """A cluster, and the use case that runs on it each minute."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.records = Records()
+        self.ledgers = LedgersInMemory()
+        self.requests = CapacityRequestsInMemory()
+        self.watched = WatchedNodesInMemory()
+        self.starts = Starts()
+        self.queue = ProvisionQueueInMemory()
+        self.aws = World()
+        self.policy = ClusterPolicy()
+        self.time = NOW
+        self.deleted: dict[str, datetime] = {}
+        self.unread = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Have another environment of the function make the next run."""
+        clock: Any = SimpleNamespace(now=lambda: self.time)
+        index: Any = SimpleNamespace(of_cluster=lambda _: self.cluster.own)
+        deps = Dependencies(
+            index,
+            self.records,
+            self.ledgers,
+            OfferingsInMemory(),
+            self.requests,
+            self.watched,
+            self,
+            self.starts,
+            self.queue,
+            self.aws.deps.sources,
+            clock,
+        )
+        self.returns = ReturnCapacity(deps)
+
+    def deleted_pools(self, cluster: str) -> dict[str, datetime]:
+        """The pools that were deleted."""
+        if self.unread:
+            raise CloudUnavailable("throttled")
+        return self.deleted
+
+    def record_launches(self) -> None:
+        """Every instance that the index calls Leeway's was launched by it."""
+        self.records.admissions = {name: launched(one) for name, one in self.cluster.own.items()}
+
+    def run(self, may_begin: bool = True, **policy: Any) -> CapacityReturned:
+        """The run of the next minute."""
+        self.time += RUN_EVERY
+        read = self.cluster.read(self.time)
+        return self.returns.after_run(read, replace(self.policy, **policy), may_begin)
+
+    def runs(self, count: int) -> list[CapacityReturned]:
+        """Several runs; those that did or said something."""
+        found = [self.run() for _ in range(count)]
+        return [one for one in found if one != CapacityReturned()]
+
+    def started(self) -> list[str]:
+        """The instances whose retirement was started, each once."""
+        return list(dict.fromkeys(instance for instance, _, _ in self.starts.started))

@@ -1,0 +1,169 @@
+"""What a run has read becomes a snapshot: which nodes are Leeway's, what holds them, what goes."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.capacity_requests.request import CapacityRequest
+from leeway.disruption.snapshot import OwnNode, Snapshot, own_instances
+from leeway.instances.owners import Owner, OwnerKind
+from leeway.launch.intent import FleetInstance, LaunchIntent
+from leeway.ports.kubernetes_objects import RETIRING
+from leeway.provisioning.cluster_state import WaitingPod
+from leeway.provisioning.node_details import PodBudget
+from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
+from leeway.selection.offers.catalog import Catalog
+from leeway.selection.pods import LabelSelector
+from leeway.selection.pools import Taint
+from leeway.selection.requirements import Requirements
+
+from tests.disruption.clusters import DAY, Cluster, facts
+from tests.launch.conftest import catalog
+from tests.launch.launching import NOW
+from tests.launch.pools import pods
+
+__all__ = ["catalog"]
+
+
+@pytest.fixture
+def cluster(catalog: Catalog) -> Cluster:
+    return Cluster(catalog)
+
+
+def only(found: Snapshot) -> OwnNode:
+    (one,) = found.own
+    return one
+
+
+def test_a_node_has_the_price_of_its_offering_and_the_pods_that_hold_it(cluster: Cluster) -> None:
+    (web,) = pods(1)
+    cluster.add("mine", web)
+    cluster.add("theirs", foreign=True)
+    found = cluster.snapshot({"mine": NOW - DAY})
+    one = only(found)
+    assert (one.name, one.instance, one.pool) == ("mine", "i-mine", "web")
+    assert one.price == pytest.approx(0.097)
+    assert [each.pod for each in one.pods] == [web]
+    assert one.quiet_since == NOW - DAY
+    assert [each.name for each in found.others] == ["theirs"]
+    assert found.rules.keys() == {"web"}
+
+
+def test_a_node_that_nobody_has_watched_is_quiet_from_now_on(cluster: Cluster) -> None:
+    cluster.add("new")
+    cluster.add("busy", busy=True)
+    quiet = {one.name: one.quiet_since for one in cluster.snapshot({"busy": NOW - DAY}).own}
+    assert quiet == {"new": NOW, "busy": NOW}
+
+
+def test_a_tag_alone_makes_no_instance_ours() -> None:
+    tagged = facts("i-1", from_fleet=False)
+    outside = facts("i-2", joined=False)
+    karpenter = facts("i-3", owner=Owner(OwnerKind.KARPENTER, "web"))
+    known = {one.instance: one for one in (tagged, outside, karpenter, facts("i-4"), facts("i-5"))}
+    assert own_instances(known, foreign={"i-5"}).keys() == {"i-4"}
+
+
+def test_nodes_go_that_are_marked_requested_or_recorded(cluster: Cluster) -> None:
+    (web,) = pods(1)
+    cluster.add("marked", taints=(Taint(RETIRING, "rebalance", "NoSchedule"),))
+    cluster.add("requested", web)
+    cluster.add("recorded")
+    cluster.add("stays")
+    cluster.requests = [
+        CapacityRequest(
+            cluster="prod",
+            instance="i-requested",
+            node="requested",
+            instance_type="m5.large",
+            zone="us-east-1a",
+            capacity_type="on-demand",
+            attempt=1,
+            requested_at=NOW,
+            ends_at=NOW + DAY,
+        )
+    ]
+    found = cluster.snapshot(retiring={"i-recorded"})
+    assert {one.name for one in found.own if one.going} == {"marked", "requested", "recorded"}
+    assert not found.waiting
+
+
+def test_pods_that_wait_and_pods_of_other_nodes_that_go_need_a_place(cluster: Cluster) -> None:
+    web, db = pods(1)[0], pods(1, name="db")[0]
+    cluster.add("theirs", db, foreign=True)
+    cluster.waiting = [WaitingPod(web, "uid", NOW)]
+    cluster.requests = [
+        CapacityRequest(
+            cluster="prod",
+            instance="i-theirs",
+            node="theirs",
+            instance_type="m5.large",
+            zone="us-east-1a",
+            capacity_type="on-demand",
+            attempt=1,
+            requested_at=NOW,
+            ends_at=NOW + DAY,
+        )
+    ]
+    assert {one.name for one in cluster.snapshot().waiting} == {web.name, db.name}
+
+
+def test_budgets_that_allow_no_disruption_block_their_pods(cluster: Cluster) -> None:
+    (web,) = pods(1)
+    cluster.add("mine", web)
+    everything = LabelSelector(Requirements())
+    cluster.budgets = [
+        PodBudget("default", "open", everything, 1),
+        PodBudget("other", "elsewhere", everything, 0),
+    ]
+    assert only(cluster.snapshot()).pods[0].blocked_by == ()
+    cluster.budgets.append(PodBudget("default", "second", everything, 1))
+    assert only(cluster.snapshot()).pods[0].blocked_by == ("open", "second")
+    cluster.budgets = [PodBudget("default", "shut", everything, 0)]
+    assert only(cluster.snapshot()).pods[0].blocked_by == ("shut",)
+    cluster.budgets = [PodBudget("default", "nothing", None, 0)]
+    assert only(cluster.snapshot()).pods[0].blocked_by == ()
+
+
+def test_a_node_drifts_if_its_pool_requires_something_else(catalog: Catalog) -> None:
+    cluster = Cluster(catalog, capacity=["spot"])
+    cluster.add("old")
+    cluster.add("young", created_at=NOW - timedelta(minutes=59))
+    drift = {one.name: [each.code for each in one.drift] for one in cluster.snapshot().own}
+    assert drift == {"old": ["LabelDrifted"], "young": []}
+
+
+def test_a_node_that_is_as_its_pool_does_not_drift(cluster: Cluster) -> None:
+    cluster.add("mine", taints=(Taint("example.com/added"),))
+    assert not only(cluster.snapshot()).drift
+
+
+def test_an_empty_node_stays_while_pods_that_it_was_launched_for_wait(cluster: Cluster) -> None:
+    web, db = pods(1)[0], pods(1, name="db")[0]
+    cluster.add("empty")
+    cluster.add("filled", db)
+    launched = tuple(
+        FleetInstance(f"i-{n}", "m5.large", "us-east-1a", "spot") for n in cluster.nodes
+    )
+    intent = LaunchIntent(
+        id="one",
+        cluster="prod",
+        pool="web",
+        pods=(web.name,),
+        token="t",
+        created_at=NOW,
+        request=None,
+        instances=launched,
+    )
+    cluster.intents = [intent]
+    assert not any(one.busy for one in cluster.snapshot().own)
+    cluster.waiting = [WaitingPod(web, "uid", NOW)]
+    assert {one.name for one in cluster.snapshot().own if one.busy} == {"empty"}
+
+
+def test_a_node_starts_until_its_admission_has_initialized_it(cluster: Cluster) -> None:
+    labels = {NODEPOOL: "web", NODE_CLASS: "default"}
+    cluster.add("new", labels=labels)
+    cluster.add("unready", ready=False)
+    cluster.add("admitted", labels={**labels, **JOINED})
+    ready = {one.name for one in cluster.snapshot().own if one.ready}
+    assert ready == {"admitted"}

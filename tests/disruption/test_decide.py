@@ -1,0 +1,294 @@
+"""What is given back: empty, expired, drifted, not needed and replaceable nodes."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from leeway.disruption import reasons
+from leeway.disruption.decide import decide_returns
+from leeway.disruption.rules import Budget, Cause, ReturnRules
+from leeway.headroom.cron import parse_cron
+from leeway.policy.worth import Worth
+from leeway.selection.labels import HOSTNAME
+from leeway.selection.pods import Pod
+from leeway.selection.pools import NodePool
+
+from tests.disruption.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
+from tests.selection.workloads import catalog, instance_type, spec, term
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+def codes(kept: dict[str, object]) -> dict[str, str]:
+    return {name: str(reason.code) for name, reason in kept.items()}  # type: ignore[attr-defined]
+
+
+def test_an_empty_node_is_given_back_when_it_has_been_quiet_long_enough() -> None:
+    rules = ReturnRules(after=30 * MINUTE, budgets=())
+    quiet, busy = own_node("quiet", quiet=31 * MINUTE), own_node("busy", quiet=29 * MINUTE)
+    found = decide_returns(snapshot(quiet, busy, rules=rules))
+    assert [(one.nodes, one.cause, one.replaced) for one in found.returns] == [
+        (("quiet",), Cause.EMPTY, False)
+    ]
+    assert found.returns[0].saving == pytest.approx(0.11)
+    assert found.kept["busy"].code == reasons.NODE_NOT_QUIET.name
+
+
+def test_an_empty_node_that_waiting_pods_fit_on_is_kept() -> None:
+    waiting = (Pod("default/coming", spec(3000)),)
+    found = decide_returns(snapshot(own_node("here"), waiting=waiting))
+    assert not found.returns
+    assert found.kept["here"].code == reasons.NODE_IS_EXPECTED.name
+
+
+def test_a_node_that_starts_is_not_empty() -> None:
+    found = decide_returns(snapshot(replace(own_node("new"), ready=False)))
+    assert found.kept["new"].code == reasons.NODE_STARTS.name
+
+
+def test_a_pool_with_consolidate_after_never_keeps_its_nodes() -> None:
+    found = decide_returns(snapshot(own_node("here"), rules=ReturnRules(after=None, budgets=())))
+    assert found.kept["here"].code == reasons.POOL_NEVER_CONSOLIDATED.name
+
+
+def test_an_expired_node_is_replaced_before_it_goes() -> None:
+    rules = ReturnRules(expires=timedelta(days=30), budgets=())
+    old = own_node("old", spec(3000), age=timedelta(days=30))
+    found = decide_returns(snapshot(old, own_node("young", spec(3000)), rules=rules))
+    assert [(one.nodes, one.cause, one.replaced) for one in found.returns] == [
+        (("old",), Cause.EXPIRED, True)
+    ]
+
+
+def test_a_drifted_node_is_replaced_and_its_reason_says_what_differs() -> None:
+    why = reasons.NODE_STARTS(node="another AMI")
+    found = decide_returns(snapshot(replace(own_node("old", spec(3000)), drift=(why,))))
+    assert found.returns[0].cause is Cause.DRIFTED
+    assert "another AMI" in found.returns[0].reason.message
+
+
+def test_a_node_whose_pods_fit_elsewhere_is_not_needed() -> None:
+    own = [own_node("one", spec(1000)), own_node("two", spec(2000), spec(500))]
+    found = decide_returns(snapshot(*own))
+    assert [(one.nodes, one.moves, one.replaced) for one in found.returns] == [(("one",), 1, False)]
+    assert "two" in found.returns[0].reason.message
+
+
+def test_pods_that_must_be_apart_keep_their_nodes() -> None:
+    apart = spec(1000, labels={"app": "db"}, pod_anti_affinity=(term(HOSTNAME, app="db"),))
+    found = decide_returns(snapshot(own_node("one", apart), own_node("two", apart)))
+    # Each may still become a smaller node; neither pod may move to the other node.
+    assert all(one.replaced for one in found.returns)
+
+
+def test_two_nodes_become_one_cheaper_one() -> None:
+    own = [own_node(f"n{i}", *[spec(900)] * 2, zone=zone) for i, zone in enumerate("ab")]
+    big = [replace(one, price=0.2) for one in own]
+    found = decide_returns(snapshot(*big))
+    # Either one node takes all, or the pods fit on what stays: nothing is launched for that.
+    assert found.returns
+
+
+def test_small_nodes_of_one_type_become_one_beside_nodes_that_promise_more() -> None:
+    apart = spec(9000, labels={"app": "db"}, pod_anti_affinity=(term(HOSTNAME, app="db"),))
+    first = [own_node(f"large-{i}", apart, spec(4000, 31_000), kind="large") for i in range(2)]
+    small = [own_node(f"small-{i}", spec(500, 3000), kind="small") for i in range(3)]
+    found = decide_returns(snapshot(*first, *small))
+    (one,) = found.returns
+    assert (sorted(one.nodes), one.replaced) == ([each.name for each in small], True)
+    assert one.saving == pytest.approx(3 * 0.05 - 0.11)
+
+
+def test_a_large_node_with_few_pods_is_replaced_by_a_cheaper_one() -> None:
+    found = decide_returns(snapshot(own_node("large", spec(1500), kind="large")))
+    (one,) = found.returns
+    assert (one.replaced, one.cause) == (True, Cause.UNDERUTILIZED)
+    assert one.saving == pytest.approx(0.35)
+    assert "small" in one.reason.message
+
+
+@pytest.mark.parametrize(("most", "replaced"), [(1, []), (2, [("large",)])])
+def test_a_node_is_replaced_only_if_the_limit_has_room_for_both(
+    most: int, replaced: list[tuple[str, ...]]
+) -> None:
+    limited = replace(ON_DEMAND, limits={"nodes": most})
+    own = own_node("large", spec(1500), kind="large")
+    found = decide_returns(snapshot(own, pools=(limited,)))
+    assert [one.nodes for one in found.returns] == replaced
+
+
+def test_a_replacement_that_saves_too_little_is_not_worth_the_move() -> None:
+    worth = Worth(per_pod=10.0)
+    found = decide_returns(snapshot(own_node("large", spec(1500), kind="large"), worth=worth))
+    assert not found.returns
+    assert found.kept["large"].code == reasons.MOVE_NOT_WORTH.name
+
+
+def test_a_node_is_not_replaced_by_one_whose_price_is_not_known() -> None:
+    unpriced = catalog(instance_type("unpriced", 4000, 16384, None))
+    own = own_node("large", spec(1500), kind="large")
+    found = decide_returns(snapshot(own, catalog=unpriced))
+    assert not found.returns
+    assert found.kept["large"].code == reasons.NOTHING_CHEAPER.name
+
+
+def test_a_spot_node_is_replaced_only_with_many_other_spot_types() -> None:
+    large = own_node("large", spec(1500), kind="large", capacity_type="spot")
+    found = decide_returns(snapshot(large, pools=(NodePool("plain"),)))
+    assert not found.returns
+    assert found.kept["large"].code == reasons.SPOT_NOT_FLEXIBLE.name
+
+
+def test_a_pool_that_gives_back_only_empty_nodes_keeps_those_with_pods() -> None:
+    rules = ReturnRules(only_empty=True, budgets=())
+    found = decide_returns(snapshot(own_node("large", spec(100), kind="large"), rules=rules))
+    assert found.kept["large"].code == reasons.POOL_ONLY_EMPTY.name
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"protected": True}, reasons.NODE_IS_PROTECTED),
+        ({"going": True}, reasons.NODE_GOES_ALREADY),
+        ({"price": None}, reasons.NODE_WITHOUT_PRICE),
+    ],
+)
+def test_nodes_are_kept_for_a_reason(change: dict[str, object], code: object) -> None:
+    one = replace(own_node("here", spec(100), kind="large"), **change)  # type: ignore[arg-type]
+    found = decide_returns(snapshot(one))
+    assert not found.returns
+    assert found.kept["here"].code == code.name  # type: ignore[attr-defined]
+
+
+def test_pods_that_may_not_be_disrupted_keep_their_node() -> None:
+    one = own_node("here", spec(100), kind="large")
+    forever = [replace(m, protected_until=NOW + MINUTE) for m in one.pods]
+    blocked = [replace(m, blocked_by=("web",)) for m in one.pods]
+    found = decide_returns(snapshot(with_pods(one, forever)))
+    assert found.kept["here"].code == reasons.POD_IS_PROTECTED.name
+    found = decide_returns(snapshot(with_pods(one, blocked)))
+    assert found.kept["here"].code == reasons.POD_IS_BLOCKED.name
+    over = [replace(m, protected_until=NOW) for m in one.pods]
+    assert decide_returns(snapshot(with_pods(one, over))).returns
+
+
+def test_budgets_limit_how_many_nodes_go_at_once() -> None:
+    own = [own_node(f"n{number}") for number in range(15)]
+    rules = ReturnRules(budgets=(Budget("10%"),))
+    found = decide_returns(snapshot(*own, rules=rules))
+    assert len(found.returns) == 2  # 10% of 15, rounded up
+    going = [replace(one, going=True) for one in own[:1]]
+    found = decide_returns(snapshot(*going, *own[1:], rules=rules))
+    assert len(found.returns) == 1
+    assert reasons.DISRUPTION_BUDGET_USED.name in {why.code for why in found.kept.values()}
+
+
+def test_a_budget_applies_to_its_causes_and_in_its_windows() -> None:
+    day = Budget("0", cron=parse_cron("0 9 * * *"), duration=timedelta(hours=8))
+    assert day.applies(Cause.EMPTY, NOW)
+    assert not day.applies(Cause.EMPTY, NOW + timedelta(hours=5))
+    assert not day.applies(Cause.EMPTY, NOW - timedelta(hours=3, minutes=1))
+    assert day.applies(Cause.EMPTY, NOW - timedelta(hours=3))
+    drift = Budget("0", causes=frozenset({Cause.DRIFTED}))
+    rules = ReturnRules(budgets=(drift,))
+    assert len(decide_returns(snapshot(own_node("here"), rules=rules)).returns) == 1
+
+
+def test_the_budget_of_the_cluster_limits_all_pools() -> None:
+    own = [own_node(f"n{number}", spec(1000), age=DAY) for number in range(5)]
+    rules = ReturnRules(expires=DAY, budgets=())
+    assert len(decide_returns(snapshot(*own, rules=rules, most=2)).returns) == 2
+    assert not decide_returns(snapshot(*own, rules=rules, most=0)).returns
+
+
+def test_the_budget_of_the_cluster_keeps_no_empty_node() -> None:
+    own = [own_node(f"n{number}") for number in range(5)]
+    assert len(decide_returns(snapshot(*own, most=0)).returns) == 5
+    within = ReturnRules(budgets=(Budget("2"),))
+    assert len(decide_returns(snapshot(*own, rules=within, most=0)).returns) == 2
+
+
+def test_a_pool_without_a_manifest_keeps_its_nodes() -> None:
+    found = decide_returns(snapshot(own_node("here"), rules=None))
+    assert found.returns
+    stranger = replace(own_node("here"), pool="gone")
+    found = decide_returns(snapshot(stranger))
+    assert found.kept["here"].code == reasons.POOL_WITHOUT_RULES.name
+
+
+def test_a_node_with_pods_is_kept_until_it_is_old_enough() -> None:
+    young = own_node("young", spec(1000), age=29 * MINUTE)
+    found = decide_returns(snapshot(young, own_node("other", spec(2000), spec(500))))
+    assert "young" not in {name for one in found.returns for name in one.nodes}
+    assert found.kept["young"].code == reasons.NODE_TOO_YOUNG.name
+    empty = own_node("young", age=29 * MINUTE)
+    assert [one.nodes for one in decide_returns(snapshot(empty)).returns] == [("young",)]
+
+
+def test_a_plan_is_expected_to_hold_as_long_as_the_node_was_quiet() -> None:
+    # 0.11 USD per hour: two moves for 0.01 USD each pay after eleven minutes.
+    worth = Worth(per_pod=0.01)
+    for quiet, gone in ((10, False), (11, True)):
+        one = own_node("one", spec(100), spec(100), quiet=quiet * MINUTE)
+        other = own_node("two", *[spec(900)] * 4, quiet=0 * MINUTE)
+        rules = ReturnRules(after=MINUTE, budgets=())
+        found = decide_returns(snapshot(one, other, rules=rules, worth=worth))
+        assert bool(found.returns) is gone, quiet
+
+
+def test_only_nodes_that_were_examined_are_said_to_have_nothing_cheaper() -> None:
+    """Without limits on a run, each node is either given back or examined."""
+    full = [own_node(f"full{n}", spec(3000, 10_000)) for n in range(3)]
+    found = decide_returns(snapshot(*full))
+    assert not found.returns
+    assert {one.code for one in found.kept.values()} == {reasons.NOTHING_CHEAPER.name}
+    found = decide_returns(snapshot(*full, own_node("empty")))
+    assert [one.nodes for one in found.returns] == [("empty",)]
+    assert {one.code for one in found.kept.values()} == {reasons.NODE_NOT_EXAMINED.name}
+
+
+def test_a_node_whose_price_is_not_worth_the_moves_is_not_said_to_have_nothing_cheaper() -> None:
+    young = own_node("young", spec(500), quiet=timedelta(seconds=30))
+    roomy = own_node("roomy", spec(1000), quiet=timedelta(seconds=30))
+    found = decide_returns(snapshot(young, roomy))
+    assert not found.returns
+    assert {one.code for one in found.kept.values()} == {reasons.MOVE_NOT_WORTH.name}
+
+
+def test_the_decision_says_when_the_next_empty_node_is_due() -> None:
+    rules = ReturnRules(after=30 * MINUTE, budgets=())
+    soon, late = own_node("soon", quiet=29 * MINUTE), own_node("late", quiet=2 * MINUTE)
+    full = own_node("full", spec(3000), quiet=29.5 * MINUTE)
+    starts = replace(own_node("starts", quiet=29.5 * MINUTE), ready=False)
+    found = decide_returns(snapshot(soon, late, full, starts, rules=rules))
+    assert found.due_at == NOW + MINUTE
+    waiting = (Pod("default/coming", spec(3000)),)
+    expected = decide_returns(snapshot(soon, waiting=waiting, rules=rules))
+    assert expected.due_at is None, "a run for the pod follows"
+
+
+def test_what_only_a_budget_forbids_is_decided_and_waits() -> None:
+    rules = ReturnRules(after=MINUTE, budgets=(Budget("1"),))
+    found = decide_returns(snapshot(own_node("one"), own_node("two"), rules=rules))
+    assert [one.nodes for one in found.returns] == [("one",)]
+    assert [one.nodes for one in found.waiting] == [("two",)]
+    assert found.kept["two"].code == reasons.DISRUPTION_BUDGET_USED.name
+
+
+def test_a_node_that_is_gone_uses_no_budget() -> None:
+    rules = ReturnRules(after=MINUTE, budgets=(Budget("1"),))
+    goes = replace(own_node("goes"), going=True)
+    left = own_node("left")
+    assert not decide_returns(snapshot(goes, left, rules=rules)).returns
+    found = decide_returns(snapshot(replace(goes, gone=True), left, rules=rules))
+    assert [one.nodes for one in found.returns] == [("left",)]
+
+
+def test_a_reason_has_durations_as_manifests_have_them() -> None:
+    old = ReturnRules(expires=timedelta(seconds=1), budgets=())
+    (returned,) = decide_returns(snapshot(own_node("old"), rules=old)).returns
+    assert returned.reason.message.startswith("Node old is older than 1s, the expireAfter of")
+    waits = ReturnRules(after=timedelta(minutes=90))
+    busy = replace(own_node("busy"), quiet_since=NOW - timedelta(seconds=61, milliseconds=7))
+    found = decide_returns(snapshot(busy, rules=waits)).kept["busy"].message
+    assert "1m1s ago; pool plain waits 1h30m" in found

@@ -1,0 +1,90 @@
+"""Leeway's table in memory. tests/aws/test_table.py is its contract."""
+
+from collections.abc import Callable, Iterator, Sequence
+from threading import RLock
+
+from leeway.clock import Clock
+from leeway.ports.aws import CloudRefused
+from leeway.table import Index, Item, Key, RecordChanged, Table
+
+from tests.fakes.clock import FakeClock
+
+LARGEST_ITEM = 400 * 1024
+"""Bytes of the largest item that DynamoDB accepts."""
+
+
+class TableInMemory(Table):
+    """`items` are what is stored, `written` the keys of all writes and deletions in their order.
+
+    `before` is called before each read and write with its operation (`get`, `list`, `find`, `put`,
+    `delete` or `change`) and the key or its beginning; it may raise what a table raises that does
+    not answer: `table.before = down` for all.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock or FakeClock())
+        self.items: dict[Key, Item] = {}
+        self.written: list[Key] = []
+        self._lock = RLock()
+        self.before: Callable[[str, Key], None] = lambda _operation, _key: None
+
+    def _get(self, key: Key, consistent: bool) -> Item | None:
+        self.before("get", key)
+        return self.items.get(key)
+
+    def _get_many(self, keys: Sequence[Key]) -> Iterator[Item]:
+        for key in keys:
+            self.before("get", key)
+        return iter([self.items[key] for key in keys if key in self.items])
+
+    def _query(self, pk: str, prefix: str, consistent: bool) -> Iterator[Item]:
+        self.before("list", (pk, prefix))
+        items = [self.items[key] for key in sorted(self.items)]
+        return (one for one in items if one.key[0] == pk and one.key[1].startswith(prefix))
+
+    def _query_index(self, index: Index, value: str, prefix: str) -> Iterator[Item]:
+        self.before("find", (value, prefix))
+        found = [
+            one
+            for one in self.items.values()
+            if one.indexed.get(index.attribute) == value and one.key[1].startswith(prefix)
+        ]
+        return iter(sorted(found, key=lambda one: one.key[1]))
+
+    def _put(self, item: Item, replaces: int | None) -> None:
+        self.before("put", item.key)
+        with self._lock:
+            self._check(item.key, replaces)
+            self._store(item)
+
+    def _delete(self, key: Key, replaces: int | None) -> None:
+        self.before("delete", key)
+        with self._lock:
+            self._check(key, replaces)
+            self.written.append(key)
+            self.items.pop(key, None)
+
+    def _change(self, put: Sequence[Item], delete: Sequence[Key]) -> None:
+        for key in [*(one.key for one in put), *delete]:
+            self.before("change", key)
+        for item in put:
+            self._store(item)
+        for key in delete:
+            self._delete(key, None)
+
+    def _store(self, item: Item) -> None:
+        body = item.body.encode() if isinstance(item.body, str) else item.body or b""
+        if len(body) > LARGEST_ITEM:
+            raise CloudRefused("PutItem: ValidationException: Item size has exceeded the maximum")
+        self.written.append(item.key)
+        self.items[item.key] = item
+
+    def _check(self, key: Key, replaces: int | None) -> None:
+        if replaces is None:
+            return
+        stored = self.items.get(key)
+        version = stored.version if stored else 0
+        if replaces == 0 and not list(self._kept([stored] if stored else [])):
+            version = 0
+        if version != replaces:
+            raise RecordChanged(" ".join(key))

@@ -1,0 +1,45 @@
+"""The plan of a notice, as far as it depends on Leeway's pools."""
+
+from typing import Any
+
+import pytest
+from leeway.instances.facts import InstanceFacts
+from leeway.interruption.explain import InstanceFindings, InstancePlan, plan_instance
+from leeway.notices import NoticeKind
+from leeway.policy.rules import ClusterPolicy
+
+from tests.fakes.pools import OF_POOL
+from tests.retirement.retirements import FACTS, notice
+from tests.retirement.test_decide import group
+
+
+def planned(
+    kind: NoticeKind, facts: InstanceFacts, policy: ClusterPolicy, **of_group: Any
+) -> InstancePlan:
+    found_group = group(**of_group) if facts is FACTS else None
+    found = InstanceFindings(facts.instance, facts, found_group, None, "", ec2_read=True)
+    return plan_instance(notice(kind, "n-1"), policy, "defaults", found)
+
+
+def mentions_pools(plan: InstancePlan) -> bool:
+    return any("Leeway's pools launch nodes" in remark for remark in plan.remarks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"), [(NoticeKind.SPOT_INTERRUPTION, False), (NoticeKind.REBALANCE, True)]
+)
+def test_the_plan_says_that_pools_replace_a_node_of_a_pool(kind: NoticeKind, first: bool) -> None:
+    plan = planned(kind, OF_POOL, ClusterPolicy())
+    assert (plan.replacement, plan.replacement_first) == ("request-capacity", first)
+    assert "provision_nodes launches nodes" in plan.replacement_reason
+    assert (plan.owner, plan.action) == ("leeway spot-general", "retire")
+
+
+def test_the_plan_says_that_pools_may_replace_a_node_of_a_group() -> None:
+    allowed = ClusterPolicy(groups_may_use_pools=True)
+    interruption = NoticeKind.SPOT_INTERRUPTION
+    assert mentions_pools(planned(interruption, FACTS, allowed))
+    assert not mentions_pools(planned(interruption, FACTS, ClusterPolicy()))
+    refreshing = planned(interruption, FACTS, allowed, refreshing=True)
+    assert not mentions_pools(refreshing)
+    assert not mentions_pools(planned(interruption, OF_POOL, allowed))

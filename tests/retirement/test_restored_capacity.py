@@ -1,0 +1,267 @@
+"""Groups with a launched successor: their capacity is restored after failures and crashes."""
+
+from datetime import timedelta
+
+import pytest
+from leeway.execution.attempt import OVERDUE
+from leeway.notices import NoticeKind
+from leeway.notices.parse import parse_notice
+from leeway.notices.synthetic import EventOrigin
+from leeway.policy.rules import DEFAULTS, ClusterPolicy, OnBlocked, rule
+from leeway.ports.aws import CloudRefused
+from leeway.reconciliation.lost_events import CheckContext
+from leeway.reconciliation.lost_starts import check_overdue_retirement
+from leeway.retirement.attempts import apply_notice, undo
+from leeway.retirement.outcome import RetirementResult
+from leeway.retirement.reasons import LEFT_IN_SERVICE, SAME_ZONE, SUCCESSOR_REQUESTED
+from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
+
+from tests.fakes.retirement import (
+    HOOKED,
+    POD,
+    RetirementFakes,
+    next_attempt,
+    rebalanced,
+    retire,
+    retirement_fakes,
+)
+from tests.retirement.retirements import FACTS, HOOK, NOTICED, notice, take
+
+ORIGIN = EventOrigin("123456789012", "us-east-1")
+
+
+def reconcile(fakes: RetirementFakes, state: str | None, late: timedelta = timedelta(0)) -> None:
+    """Have reconcile read the record when it is overdue, and receive the notice that it sends."""
+    fakes.clock.time = max(fakes.clock.time, latest_end(fakes.record) + OVERDUE) + late
+    lost = check_overdue_retirement(fakes.record, state, CheckContext(ORIGIN, fakes.clock.time))
+    assert lost is not None
+    received = parse_notice(lost.event)
+    ruling = rule(received, DEFAULTS[received.kind])
+    fakes.record = apply_notice(fakes.record, received, ruling, FACTS).record
+
+
+def refuse_once(fakes: RetirementFakes) -> None:
+    real, refusals = fakes.groups.terminate_in_group, 0
+
+    def refuse(instance: str, decrement: bool = False) -> None:
+        nonlocal refusals
+        refusals += 1
+        if refusals == 1:
+            raise CloudRefused("AccessDenied: TerminateInstanceInAutoScalingGroup")
+        real(instance, decrement)
+
+    fakes.groups.terminate_in_group = refuse  # type: ignore[method-assign]
+
+
+def test_a_refused_termination_in_the_group_is_reported_and_retried_by_reconcile() -> None:
+    fakes = rebalanced()
+    refuse_once(fakes)
+    outcome = retire(fakes)
+    assert outcome.replacement == "launch-successor"
+    (refused,) = outcome.refused
+    assert refused.code == "GroupTerminationRefused"
+    assert "AccessDenied" in refused.message
+    assert (fakes.record.must_restore_capacity, fakes.record.is_open, fakes.groups.desired) == (
+        True,
+        True,
+        4,
+    )
+    reconcile(fakes, "running")
+    assert not next_attempt(fakes).refused
+    assert fakes.actions.order_of("launch", "terminate and decrement") == [
+        "launch",
+        "terminate and decrement",
+    ]
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_an_instance_with_a_blocked_pod_keeps_one_successor_over_many_attempts() -> None:
+    fakes = rebalanced(blocks=True)
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.INCOMPLETE
+    assert LEFT_IN_SERVICE().message in outcome.summary.message
+    assert fakes.actions.order_of("delete", "terminate", "terminate and decrement") == []
+    assert fakes.record.is_open
+    for _ in range(4):
+        reconcile(fakes, "running")
+        assert next_attempt(fakes).result is RetirementResult.INCOMPLETE
+    assert (fakes.groups.desired, fakes.record.attempt) == (4, 5), "one successor in all attempts"
+    fakes.cluster.blocks = False
+    reconcile(fakes, "running")
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_a_scheduled_change_ends_in_the_group_at_its_deadline() -> None:
+    fakes = retirement_fakes(NoticeKind.SCHEDULED_CHANGE, pods=[POD], hooks=HOOKED)
+    fakes.record = fakes.record.model_copy(update={"on_blocked": OnBlocked.FAIL})
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.INCOMPLETE
+    assert LEFT_IN_SERVICE().message not in outcome.summary.message
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_a_paused_cluster_delays_the_next_attempt_and_keeps_the_record() -> None:
+    fakes = rebalanced(blocks=True)
+    retire(fakes)
+    reconcile(fakes, "running")
+    fakes.cluster.blocks, fakes.policies.policy = False, ClusterPolicy(paused=True)
+
+    def resume(step: str) -> None:
+        if fakes.clock.time - NOTICED > timedelta(hours=30):
+            fakes.policies.policy = ClusterPolicy()
+
+    fakes.steps.before_step = resume
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert fakes.groups.desired == 3
+
+
+def test_an_interruption_of_a_blocked_instance_restores_the_groups_capacity() -> None:
+    fakes = rebalanced(blocks=True)
+    retire(fakes)
+    change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=7200)
+    assert change.start
+    fakes.clock.time = NOTICED + timedelta(seconds=7200)
+    fakes.record = change.record
+    assert next_attempt(fakes).deleted == 1
+    assert fakes.actions.order_of("terminate", "terminate and decrement") == [
+        "terminate and decrement"
+    ]
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def crashed_at(step: str) -> RetirementFakes:
+    """A rebalance with a launched successor whose execution crashed before this step."""
+    fakes = rebalanced()
+
+    def die(name: str) -> None:
+        if name == step and fakes.record.attempt == 1:
+            raise Crashed
+
+    fakes.steps.before_step = die
+    with pytest.raises(Crashed):
+        retire(fakes)
+    return fakes
+
+
+@pytest.mark.parametrize("step", ["check-successor-3", "begin-drain", "finish"])
+def test_a_crashed_execution_restores_the_capacity_after_its_instance_is_gone(
+    step: str,
+) -> None:
+    fakes = crashed_at(step)
+    assert fakes.groups.desired == 4
+    fakes.groups.state = None
+    reconcile(fakes, "terminated")
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+@pytest.mark.parametrize("step", ["check-successor-3", "begin-drain", "drain-1", "finish"])
+def test_a_crashed_execution_is_finished_by_the_next_attempt(
+    step: str,
+) -> None:
+    fakes = crashed_at(step)
+    reconcile(fakes, "running")
+    assert next_attempt(fakes).result is RetirementResult.DRAINED
+    assert fakes.actions.order_of("launch", "terminate", "terminate and decrement") == [
+        "launch",
+        "terminate and decrement",
+    ]
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_the_end_of_a_blocked_instance_restores_the_groups_capacity() -> None:
+    fakes = rebalanced(blocks=True)
+    retire(fakes)
+    fakes.groups.state = None
+    change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=7200, state="terminated")
+    assert change.start, "although the retirement is closed"
+    fakes.record = change.record
+    next_attempt(fakes)
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops() -> None:
+    fakes = rebalanced()
+    intent = ReplacementIntent(
+        method="launch-successor",
+        reason=SUCCESSOR_REQUESTED(group="ng"),
+        requested_at=NOTICED,
+        group="ng",
+        zones=(ZoneChoice("us-east-1a", SAME_ZONE()),),
+        desired=4,
+        to_restore=True,
+    )
+    fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
+    change = take(fakes.record, NoticeKind.STATE_CHANGE, "n-2", after=5, state="stopping")
+    fakes.record = change.record
+    next_attempt(fakes)
+    assert fakes.actions.order_of("launch", "terminate", "terminate and decrement") == [
+        "launch",
+        "terminate and decrement",
+    ]
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_the_capacity_of_a_deleted_group_needs_no_restoring() -> None:
+    fakes = rebalanced(blocks=True)
+    retire(fakes)
+    fakes.groups.state = None
+
+    fakes.groups.launched_at = None
+    reconcile(fakes, "terminated")
+    assert not next_attempt(fakes).refused
+    assert not fakes.record.is_open
+
+
+def test_an_instance_that_runs_again_stays_and_its_successor_is_terminated() -> None:
+    fakes = rebalanced(blocks=True)
+    retire(fakes)
+    runs = notice(NoticeKind.STATE_CHANGE, "n-2", after=7200, state="running")
+    change = undo(fakes.record, runs)
+    assert change is not None
+    fakes.record = change.record
+    assert next_attempt(fakes).result is RetirementResult.UNDONE
+    assert fakes.actions.order_of("terminate", "terminate and decrement") == []
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_a_termination_by_the_group_supersedes_a_drain() -> None:
+    fakes = rebalanced(blocks=True)
+
+    def terminates(step: str) -> None:
+        if step == "drain-1" and fakes.record.attempt == 1:
+            fakes.groups.state = "Terminating:Wait"
+            change = take(fakes.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
+            assert change.start, "this retirement did not request it"
+            fakes.record = change.record
+
+    fakes.steps.before_step = terminates
+    assert fakes.run_attempt(1) is None
+    assert next_attempt(fakes).kind is NoticeKind.TERMINATE_HOOK
+    assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
+
+
+def test_the_hook_of_the_groups_termination_is_answered_by_the_same_attempt() -> None:
+    fakes = rebalanced(notifies_hooks=True)
+    outcome = retire(fakes)
+    assert (outcome.attempt, outcome.hooks) == (1, HOOKED)
+    assert fakes.actions.ended == [*HOOKED]
+    late = rebalanced()
+    retire(late)
+    change = take(late.record, NoticeKind.TERMINATE_HOOK, "n-2", after=90, hook=HOOK)
+    assert (change.start, change.record.attempt) == (True, 2), "a later attempt answers it"
+
+
+def test_a_blocked_pod_in_a_group_at_its_maximum_waits_as_long_as_the_hook() -> None:
+    fakes = rebalanced(maximum=3, blocks=True, notifies_hooks=True, timeout=7200)
+    outcome = retire(fakes)
+    assert outcome.ended_at is not None
+    assert timedelta(hours=47) < outcome.ended_at - NOTICED < timedelta(hours=49)
+    assert (outcome.deleted, outcome.result) == (1, RetirementResult.DRAINED)
+    assert fakes.actions.ended == [*HOOKED]
+    assert fakes.steps.operations < 2500
+
+
+class Crashed(BaseException):
+    """The execution failed and does not continue."""

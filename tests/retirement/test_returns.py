@@ -1,0 +1,327 @@
+"""Capacity that is given back: confirmed right after the cordon, or the node is uncordoned."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leeway.capacity_requests.request import PriceLimit
+from leeway.notices import NoticeKind
+from leeway.policy.rules import SUCCESSOR_TIMEOUT, ChurnCap, ClusterPolicy, OnBlocked, Replacement
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, Controller, Node, Pod
+from leeway.retirement.cordon import why_kept
+from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.outcome import Outcome, RetirementResult
+from leeway.retirement.record import ReturnTerms
+
+from tests.fakes.pools import LIMIT, FakeBuyer, of_pool
+from tests.fakes.retirement import POD, RetirementFakes, next_attempt, retire
+from tests.retirement.retirements import NOTICED, take
+
+RETURN = NoticeKind.CAPACITY_RETURN
+FOREVER = datetime.max.replace(tzinfo=UTC)
+WEB = replace(POD, controller=Controller("ReplicaSet", "web"))
+DAEMON = replace(POD, name="cni", controller=Controller("DaemonSet", "cni"))
+FINISHED = replace(POD, name="job", phase="Succeeded")
+EMPTY = ReturnTerms(cause="Empty", pods=0)
+UNDERUSED = ReturnTerms(cause="Underutilized", pods=1)
+EXPIRED = ReturnTerms(cause="Expired")
+FORCED = ReturnTerms(cause="Expired", forced=True)
+
+
+def returned(terms: ReturnTerms, *pods: Pod, **changes: Any) -> RetirementFakes:
+    """The retirement of a node of Leeway's own that is given back; it has these pods by now."""
+    fakes = of_pool(RETURN, pods=list(pods), blocks=False, **changes)
+    when = Replacement.NONE if terms.pods == 0 else Replacement.BEFORE
+    fields = {"terms": terms, "replacement": when}
+    fakes.records.record = fakes.record.model_copy(update=fields)
+    return fakes
+
+
+def kept(fakes: RetirementFakes) -> Outcome:
+    """Retire, and see that the node is uncordoned and nothing else happened to it."""
+    outcome = retire(fakes)
+    assert outcome.result is RetirementResult.DECLINED
+    done = fakes.actions.order_of("cordon", "evict", "delete", "buy")
+    assert set(done) <= {"cordon"}
+    assert not fakes.cluster.marked
+    assert fakes.actions.ended == []
+    assert not fakes.record.is_open
+    assert not outcome.terminated
+    return outcome
+
+
+def test_an_empty_node_is_terminated() -> None:
+    fakes = returned(EMPTY, DAEMON, FINISHED)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    assert not fakes.capacity.stored, "it needs no successor"
+    assert fakes.record.is_terminated
+    assert fakes.queue.wakes == [("prod", "the return of node-1 has ended")]
+
+
+def test_a_pod_that_came_between_the_decision_and_the_cordon_keeps_the_node() -> None:
+    assert kept(returned(EMPTY, WEB)).reason.code == "NodeGotPods"
+    more = replace(WEB, name="web-2")
+    assert kept(returned(UNDERUSED, WEB, more)).reason.code == "NodeGotPods"
+
+
+def test_a_pod_that_still_terminates_keeps_an_empty_node() -> None:
+    ending = replace(WEB, deletion=NOTICED.replace(hour=23))
+    assert kept(returned(EMPTY, ending)).reason.code == "NodeGotPods"
+
+
+def test_a_budget_that_blocks_now_keeps_the_node() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    fakes.cluster.blocks = True
+    assert kept(fakes).reason.code == "PodNotEvictable"
+
+
+@pytest.mark.parametrize("terms", [UNDERUSED, EXPIRED])
+def test_an_annotation_keeps_the_node(terms: ReturnTerms) -> None:
+    protected = replace(WEB, protected_until=FOREVER)
+    assert kept(returned(terms, protected)).reason.code == "NodeProtected"
+
+
+def test_pods_that_cannot_be_read_keep_the_node() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    fakes.cluster.lists = False
+    assert retire(fakes).result is RetirementResult.DECLINED
+    assert fakes.actions.ended == []
+
+
+def test_an_expired_node_goes_after_its_successor_is_ready() -> None:
+    fakes = returned(EXPIRED, WEB)
+    outcome = retire(fakes)
+    assert fakes.actions.order_of("buy", "evict") == ["buy", "evict"]
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+    (request,) = fakes.capacity.stored.values()
+    assert request.keeps_offering
+
+
+def test_a_bounded_drain_ignores_an_annotation() -> None:
+    fakes = returned(FORCED, replace(WEB, protected_until=FOREVER))
+    assert retire(fakes).result is RetirementResult.DRAINED
+
+
+def test_a_return_that_may_not_begin_is_declined_and_waits_for_nothing() -> None:
+    fakes = returned(EMPTY)
+    fakes.policies.policy = ClusterPolicy(paused=True)
+    assert kept(fakes).reason.code == "ClusterPaused"
+    fakes = returned(UNDERUSED, WEB)
+    fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
+    assert kept(fakes).reason.code == "DisruptionBudgetExhausted"
+
+
+def test_an_empty_node_does_not_count_against_the_budget_of_the_cluster() -> None:
+    fakes = returned(EMPTY)
+    fakes.policies.policy = ClusterPolicy(churn=ChurnCap(percent=0, at_least=0))
+    assert retire(fakes).terminated
+    assert not fakes.ledgers.ledger("prod").begun
+
+
+def test_the_budget_counts_a_return_that_moves_pods() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    retire(fakes)
+    ledger = fakes.ledgers.ledger("prod")
+    assert ledger.left(10, ChurnCap(), fakes.clock.now()) == 0
+    assert DisruptionLedger(cluster="prod").left(30, ChurnCap(), NOTICED) == 3
+
+
+def test_a_declined_return_ends_its_request_for_nodes() -> None:
+    fakes = returned(UNDERUSED, WEB, replace(WEB, name="web-2"))
+    before = returned(EXPIRED, WEB)
+    retire(before)
+    (request,) = before.capacity.stored.values()
+    later = request.model_copy(update={"version": 1, "ends_at": FOREVER, "attempt": 1})
+    fakes.capacity.write(later)
+    kept(fakes)
+    (request,) = fakes.capacity.stored.values()
+    assert not request.is_open(fakes.clock.now())
+
+
+def test_an_interruption_takes_over_a_return() -> None:
+    fakes = returned(UNDERUSED, WEB)
+    change = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2")
+    assert (change.start, change.record.attempt) == (True, 2)
+    assert change.record.returns is None
+    fakes.records.record = change.record
+    assert fakes.run_attempt(1) is None
+    outcome = next_attempt(fakes)
+    assert (outcome.kind, outcome.result) == ("spot-interruption", "drained")
+
+
+@given(
+    count=st.integers(0, 5),
+    allowed=st.integers(0, 5) | st.none(),
+    forced=st.booleans(),
+    protected=st.booleans(),
+)
+def test_a_node_goes_only_with_the_pods_that_were_decided_about(
+    count: int, allowed: int | None, forced: bool, protected: bool
+) -> None:
+    node = Node("n", "u", "aws:///z/i-1", True, True, {}, {DO_NOT_DISRUPT: "true"})
+    free = replace(node, annotations={})
+    terms = ReturnTerms(cause="Empty", pods=allowed, forced=forced)
+    why = why_kept(node if protected else free, [WEB] * count, terms, NOTICED)
+    too_many = allowed is not None and count > allowed
+    assert (why is not None) == (too_many or (protected and not forced))
+
+
+CHEAPER = ReturnTerms(cause="Underutilized", pods=1, optional=True)
+DRIFTED = ReturnTerms(cause="Drifted", optional=True)
+
+
+def called_off(fakes: RetirementFakes) -> Outcome:
+    """Retire, and see that the node is uncordoned, runs on, and may be decided about again."""
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
+    assert "cordon" in fakes.actions.order_of("cordon")
+    assert not fakes.cluster.marked
+    assert fakes.actions.ended == []
+    record = fakes.record
+    assert (record.is_open, record.had_no_effect) == (False, True)
+    assert record.replacement_intent is None
+    assert all(not one.is_open(fakes.clock.now()) for one in fakes.capacity.stored.values())
+    return outcome
+
+
+@pytest.mark.parametrize("terms", [CHEAPER, DRIFTED])
+@pytest.mark.parametrize("why", ["not launched", "not answered", "never Ready"])
+def test_a_return_without_a_ready_successor_is_called_off(terms: ReturnTerms, why: str) -> None:
+    fakes = returned(terms, WEB)
+    match why:
+        case "not launched":
+            fakes.queue.on_wake = FakeBuyer(fakes, launches=False, refuses=(LIMIT,)).run
+        case "not answered":
+            fakes.queue.on_wake = lambda _: None
+        case _:
+            fakes.cluster.starts_in = None
+    outcome = called_off(fakes)
+    assert outcome.reason.code == "ReturnWithoutSuccessor"
+    assert "uncordoned and kept" in outcome.as_node_event("uid").message
+    assert "evict" not in fakes.actions.order_of("evict")
+    assert outcome.ended_at - NOTICED >= SUCCESSOR_TIMEOUT
+
+
+@pytest.mark.parametrize("terms", [EXPIRED, FORCED])
+def test_an_expired_node_goes_after_the_time_for_its_successor(terms: ReturnTerms) -> None:
+    fakes = returned(terms, WEB)
+    fakes.cluster.starts_in = None
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DRAINED, True)
+
+
+def bounded(terms: ReturnTerms) -> RetirementFakes:
+    """The return of a node of which a budget blocks the drain, once it has begun, until the end of
+    its time."""
+    fakes = returned(terms, WEB)
+    deadline = {"deadline": NOTICED + timedelta(minutes=5), "on_blocked": OnBlocked.WAIT}
+    fakes.records.record = fakes.record.model_copy(update=deadline)
+
+    def blocks(step: str) -> None:
+        fakes.cluster.blocks = step.startswith("drain")
+
+    fakes.steps.before_step = blocks
+    return fakes
+
+
+def test_a_bounded_drain_that_stays_incomplete_uncordons_a_node_that_may_stay() -> None:
+    fakes = bounded(CHEAPER)
+    outcome = called_off(fakes)
+    assert outcome.reason.code == "ReturnNotDrained"
+    assert "uncordoned and kept" in outcome.as_node_event("uid").message
+    assert [pod.stage for pod in outcome.pods] == ["failed"]
+    later = take(fakes.record, RETURN, "again", after=1_200).record
+    assert (later.attempt, later.drain_began_at, later.replacement_intent) == (2, None, None)
+
+
+@pytest.mark.parametrize("terms", [EXPIRED, FORCED])
+def test_a_bounded_drain_of_an_expired_node_that_stays_incomplete_leaves_it_cordoned(
+    terms: ReturnTerms,
+) -> None:
+    fakes = bounded(terms)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.INCOMPLETE, False)
+    assert fakes.cluster.marked
+    assert fakes.record.needs_termination
+
+
+def test_an_interruption_during_a_return_that_is_called_off_keeps_the_node_cordoned() -> None:
+    fakes = bounded(CHEAPER)
+
+    def interrupted(step: str) -> None:
+        fakes.cluster.blocks = step.startswith("drain")
+        if step == "call-off":
+            taken = take(fakes.record, NoticeKind.SPOT_INTERRUPTION, "n-2", after=2_000)
+            fakes.records.record = taken.record
+
+    fakes.steps.before_step = interrupted
+    assert fakes.run_attempt() is None
+    assert fakes.cluster.marked
+
+
+def test_a_request_of_a_return_has_its_price_limit() -> None:
+    limit = PriceLimit(decision="node-1", below=0.1)
+    fakes = returned(CHEAPER.model_copy(update={"price_limit": limit}), WEB)
+    retire(fakes)
+    (request,) = fakes.capacity.stored.values()
+    assert request.price_limit == limit
+
+
+DELETED = ReturnTerms(cause="NodeDeleted")
+NEVER = timedelta(days=300).total_seconds()
+
+
+def without_node(**changes: Any) -> RetirementFakes:
+    """The retirement of an instance whose Node was deleted."""
+    fakes = returned(DELETED, **changes)
+    facts = fakes.record.facts.model_copy(update={"joined": True, "from_fleet": True})
+    fields = {"facts": facts, "replacement": Replacement.NONE}
+    fakes.records.record = fakes.record.model_copy(update=fields)
+    fakes.cluster.joins_in = NEVER
+    return fakes
+
+
+def test_an_instance_without_a_node_ends_after_15_minutes() -> None:
+    fakes = without_node()
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.NO_NODE, True)
+    assert outcome.ended_at - NOTICED >= timedelta(minutes=15)
+    assert outcome.ended_at - NOTICED < timedelta(minutes=17)
+    assert fakes.actions.ended, "the instance ends"
+
+
+def test_a_node_that_comes_back_keeps_its_instance() -> None:
+    fakes = without_node()
+    fakes.cluster.joins_in = timedelta(minutes=8).total_seconds()
+    assert kept(fakes).reason.code == "NodeIsBack"
+    assert fakes.clock.now() - NOTICED < timedelta(minutes=10)
+
+
+def test_instances_without_nodes_wait_for_the_disruption_budget() -> None:
+    fakes = without_node()
+    at = NOTICED + timedelta(minutes=12)
+    begun = {"i-1": at, "i-2": at}
+    ledger = DisruptionLedger(cluster="prod", version=1, begun=begun)
+    fakes.ledgers.ledgers["prod"] = ledger
+    outcome = retire(fakes)
+    assert outcome.terminated
+    assert outcome.ended_at >= at + timedelta(minutes=10)
+
+
+def test_a_paused_cluster_ends_no_instance_without_a_node() -> None:
+    fakes = without_node()
+    fakes.policies.policy = ClusterPolicy(paused=True)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.terminated) == (RetirementResult.DECLINED, False)
+
+
+def test_an_api_server_that_does_not_answer_ends_no_instance() -> None:
+    fakes = without_node()
+    fakes.cluster.down_for = timedelta(minutes=40).total_seconds()
+    outcome = retire(fakes)
+    assert outcome.terminated
+    assert outcome.ended_at >= NOTICED + timedelta(minutes=40)

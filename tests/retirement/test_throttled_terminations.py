@@ -1,0 +1,45 @@
+"""Terminations that EC2 throttles in a storm."""
+
+import pytest
+from leeway.notices import NoticeKind
+from leeway.ports.aws import CloudUnavailable
+from leeway.ports.kubernetes_objects import Pod
+from leeway.retirement.outcome import RetirementResult
+from leeway.retirement.record import Method
+
+from tests.fakes.retirement import RetirementFakes, retire, retirement_fakes
+
+POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
+
+
+def throttled(kind: NoticeKind) -> RetirementFakes:
+    """A retirement in a group without a hook, while EC2 throttles terminations."""
+    fakes = retirement_fakes(kind, pods=[POD], blocks=False)
+
+    def refuses(instance: str, group: str = "") -> None:
+        raise CloudUnavailable("RequestLimitExceeded")
+
+    fakes.instances.terminate = refuses  # type: ignore[method-assign]
+    return fakes
+
+
+def test_a_throttled_termination_of_an_interrupted_instance_is_left_to_ec2() -> None:
+    fakes = throttled(NoticeKind.SPOT_INTERRUPTION)
+    outcome = retire(fakes)
+    assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, Method.DETACH)
+    assert fakes.actions.order_of("detach") == ["detach"]
+    assert not outcome.terminated
+    assert not outcome.refused
+    assert "EC2 terminates it" in outcome.summary.message
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_throttled_termination_of_another_instance_repeats_the_step(stops: bool) -> None:
+    kind = NoticeKind.SPOT_INTERRUPTION if stops else NoticeKind.REBALANCE
+    fakes = throttled(kind)
+    fakes.groups.overrides = {"launch_unsupported": "has a warm pool"}
+    fakes.record = fakes.record.model_copy(update={"stops": stops})
+    with pytest.raises(CloudUnavailable):
+        retire(fakes)
+    assert fakes.actions.order_of("detach") == ["detach"]
+    assert fakes.record.needs_termination
