@@ -1,12 +1,43 @@
 """Calls the control APIs of the processes of a sandbox."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import urllib3
 
 from leeway_sandbox.errors import RefusedError, SandboxError
+
+
+class ReadyCounts:
+    """Counts Ready nodes and running pods from journal entries."""
+
+    def __init__(self) -> None:
+        self._nodes: set[str] = set()
+        self._pods: set[str] = set()
+
+    @property
+    def ready(self) -> int:
+        """The number of Ready nodes."""
+        return len(self._nodes)
+
+    @property
+    def running(self) -> int:
+        """The number of running pods."""
+        return len(self._pods)
+
+    def update(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Apply new journal entries, in their order."""
+        for entry in entries:
+            match entry["kind"]:
+                case "node-ready":
+                    self._nodes.add(entry["node"])
+                case "node-deleted":
+                    self._nodes.discard(entry["node"])
+                case "pod-running":
+                    self._pods.add(entry["uid"])
+                case "pod-ended":
+                    self._pods.discard(entry["uid"])
 
 
 class Controls:

@@ -13,7 +13,7 @@ import yaml
 from leeway_sandbox.access import bearer, check_address, read_token
 from leeway_sandbox.access_entries import access_entries, access_key
 from leeway_sandbox.children import Child, stop_all
-from leeway_sandbox.controls import Controls
+from leeway_sandbox.controls import Controls, ReadyCounts
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.installed import ROOT, check_installed
 from leeway_sandbox.provisioning import (
@@ -25,10 +25,15 @@ from leeway_sandbox.provisioning import (
     provision_aws,
 )
 from leeway_sandbox.proxies import bypass_proxies, proxy_exceptions
-from leeway_sandbox.ready_counts import ReadyCounts
 from leeway_sandbox.scenario import Scenario
-from leeway_sandbox.startup import TOKEN_FILE, Endpoints, Startup
-from leeway_sandbox.state_folder import published, read_endpoints, state_lock
+from leeway_sandbox.startup import (
+    TOKEN_FILE,
+    Endpoints,
+    Startup,
+    published,
+    read_endpoints,
+    state_lock,
+)
 
 if TYPE_CHECKING:
     from leeway_sandbox.real_cluster.target import RealCluster

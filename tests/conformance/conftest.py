@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from leeway_sandbox.real_cluster.bare_nodes import LABEL
 from leeway_sandbox.real_cluster.guests import MARKS
+from leeway_sandbox.real_cluster.machines import LABEL
 from leeway_sandbox.real_cluster.target import RealCluster, find_cluster, read_config
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import real_scenario

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 
 
 def test_new_entries_are_read_from_the_last_position() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from leeway_cli import main
 from leeway_sandbox.children import Child
+from leeway_sandbox.controls import ReadyCounts
 from leeway_sandbox.errors import SandboxError
 from leeway_sandbox.provisioning import client
-from leeway_sandbox.ready_counts import ReadyCounts
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario, demo_scenario, smoke_scenario
-from leeway_sandbox.state_folder import is_running
+from leeway_sandbox.startup import is_running
 from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Node, Pod

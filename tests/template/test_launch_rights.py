@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from leeway.launch.node_settings import cluster_tags
-from leeway_sandbox.aws.ec2_checks import (
+from leeway_sandbox.aws.policies import (
     FLEET,
     INSTANCE,
     TEMPLATE,

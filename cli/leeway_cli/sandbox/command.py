@@ -54,7 +54,7 @@ app.command()(up)
 @app.command()
 def down(state_dir: StateDirOption = None) -> None:
     """Stop the sandbox."""
-    from leeway_sandbox.state_folder import is_running
+    from leeway_sandbox.startup import is_running
 
     folder = state_dir or default_state_dir()
     with running_sandbox(folder) as sandbox:

@@ -19,17 +19,19 @@ from moto.iam.models import iam_backends
 
 from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import ACCOUNT
-from leeway_sandbox.aws.deployed_stacks import DeployedStacks
-from leeway_sandbox.aws.ec2_checks import (
+from leeway_sandbox.aws.policies import (
     INTERFACE,
     TEMPLATE,
     Launch,
+    Request,
     Tags,
     create_template,
+    listed,
+    refused,
     resource_tags,
     terminate,
 )
-from leeway_sandbox.aws.policies import Request, listed, refused
+from leeway_sandbox.aws.stacks import DeployedStacks
 
 type Error = tuple[str, str, int]
 """The code, the message and the HTTP status."""

@@ -13,16 +13,14 @@ from leeway_sandbox.aws import fault_injection
 from leeway_sandbox.aws.authorization import Authorization
 from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import Cloud
-from leeway_sandbox.aws.cluster_access import Access, ClusterAccess
-from leeway_sandbox.aws.deployed_stacks import DeployedStacks, Stack
-from leeway_sandbox.aws.eks import link_cluster
+from leeway_sandbox.aws.eks import Access, ClusterAccess, link_cluster
 from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.faults import Fault
+from leeway_sandbox.aws.instance_status import Impairment, Maintenance, announce, impair
+from leeway_sandbox.aws.instances import Reserve, put_into
 from leeway_sandbox.aws.interruptions import Interruption, Interruptions
 from leeway_sandbox.aws.nodes import NodeLink
-from leeway_sandbox.aws.reservations import Reserve, put_into
-from leeway_sandbox.aws.scheduled_events import Maintenance, announce
-from leeway_sandbox.aws.status_checks import Impairment, impair
+from leeway_sandbox.aws.stacks import DeployedStacks, Stack
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import ControlApi, Query
 from leeway_sandbox.errors import SandboxError

@@ -27,9 +27,9 @@ from moto.iam.models import iam_backends
 from leeway_sandbox.aws import instances as ec2_instances
 from leeway_sandbox.aws.account import has_spot_role, metadata_tags
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
+from leeway_sandbox.aws.ec2_requests import MOST_TAGS
 from leeway_sandbox.aws.fleet_plan import Market, Pool, Refused, Room
-from leeway_sandbox.aws.subnets import NoFreeAddresses, free_addresses
-from leeway_sandbox.aws.tag_rules import MOST_TAGS
+from leeway_sandbox.aws.instances import NoFreeAddresses, free_addresses
 
 EFA_TYPES = ("efa", "efa-only")
 FLEET_TAG = "aws:ec2:fleet-id"

@@ -25,12 +25,11 @@ from moto.ec2.responses.fleets import Fleets
 from moto.ec2.utils import random_fleet_id
 
 from leeway_sandbox.aws import prices
-from leeway_sandbox.aws.client_tokens import ClientTokens
 from leeway_sandbox.aws.cloud import Cloud
+from leeway_sandbox.aws.ec2_requests import ClientTokens, tags_by_resource
 from leeway_sandbox.aws.fleet_launch import LaunchSpecification, launch, room_of
 from leeway_sandbox.aws.fleet_plan import Market, Plan, Pool, Refused, Room, duplicates, plan
 from leeway_sandbox.aws.launch_templates import LAUNCHED, find, version_of
-from leeway_sandbox.aws.tag_rules import tags_by_resource
 
 DEFAULT_STRATEGY = "lowest-price"  # of both markets
 STRATEGIES: Mapping[Market, set[str]] = {

@@ -3,19 +3,88 @@
 In moto an instance changes its state within the call.
 """
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any, ClassVar
 
+import moto.ec2.models.instances
 from moto.core.utils import utcnow
-from moto.ec2.exceptions import OperationNotPermitted4
+from moto.ec2 import utils as moto_utils
+from moto.ec2.exceptions import EC2ClientError, OperationNotPermitted4
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance, InstanceState, Reservation, StateReason
+from moto.ec2.models.subnets import Subnet
+from pydantic import BaseModel, ConfigDict
 
-from leeway_sandbox.aws import addresses, spot, subnets
+from leeway_sandbox.aws import spot
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.instance_index import IndexedInstances
 from leeway_sandbox.aws.notices import state_change
 from leeway_sandbox.errors import NotFoundError
+
+_SIDE = 254
+"""Values of each of the last three bytes: 1 to 254."""
+
+_STRIDE = 10_000_019
+"""A prime, so that steps of this size visit every address once before one repeats."""
+
+
+def addresses() -> Iterator[str]:
+    """Yield the addresses of 10.0.0.0/8 without end, with consecutive ones far apart."""
+    for number in count(1):
+        place = number * _STRIDE % _SIDE**3
+        first, rest = divmod(place, _SIDE**2)
+        second, third = divmod(rest, _SIDE)
+        yield f"10.{first + 1}.{second + 1}.{third + 1}"
+
+
+def _install_addresses() -> None:
+    """Let moto give these addresses to instances without a subnet."""
+    drawn = addresses()
+    vars(moto.ec2.models.instances)["random_private_ip"] = lambda: next(drawn)
+
+
+class NoFreeAddresses(EC2ClientError):
+    """EC2's error for a subnet with fewer free addresses than a launch needs."""
+
+    def __init__(self, subnet: str) -> None:
+        super().__init__(
+            "InsufficientFreeAddressesInSubnet",
+            f"There are not enough free addresses in subnet '{subnet}' to satisfy the requested "
+            "number of instances.",
+        )
+
+
+def free_addresses(subnet: Subnet) -> int:
+    """How many instances the subnet has addresses for."""
+    return max(subnet.available_ip_address_count, 0)
+
+
+def check_free_addresses(ec2: Any, subnet_id: str | None, count: int) -> None:
+    """Raise EC2's error if a launch into a subnet needs more addresses than it has."""
+    if subnet_id and free_addresses(ec2.get_subnet(subnet_id)) < count:
+        raise NoFreeAddresses(subnet_id)
+
+
+def _install_subnets(cloud: Cloud) -> None:
+    """Give an instance's addresses back to its subnets when it has ended."""
+
+    def changed(instance: Instance, state: str) -> None:
+        if state == "terminated":
+            _release(instance)
+
+    cloud.watch_instances(changed)
+
+
+def _release(instance: Instance) -> None:
+    interfaces = instance.ec2_backend.enis
+    for interface in instance.nics.values():
+        interfaces.pop(interface.id, None)
+        interface.subnet.del_subnet_ip(interface.private_ip_address)
+    # Otherwise moto frees them again when it forgets the instance: another one may have them then.
+    instance._private_ips.clear()
+
 
 # https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
 STATES = {
@@ -44,7 +113,7 @@ class TimedInstances(IndexedInstances):
 
     def run_instances(self, image_id: str, count: int, *args: Any, **kwargs: Any) -> Reservation:
         """Launch instances; they are pending first and run after the start time."""
-        subnets.check_free_addresses(self, kwargs.get("subnet_id"), count)
+        check_free_addresses(self, kwargs.get("subnet_id"), count)
         reservation = super().run_instances(image_id, count, *args, **kwargs)
         for instance in reservation.instances:
             if instance.lifecycle == "spot":
@@ -115,7 +184,9 @@ def install(cloud: Cloud, bus: EventBus) -> None:
     """Let moto use this backend; add every change of state to the journal and send its event."""
     TimedInstances.cloud = cloud
     ec2_backends.backend = TimedInstances
-    addresses.install()
+    _install_addresses()
+    _install_reservations()
+    _install_subnets(cloud)
 
     def state_changed(instance: Instance, state: str) -> None:
         group = tag(instance, "aws:autoscaling:groupName")
@@ -143,3 +214,28 @@ def find(cloud: Cloud, instance_id: str) -> tuple[TimedInstances, Instance]:
     if instance is None:
         raise NotFoundError(f"EC2 has no instance {instance_id}.")
     return ec2, instance
+
+
+_ATTRIBUTE = "capacity_reservation_id"
+
+
+class Reserve(BaseModel):
+    """A command: the instance runs in this capacity reservation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    instance: str
+    reservation: str
+
+
+def put_into(cloud: Cloud, command: Reserve) -> dict[str, str]:
+    """Assign an instance to a reservation."""
+    _, instance = find(cloud, command.instance)
+    setattr(instance, _ATTRIBUTE, command.reservation)
+    return {"reservation": command.reservation}
+
+
+def _install_reservations() -> None:
+    """Let moto filter instances by their capacity reservation."""
+    setattr(Instance, _ATTRIBUTE, "")
+    moto_utils.filter_dict_attribute_mapping["capacity-reservation-id"] = _ATTRIBUTE

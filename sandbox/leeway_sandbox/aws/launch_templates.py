@@ -24,9 +24,7 @@ from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersi
 from moto.ec2.responses.launch_templates import LaunchTemplates
 from moto.ec2.utils import generic_filter, parse_user_data
 
-from leeway_sandbox.aws.client_tokens import ClientTokens
-from leeway_sandbox.aws.paging import page
-from leeway_sandbox.aws.tag_rules import tags_by_resource
+from leeway_sandbox.aws.ec2_requests import ClientTokens, page, tags_by_resource
 
 LARGEST_USER_DATA = 16384  # bytes, before base64
 MOST_OF_A_PAGE = 200

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from moto.autoscaling.exceptions import ValidationError
 from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState, LifecycleHook
 
-from leeway_sandbox.aws.cloud import Cloud
+from leeway_sandbox.aws.cloud import Cloud, Timer
 from leeway_sandbox.aws.eventbridge import EventBus
 from leeway_sandbox.aws.notices import LAUNCHING, TERMINATING, lifecycle_action
-from leeway_sandbox.aws.timers import Timer
 
 CONTINUE, ABANDON = "CONTINUE", "ABANDON"
 LONGEST_WAIT = 48 * 3600  # seconds; the limit is the smaller of this and a hundred heartbeats

@@ -13,14 +13,14 @@ from moto.events.responses import EventsHandler
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.exceptions import HTTPException
 
-from leeway_sandbox.aws.access_entries import Eks
 from leeway_sandbox.aws.autoscaling import ScalingResponse
 from leeway_sandbox.aws.calls import Answer, Call, Environ
-from leeway_sandbox.aws.deployed_stacks import DeployedStacks
 from leeway_sandbox.aws.dynamodb import DynamoDbResponse
+from leeway_sandbox.aws.eks import Eks
+from leeway_sandbox.aws.instance_status import InstanceStatuses
 from leeway_sandbox.aws.prices import PricingResponse, SpotPrices
-from leeway_sandbox.aws.scheduled_events import InstanceStatuses
 from leeway_sandbox.aws.spot import SpotRequests
+from leeway_sandbox.aws.stacks import DeployedStacks
 
 
 class Ec2(InstanceStatuses, SpotPrices, SpotRequests, EC2Response):

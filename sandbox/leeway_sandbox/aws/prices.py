@@ -19,8 +19,8 @@ from moto.ec2.models.instance_types import (
 )
 from moto.ec2.responses.spot_instances import SpotInstances
 
-from leeway_sandbox.aws import price_book, retired_types
-from leeway_sandbox.aws.paging import page
+from leeway_sandbox.aws import regions
+from leeway_sandbox.aws.ec2_requests import page
 
 MOST_PRODUCTS, MOST_PRICES = 100, 1000  # of a page, unless the caller asks for fewer
 SERVICE = "AmazonEC2"
@@ -31,13 +31,13 @@ VERSION, PUBLISHED = "20260101000000", "2026-01-01T00:00:00Z"
 def on_demand_price(instance_type: str) -> float:
     """Return USD per hour on demand; 0 for a type that is not in the catalog."""
     kind = INSTANCE_TYPES.get(instance_type)
-    return price_book.on_demand_price(kind) if kind else 0.0
+    return regions.on_demand_price(kind) if kind else 0.0
 
 
 def spot_price(instance_type: str, zone: str) -> float:
     """Return USD per hour of Spot in a zone; 0 for a type that is not in the catalog."""
     kind = INSTANCE_TYPES.get(instance_type)
-    return price_book.spot_price(kind, zone) if kind else 0.0
+    return regions.spot_price(kind, zone) if kind else 0.0
 
 
 def spot_offers(
@@ -45,11 +45,11 @@ def spot_offers(
 ) -> list[tuple[str, str, str, float]]:
     """Return type, zone, product and USD per hour of Spot offers; None selects everything."""
     offers = []
-    for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(price_book.REGION, []):
+    for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(regions.REGION, []):
         name, zone = offering["InstanceType"], offering["Location"]
         if (types is None or name in types) and (zones is None or zone in zones):
             linux = spot_price(name, zone)
-            windows = linux + price_book.windows_surcharge(INSTANCE_TYPES[name])
+            windows = linux + regions.windows_surcharge(INSTANCE_TYPES[name])
             offers += [
                 (name, zone, product, price)
                 for product, price in (("Linux/UNIX", linux), ("Windows", windows))
@@ -95,7 +95,7 @@ class Product:
             "rateCode": f"{term}.{RATE}",
             "appliesTo": [],
             "description": (
-                f"{price_book.LABEL}: ${self.price} per On Demand {system} {kind} Instance Hour"
+                f"{regions.LABEL}: ${self.price} per On Demand {system} {kind} Instance Hour"
             ),
             "pricePerUnit": {"USD": f"{self.price:.10f}"},
         }
@@ -128,7 +128,7 @@ def products() -> tuple[Product, ...]:
 
     A caller that omits a filter gets more products than it needs, as from AWS.
     """
-    offered = INSTANCE_TYPE_OFFERINGS["region"].get(price_book.REGION, [])
+    offered = INSTANCE_TYPE_OFFERINGS["region"].get(regions.REGION, [])
     names = sorted({offering["InstanceType"] for offering in offered} & INSTANCE_TYPES.keys())
     return tuple(
         _product(INSTANCE_TYPES[name], system, status)
@@ -148,7 +148,7 @@ def _product(kind: Mapping[str, Any], system: str, status: str) -> Product:
         "currentGeneration": "Yes" if kind.get("CurrentGeneration") else "No",
         "vcpu": str(kind["VCpuInfo"]["DefaultVCpus"]),
         "memory": f"{kind['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
-        "regionCode": price_book.REGION,
+        "regionCode": regions.REGION,
         "location": "US East (N. Virginia)",
         "locationType": "AWS Region",
         "operatingSystem": system,
@@ -161,8 +161,8 @@ def _product(kind: Mapping[str, Any], system: str, status: str) -> Product:
         "usagetype": f"{box}:{name}",
     }
     digest = hashlib.sha256(f"{name}/{system}/{status}".encode()).hexdigest()
-    surcharge = price_book.windows_surcharge(kind) if system == "Windows" else 0.0
-    price = round(price_book.on_demand_price(kind) + surcharge, 4)
+    surcharge = regions.windows_surcharge(kind) if system == "Windows" else 0.0
+    price = round(regions.on_demand_price(kind) + surcharge, 4)
     return Product(digest[:16].upper(), attributes, price)
 
 
@@ -195,15 +195,15 @@ class SpotPrices(SpotInstances):
 
 def add_retired_types() -> None:
     """Add the types of the fixture to moto's catalog."""
-    for kind in retired_types.TYPES:
+    for kind in regions.TYPES:
         if kind["InstanceType"] not in INSTANCE_TYPES:
             INSTANCE_TYPES[kind["InstanceType"]] = kind
             InstanceTypeBackend.instance_types.append(InstanceType(kind["InstanceType"]))
     for location_type, offerings in INSTANCE_TYPE_OFFERINGS.items():
-        known = offerings.setdefault(retired_types.REGION, [])
+        known = offerings.setdefault(regions.REGION, [])
         offered = {(o["InstanceType"], o["Location"]) for o in known}
-        for name, zone in retired_types.offered_in(retired_types.REGION):
-            location = zone if location_type == "availability-zone" else retired_types.REGION
+        for name, zone in regions.offered_in(regions.REGION):
+            location = zone if location_type == "availability-zone" else regions.REGION
             if location_type != "availability-zone-id" and (name, location) not in offered:
                 offered.add((name, location))
                 known.append({"InstanceType": name, "Location": location})

@@ -7,19 +7,23 @@ that never sleeps while the group of a message is busy.
 import asyncio
 import io
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import moto.sqs.models as moto_sqs
+import urllib3
 from moto.core.utils import unix_time_millis
 from moto.sqs import urls
 from moto.sqs.exceptions import QueueDoesNotExist
 from moto.sqs.models import DEDUPLICATION_TIME_IN_SECONDS, Message, Queue, SQSBackend, sqs_backends
 
 from leeway_sandbox.aws.calls import Answer, Call, Environ
-from leeway_sandbox.aws.cloud import ACCOUNT
+from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
+from leeway_sandbox.aws.eventbridge import EventBus
 
 LONGEST_WAIT = 20  # seconds
 
@@ -179,3 +183,32 @@ def install(changes: Changes) -> None:
     WaitingQueue.changes = WaitingQueues.changes = changes
     moto_sqs.Queue = WaitingQueue  # type: ignore[misc]
     sqs_backends.backend = WaitingQueues
+
+
+log = logging.getLogger(__name__)
+
+
+class Killer:
+    """Asks the Lambda service to kill the workers of a caller; `headers` have the control token."""
+
+    def __init__(self, cloud: Cloud, bus: EventBus, headers: Mapping[str, str]):
+        self._cloud, self._bus, self._headers = cloud, bus, headers
+
+    async def kill(self, call: Call) -> None:
+        """Kill the running workers of the function that makes this call."""
+        functions = await asyncio.to_thread(self._kill, call.access_key)
+        self._cloud.journal.add("caller-killed", call=str(call), functions=functions)
+
+    def _kill(self, access_key: str) -> list[str]:
+        url = f"{self._bus.deliveries.lambda_url}/_sandbox/kill"
+        body = {"accessKey": access_key}
+        try:
+            answer = urllib3.request("POST", url, json=body, headers=self._headers, retries=False)
+        except urllib3.exceptions.HTTPError as error:
+            log.warning("The caller was not killed: %s", error)
+            return []
+        if answer.status != HTTPStatus.OK:
+            log.warning("The caller was not killed: HTTP %s", answer.status)
+            return []
+        killed: list[str] = answer.json()["functions"]
+        return killed

@@ -16,10 +16,13 @@ from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, schedul
 from moto.scheduler.responses import EventBridgeSchedulerResponse
 
 from leeway_sandbox.aws import notices
-from leeway_sandbox.aws.delivery import Delivery, functions_of
-from leeway_sandbox.aws.eventbridge import EventBus
-from leeway_sandbox.aws.schedule_clock import ScheduledTarget
-from leeway_sandbox.aws.schedule_expressions import At, BadExpressionError, parse
+from leeway_sandbox.aws.eventbridge import Delivery, EventBus, functions_of
+from leeway_sandbox.aws.schedule_clock import (
+    At,
+    BadExpressionError,
+    ScheduledTarget,
+    parse_expression,
+)
 
 NAME = re.compile(r"[0-9a-zA-Z_.-]{1,64}")
 
@@ -69,7 +72,7 @@ class TimedSchedules(EventBridgeSchedulerBackend):
         if schedule.state == "DISABLED":
             return
         text = schedule.schedule_expression
-        expression = parse(text, schedule.schedule_expression_timezone)
+        expression = parse_expression(text, schedule.schedule_expression_timezone)
         recurring = not isinstance(
             expression, At
         )  # start and end dates do not apply to one-time schedules
@@ -129,7 +132,7 @@ class SchedulesResponse(EventBridgeSchedulerResponse):
 
 def _check(given: dict[str, Any]) -> None:
     try:
-        parse(given["schedule_expression"], given["schedule_expression_timezone"])
+        parse_expression(given["schedule_expression"], given["schedule_expression_timezone"])
     except BadExpressionError as error:
         raise ValidationException(str(error)) from error
     target = given["target"] or {}

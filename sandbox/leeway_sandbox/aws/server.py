@@ -13,32 +13,29 @@ from aiohttp import web
 
 from leeway_sandbox.access import Gate
 from leeway_sandbox.aws import (
-    access_entries,
     account,
     autoscaling,
     booting,
     dynamodb,
+    eks,
     fleets,
     images,
     instances,
     launch_templates,
     prices,
     queues,
-    quotas,
-    reservations,
     schedules,
-    subnets,
 )
 from leeway_sandbox.aws.authorization import Authorization
 from leeway_sandbox.aws.calls import Answer, Call, Environ, recognise, refusal
 from leeway_sandbox.aws.cloud import Cloud
-from leeway_sandbox.aws.cluster_access import ClusterAccess
 from leeway_sandbox.aws.control import Control
-from leeway_sandbox.aws.deployed_stacks import DeployedStacks
+from leeway_sandbox.aws.eks import ClusterAccess
 from leeway_sandbox.aws.eventbridge import EventBus
-from leeway_sandbox.aws.killer import Killer
 from leeway_sandbox.aws.moto_calls import Moto
 from leeway_sandbox.aws.nodes import NodeLink
+from leeway_sandbox.aws.queues import Killer
+from leeway_sandbox.aws.stacks import DeployedStacks
 from leeway_sandbox.aws.throttling import Throttle
 from leeway_sandbox.control import JSON, PREFIX
 from leeway_sandbox.listening import listen, port_of, refused
@@ -65,11 +62,8 @@ class Front:
         self._queue_changes = queues.Changes()
         queues.install(self._queue_changes)
         instances.install(cloud, bus)
-        reservations.install()
         account.install()
-        quotas.install()
         images.install()
-        subnets.install(cloud)
         launch_templates.install()
         fleets.install(cloud)
         nodes = NodeLink(cloud, gate.pass_on(), partial(booting.boot, cloud))
@@ -78,7 +72,7 @@ class Front:
         dynamodb.install(cloud)
         self._throttle = Throttle()
         access = ClusterAccess(cloud.region, nodes.controls, gate.pass_on())
-        access_entries.install(access.changed)
+        eks.install(access.changed)
         stacks = DeployedStacks(cloud.region)
         self._authorization = Authorization(cloud.region, stacks)
         self.control = Control(

@@ -15,8 +15,8 @@ from moto.ec2.responses.spot_instances import SpotInstances
 from moto.ec2.utils import random_spot_request_id
 
 from leeway_sandbox.aws import prices
+from leeway_sandbox.aws.ec2_requests import page
 from leeway_sandbox.aws.notices import timestamp
-from leeway_sandbox.aws.paging import page
 
 Plan = list[tuple[str, str | None, int]]  # instance type, market ("spot" or None), how many
 

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable
 
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.admission_policies import AdmissionPolicies
 from leeway_sandbox.kubernetes.objects import (

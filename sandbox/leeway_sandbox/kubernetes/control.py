@@ -10,8 +10,7 @@ import msgspec
 from aiohttp import web
 
 from leeway_sandbox.access import Gate
-from leeway_sandbox.control import ControlApi, Query, Route
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import ControlApi, Journal, Query, Route
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.authentication import AccessEntry, Authenticator
 from leeway_sandbox.kubernetes.clock import CLOCK

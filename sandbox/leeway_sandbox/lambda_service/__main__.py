@@ -14,19 +14,23 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from leeway_sandbox import access
-from leeway_sandbox.control import PREFIX
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import PREFIX, Journal
 from leeway_sandbox.lambda_service.control import Control
 from leeway_sandbox.lambda_service.definitions import Functions
-from leeway_sandbox.lambda_service.descriptions import Descriptions
 from leeway_sandbox.lambda_service.event_sources import EventSources
 from leeway_sandbox.lambda_service.events import Events
 from leeway_sandbox.lambda_service.executions import Executions, WorkerInvoker
 from leeway_sandbox.lambda_service.faults import Faults
 from leeway_sandbox.lambda_service.pools import Pools
-from leeway_sandbox.lambda_service.quota import STARTS_A_SECOND, StartQuota
 from leeway_sandbox.lambda_service.runtime_api import RUNTIME_PREFIX, RuntimeApi
-from leeway_sandbox.lambda_service.server import Handler, LambdaApi, answer_errors
+from leeway_sandbox.lambda_service.server import (
+    STARTS_A_SECOND,
+    Descriptions,
+    Handler,
+    LambdaApi,
+    StartQuota,
+    answer_errors,
+)
 from leeway_sandbox.lambda_service.service import Service
 from leeway_sandbox.listening import listen, port_of, refused
 from leeway_sandbox.process import exit_on_errors, report_ready, wait_for_stop

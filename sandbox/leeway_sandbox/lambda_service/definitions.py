@@ -1,15 +1,50 @@
 """Registered functions, and the resolution of function names and ARNs."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from aiohttp import web
 from aws_durable_execution_sdk_python_testing.child_dispatcher import parse_function_target
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from leeway_sandbox.access_entries import access_key
-from leeway_sandbox.lambda_service.errors import ServiceError
+
+
+class ServiceError(Exception):
+    """An error answer: HTTP status, error code and message."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+    @classmethod
+    def invalid(cls, message: str) -> Self:
+        """Return the error of an invalid parameter."""
+        return cls(400, "InvalidParameterValueException", message)
+
+    @classmethod
+    def missing(cls, message: str) -> Self:
+        """Return the error of a missing resource."""
+        return cls(404, "ResourceNotFoundException", message)
+
+    def response(self) -> web.Response:
+        """Return the answer in the rest-json protocol.
+
+        It has the message with both spellings, because the errors of Lambda use both.
+        """
+        message = str(self)
+        body = {"Type": "User", "Message": message, "message": message}
+        return web.Response(
+            status=self.status,
+            body=json.dumps(body),
+            content_type="application/json",
+            headers={"x-amzn-ErrorType": self.code},
+        )
+
 
 LATEST = "$LATEST"
 # There is one version of the code; every alias points to it.

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import FunctionDefinition
 from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
 from leeway_sandbox.lambda_service.pools import Pools

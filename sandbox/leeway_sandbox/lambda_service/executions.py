@@ -23,9 +23,8 @@ from aws_durable_execution_sdk_python_testing.scheduler import Scheduler
 from aws_durable_execution_sdk_python_testing.stores.memory import InMemoryExecutionStore
 from aws_durable_execution_sdk_python_testing.threads import DaemonThreadPool
 
-from leeway_sandbox.journal import Journal
-from leeway_sandbox.lambda_service.definitions import Functions, Target
-from leeway_sandbox.lambda_service.errors import ServiceError
+from leeway_sandbox.control import Journal
+from leeway_sandbox.lambda_service.definitions import Functions, ServiceError, Target
 from leeway_sandbox.lambda_service.invocation import Invocation
 from leeway_sandbox.lambda_service.pools import Pools
 from leeway_sandbox.lambda_service.recursion import Lineage

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leeway_sandbox.access_entries import SECRET
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import FunctionDefinition
 from leeway_sandbox.lambda_service.faults import Faults
 from leeway_sandbox.lambda_service.workers import Worker, WorkerPool

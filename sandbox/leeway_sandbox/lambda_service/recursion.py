@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 from zlib import crc32
 
-from leeway_sandbox.lambda_service.definitions import FunctionDefinition
-from leeway_sandbox.lambda_service.errors import ServiceError
+from leeway_sandbox.lambda_service.definitions import FunctionDefinition, ServiceError
 
 MOST_INVOCATIONS = 16
 TRACE_HEADER = "X-Amzn-Trace-Id"

@@ -5,7 +5,10 @@ import datetime
 import json
 import logging
 import re
+import time
+import uuid
 from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
@@ -14,13 +17,122 @@ from aws_durable_execution_sdk_python_testing.execution import ExecutionStatus
 from aws_durable_execution_sdk_python_testing.web import handlers, routes
 from aws_durable_execution_sdk_python_testing.web.models import HTTPRequest, HTTPResponse
 
-from leeway_sandbox.lambda_service.definitions import Target
-from leeway_sandbox.lambda_service.errors import ServiceError
+from leeway_sandbox.lambda_service.definitions import (
+    LATEST,
+    PUBLISHED,
+    FunctionDefinition,
+    ServiceError,
+    Target,
+)
 from leeway_sandbox.lambda_service.executions import Started
 from leeway_sandbox.lambda_service.invocation import Invocation, Outcome
-from leeway_sandbox.lambda_service.quota import StartQuota
 from leeway_sandbox.lambda_service.recursion import TRACE_HEADER, Lineage, lineage_of
 from leeway_sandbox.lambda_service.service import Service
+
+STARTS_A_SECOND = 300
+
+
+class StartQuota:
+    """A token bucket of starts; a rate of 0 means no limit."""
+
+    def __init__(
+        self, per_second: int = STARTS_A_SECOND, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._left = float(per_second)
+        self._filled_at = clock()
+
+    def take(self) -> bool:
+        """Take a token; return whether there was one."""
+        if not self._per_second:
+            return True
+        now = self._clock()
+        refilled = self._left + (now - self._filled_at) * self._per_second
+        self._left, self._filled_at = min(float(self._per_second), refilled), now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+CONCURRENCY = 1000
+"""Concurrent executions of an account. Source: Lambda developer guide, "Lambda quotas"."""
+
+
+class Descriptions:
+    """Answers what is registered. There is one version of the code, and no reserved concurrency."""
+
+    def __init__(self, service: Service) -> None:
+        self._functions, self._event_sources = service.functions, service.event_sources
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes of the API."""
+        functions = "/functions/{function}"
+        return [
+            web.get("/2016-08-19/account-settings", self._account),
+            web.get(f"/2015-03-31{functions}/configuration", self._configuration),
+            web.get(f"/2019-09-30{functions}/concurrency", self._concurrency),
+            web.get(f"/2015-03-31{functions}/aliases/{{alias}}", self._alias),
+            web.get("/2015-03-31/event-source-mappings", self._mappings),
+        ]
+
+    async def _account(self, _request: web.Request) -> web.Response:
+        limit = {
+            "ConcurrentExecutions": CONCURRENCY,
+            "UnreservedConcurrentExecutions": CONCURRENCY,
+        }
+        return _described({"AccountLimit": limit, "AccountUsage": {}})
+
+    async def _configuration(self, request: web.Request) -> web.Response:
+        found = self._find(request)
+        return _described(
+            {
+                "FunctionName": found.name,
+                "FunctionArn": found.arn,
+                "Handler": found.handler,
+                "Timeout": found.timeout,
+                "MemorySize": found.memory,
+                "Version": LATEST,
+                "State": "Active",
+                "LastUpdateStatus": "Successful",
+            }
+        )
+
+    async def _concurrency(self, request: web.Request) -> web.Response:
+        self._find(request)
+        return _described({})
+
+    async def _alias(self, request: web.Request) -> web.Response:
+        found, alias = self._find(request), request.match_info["alias"]
+        if alias not in found.aliases:
+            raise ServiceError.missing(f"Cannot find alias arn: {found.arn}:{alias}")
+        arn = f"{found.arn}:{alias}"
+        return _described({"AliasArn": arn, "Name": alias, "FunctionVersion": PUBLISHED})
+
+    async def _mappings(self, request: web.Request) -> web.Response:
+        name = request.query.get("FunctionName")
+        wanted = self._functions.resolve(name).function if name else None
+        mappings = [
+            {
+                "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, source.name)),
+                "FunctionArn": source.function,
+                "EventSourceArn": source.queue,
+                "State": "Enabled",
+                "BatchSize": source.batch_size,
+            }
+            for source in self._event_sources.sources()
+            if wanted in (None, self._functions.resolve(source.function).function)
+        ]
+        return _described({"EventSourceMappings": mappings})
+
+    def _find(self, request: web.Request) -> FunctionDefinition:
+        return self._functions.resolve(request.match_info["function"]).function
+
+
+def _described(body: dict[str, Any]) -> web.Response:
+    return web.Response(body=json.dumps(body), content_type="application/json")
+
 
 _log = logging.getLogger(__name__)
 _SYNCHRONOUS_SECONDS = 900

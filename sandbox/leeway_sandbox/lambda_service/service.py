@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.lambda_service.definitions import Functions
 from leeway_sandbox.lambda_service.event_sources import EventSources
 from leeway_sandbox.lambda_service.events import Events

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 import httpx2 as httpx
 from aiohttp import web
 
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.kubernetes import errors
 from leeway_sandbox.kubernetes.authentication import Authenticator, User
 from leeway_sandbox.kubernetes.objects import encode

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.real_cluster.links import Links
 from leeway_sandbox.real_cluster.upstream import Object, RefusedRequestError, Upstream
 

@@ -3,7 +3,7 @@
 from ipaddress import IPv4Address, IPv4Network
 from itertools import islice
 
-from leeway_sandbox.aws.addresses import addresses
+from leeway_sandbox.aws.instances import addresses
 
 from tests.sandbox.aws.started import Sandbox
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from leeway_sandbox.aws.schedule_expressions import BadExpressionError, parse
+from leeway_sandbox.aws.schedule_clock import BadExpressionError, parse_expression
 
 NOW = datetime(2026, 11, 21, 11, 30, 20, tzinfo=UTC)  # a Saturday
 
@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 21, 11, 30, 20, tzinfo=UTC)  # a Saturday
 def test_an_expression_returns_its_next_due_time(
     text: str, zone: str | None, due: datetime | None
 ) -> None:
-    assert parse(text, zone).next(NOW) == due
+    assert parse_expression(text, zone).next(NOW) == due
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_an_expression_returns_its_next_due_time(
 )
 def test_an_invalid_or_unsupported_expression_is_refused(text: str, zone: str | None) -> None:
     with pytest.raises(BadExpressionError, match="Invalid Schedule Expression"):
-        parse(text, zone)
+        parse_expression(text, zone)

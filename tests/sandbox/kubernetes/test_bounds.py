@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 import msgspec
-from leeway_sandbox.journal import Journal
+from leeway_sandbox.control import Journal
 from leeway_sandbox.kubernetes import registry
 from leeway_sandbox.kubernetes.authentication import User
 from leeway_sandbox.kubernetes.calls import Call, target_of

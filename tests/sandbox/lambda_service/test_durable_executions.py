@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from leeway_sandbox.lambda_service.quota import StartQuota
+from leeway_sandbox.lambda_service.server import StartQuota
 
 from .conftest import ARN, durable, eventually, running_service
 
