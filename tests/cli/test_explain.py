@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -182,7 +181,7 @@ def test_an_invalid_event_is_one_line_that_names_the_file(
     assert main.run(["explain", str(path)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert re.match(rf"leeway: Invalid(Event|File): {re.escape(str(path))}", printed.err)
+    assert printed.err.startswith(f"leeway: {path}")
     assert words in printed.err
     assert printed.err.count("\n") == 1
 
