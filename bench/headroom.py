@@ -14,7 +14,7 @@ import boto3
 import yaml
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
-from leeway.headroom.keep_headroom import HeadroomReport, KeepHeadroom
+from leeway.headroom.keep_headroom import KeepHeadroom
 from leeway.headroom.pause_pods import NAMESPACE
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.kubeconfig import kubeconfig_connection
@@ -78,9 +78,6 @@ class Bench:
         """Fail: a problem makes the measurement invalid."""
         raise AssertionError(f"{cluster}: {manifest}: {reason}")
 
-    def headroom_reconciled(self, report: HeadroomReport) -> None:
-        """Ignore the report of a cluster."""
-
     def tick(self) -> Measured:
         """Run once without caches, as a function that has just started."""
         manifests = StoredManifests(DynamoTable(lambda: self._dynamodb, self._table))
@@ -88,7 +85,7 @@ class Bench:
             manifests=HeadroomSource(Configuration(manifests, self._at, self)),
             table=DynamoTable(lambda: self._dynamodb, self._table, self._at),
             workloads_in=cache(lambda name: HttpWorkloads(self._connections[name])),
-            telemetry=self,
+            report=lambda _: None,
             clock=self._at,
         )
         before = dict(self.calls)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
-from leeway.headroom.keep_headroom import HeadroomReport
-from leeway.headroom.telemetry import HeadroomTelemetry
+from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
 from leeway.pod_watch.holding import PodWatchTelemetry
 from leeway.reconciliation.report import ClusterReport, ReconciliationTelemetry
 from rich.console import Console

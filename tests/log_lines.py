@@ -12,28 +12,40 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger, Metrics
 from leeway.admission.outcome import AdmissionOutcome, LoggedAdmissions
-from leeway.admission.reasons import NODE_NOT_JOINED
+from leeway.admission.readiness import NODE_NOT_JOINED
 from leeway.admission.record import AdmissionResult as Admission
-from leeway.catalog.reasons import CATALOG_PART_NOT_READ
-from leeway.catalog.refresh import CatalogRefresh, PartRefresh
-from leeway.catalog.telemetry import CatalogTelemetry
-from leeway.headroom.keep_headroom import HeadroomReport
+from leeway.catalog.refresh import (
+    CATALOG_PART_NOT_READ,
+    CatalogRefresh,
+    CatalogTelemetry,
+    PartRefresh,
+)
+from leeway.headroom.keep_headroom import HeadroomReport, HeadroomTelemetry
 from leeway.headroom.reasons import OBJECT_UNAVAILABLE
 from leeway.headroom.status import HeadroomStatus
-from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.interruption.receive_notice import InstanceOutcome, NoticeOutcome, NoticeTelemetry
 from leeway.interruption.receive_notice import NoticeResult as Became
 from leeway.notices import NoticeKind
 from leeway.notices.parse import parse_notice
 from leeway.pod_watch.holding import PodWatchTelemetry
-from leeway.policy.reasons import POLICY_ACTION
+from leeway.policy.rules import POLICY_ACTION
 from leeway.provision_run import CATALOG_MISSING
 from leeway.provisioning.receive_messages import MESSAGE_DROPPED, ProvisioningTelemetry
 from leeway.provisioning.report import ProvisioningReport
-from leeway.reconciliation.reasons import HOOK_EVENT_LOST, LOST_START_REPEATED, NODES_NOT_READ
-from leeway.reconciliation.report import ClusterReport, HandledFinding, ReconciliationTelemetry
+from leeway.reconciliation.lost_events import EVENT_LOST
+from leeway.reconciliation.report import (
+    RECONCILE_INCOMPLETE,
+    ClusterReport,
+    HandledFinding,
+    ReconciliationTelemetry,
+)
 from leeway.retirement.outcome import Outcome, RetirementResult, RetirementTelemetry
-from leeway.retirement.reasons import FIRST_NOTICE, LEFT_GROUP, NODE_NOT_CORDONED, PODS_NOT_LISTED
+from leeway.retirement.reasons import (
+    NODE_NOT_CORDONED,
+    NOT_REPLACED,
+    PODS_NOT_LISTED,
+    RETIREMENT_STARTED,
+)
 from leeway.selection.offers.survey import Part
 
 from tests.retirement.retirements import FACTS, NOTICED
@@ -67,7 +79,15 @@ WARNING = {
 }
 RECEIPT = NoticeOutcome(
     parse_notice(WARNING),
-    (InstanceOutcome(Became.STARTED, FIRST_NOTICE(), FACTS.instance, FACTS.cluster, 1),),
+    (
+        InstanceOutcome(
+            Became.STARTED,
+            RETIREMENT_STARTED("The notice starts the first retirement of the instance."),
+            FACTS.instance,
+            FACTS.cluster,
+            1,
+        ),
+    ),
 )
 DRAINED = Outcome(
     result=RetirementResult.DRAINED,
@@ -82,7 +102,9 @@ DRAINED = Outcome(
     ended_at=NOTICED + timedelta(seconds=60),
     deadline=NOTICED + timedelta(seconds=115),
     replacement="detach",
-    replacement_reason=LEFT_GROUP(),
+    replacement_reason=NOT_REPLACED(
+        "The instance has left its group, and its successor is requested already."
+    ),
     hooks=(),
     terminated=False,
     refused=(),
@@ -93,12 +115,14 @@ LOCKED_OUT = replace(
     result=RetirementResult.INCOMPLETE,
     node="",
     cordoned_at=None,
-    reason=NODE_NOT_CORDONED(error="ClusterRefused: 403: nodes is forbidden"),
+    reason=NODE_NOT_CORDONED(
+        "Leeway cannot cordon the node: ClusterRefused: 403: nodes is forbidden."
+    ),
 )
 LEFT_BEHIND = replace(
     DRAINED,
     result=RetirementResult.INCOMPLETE,
-    reason=PODS_NOT_LISTED(error="503"),
+    reason=PODS_NOT_LISTED("Leeway cannot list the pods of the node: 503."),
 )
 NOT_READY = AdmissionOutcome(
     result=Admission.NOT_READY,
@@ -125,11 +149,11 @@ REPORT = ClusterReport(
     findings=[
         HandledFinding(
             FACTS.instance,
-            HOOK_EVENT_LOST(instance=FACTS.instance, hook="leeway-drain"),
-            LOST_START_REPEATED(attempt=1),
+            EVENT_LOST(what="Instance i-1 waits for lifecycle hook leeway-drain"),
+            "Leeway started attempt 1 again.",
         )
     ],
-    problems=[NODES_NOT_READ(error="the API server does not answer")],
+    problems=[RECONCILE_INCOMPLETE(what="read the nodes", error="the API server does not answer")],
 )
 REFRESHED = CatalogRefresh(
     "us-east-1",

@@ -136,7 +136,7 @@ def test_a_log_line_escapes_control_characters(
 
 CODES = {
     "admitted": {"NodeNotJoined"},
-    "reconciled": {"HookEventLost", "NodesNotRead"},
+    "reconciled": {"EventLost", "ReconcileIncomplete"},
     "headroom_reconciled": {"HeadroomObjectUnavailable"},
     "catalog_refreshed": {"CatalogPartlyRefreshed", "CatalogPartNotRead"},
 }

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 import typer.main
+from leeway_sandbox.errors import NotInstalledError
 
 from leeway_cli.completion import VARIABLE, load_completion
 from leeway_cli.errors import CommandError, as_clause
@@ -156,6 +157,8 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader has closed the pipe. Without stdout the interpreter does not fail at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except NotInstalledError as error:
+        return _report(CommandError(str(error)), FAILED, as_json)
     except Exception as error:  # noqa: BLE001 - nobody sees a traceback
         if os.environ.get(DEBUG):
             traceback.print_exception(error)

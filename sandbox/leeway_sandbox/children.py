@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.installed import ROOT
 
-_CARRIED = Path(__file__).resolve().with_name("checkout")
-ROOT = _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[2]
-"""The checkout, or the files of it that a wheel has: template.yaml, functions, events, rbac."""
 STOP_TIMEOUT = 2.5  # seconds between SIGTERM and SIGKILL
 LOG_LINES = 15  # of a failed process that an error shows
 

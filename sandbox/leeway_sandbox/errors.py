@@ -15,3 +15,7 @@ class RefusedError(SandboxError):
 
 class NotFoundError(RefusedError):
     """A request names an object that does not exist."""
+
+
+class NotInstalledError(ModuleNotFoundError):
+    """A package of the extra `sandbox` is not installed."""

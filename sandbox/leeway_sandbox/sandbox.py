@@ -12,9 +12,10 @@ import yaml
 
 from leeway_sandbox.access import bearer, check_address, read_token
 from leeway_sandbox.access_entries import access_entries, access_key
-from leeway_sandbox.children import ROOT, Child, stop_all
+from leeway_sandbox.children import Child, stop_all
 from leeway_sandbox.controls import Controls
 from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.installed import ROOT, check_installed
 from leeway_sandbox.provisioning import (
     NODE_ROLE_ARN,
     client,
@@ -93,7 +94,9 @@ class Sandbox:
             RefusedError: the host is every interface of this machine, or a namespace of an earlier
                 sandbox in the real cluster does not end.
             SandboxError: a process did not start, or nodes or pods did not become ready in time.
+            NotInstalledError: a package of the extra `sandbox` is missing.
         """
+        check_installed()
         check_address(host)
         if real is not None:
             real.wait_for_namespaces(lambda what: report_progress(what, 0, None))

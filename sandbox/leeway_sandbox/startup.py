@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from leeway_sandbox.access import bearer, new_token
-from leeway_sandbox.children import ROOT, Child
+from leeway_sandbox.children import Child
 from leeway_sandbox.errors import SandboxError
+from leeway_sandbox.installed import ROOT
 from leeway_sandbox.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from leeway.ports.aws import (
 )
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable, NodeEvent
 from leeway.ports.kubernetes_objects import Node, Taint
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
+from leeway.table import RecordChanged
 
 from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.retirement.retirements import FACTS, NOTICED

@@ -231,7 +231,7 @@ def test_a_node_that_is_replaced_while_it_is_labelled_is_not_admitted() -> None:
 
     deps = Replaced(launched(), nodes={NODE.name: NODE}, observed=RUNS)
     outcome = admit(deps)
-    assert outcome.reason.code == "NodeReplaced"
+    assert outcome.reason.code == "NodeLabelsRefused"
     assert deps.nodes[NODE.name].labels == {}
 
 

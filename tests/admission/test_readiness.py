@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.admission.readiness import (
+    NODE_NOT_JOINED,
+    NODE_STAYS_NOT_READY,
     ExpectedNode,
     ObservedNode,
     decide_admission,
     poll_interval,
     unmet_conditions,
 )
-from leeway.admission.reasons import NODE_NOT_JOINED, NODE_STAYS_NOT_READY
 from leeway.admission.record import AdmissionResult
 from leeway.reasons import Reason
 

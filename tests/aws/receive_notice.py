@@ -12,11 +12,11 @@ from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.policy.rules import ClusterPolicy
 
 from tests.aws.stored import TABLE
-from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.functions import CleanUps, Starts
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.schedules import SchedulesInMemory
+from tests.fakes.table import TableInMemory
 from tests.notices.events import HERE, event
 from tests.sandbox.aws.started import Sandbox
 
@@ -61,7 +61,7 @@ def receive_notice(
         admissions=records,
         admit_node=admissions or Starts(),
         clean_up=cleaning or CleanUps(),
-        claims=ClaimsInMemory(),
+        claims=TableInMemory(),
     )
 
 

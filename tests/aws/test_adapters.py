@@ -21,7 +21,7 @@ from leeway.ports.aws import (
     HookSettings,
     LifecycleActionOver,
 )
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
 from tests.fakes.functions import Starts

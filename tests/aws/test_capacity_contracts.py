@@ -12,8 +12,8 @@ from leeway.aws.capacity_requests import KEPT_FOR, DynamoCapacityRequests
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.capacity_requests import CapacityAnswer, CapacityRequests, ProvisionNodes
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE
 from tests.capacity_requests.requests import REQUESTED, capacity_request

@@ -1,11 +1,13 @@
 """The cached endpoints of clusters: one function reads them from EKS for all functions."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from leeway.aws.endpoints import CLAIM_LASTS, KEPT_FOR, REFRESH_AFTER, CachedClusters
+from leeway.aws.eks import CLAIM_LASTS, KEPT_FOR, REFRESH_AFTER, CachedClusters
+from leeway.aws.table import DynamoTable
 from leeway.ports.aws import CloudRefused, CloudUnavailable, ClusterEndpoint
 
 from tests.aws.stored import TABLE
@@ -38,8 +40,8 @@ class Eks:
 
     def endpoint_in_new_function(self, name: str) -> str:
         """Return the endpoint that a new function reads."""
-        client = partial(self._aws.client, "dynamodb")
-        return CachedClusters(client, TABLE, self, self, self.problem).endpoint(name).url
+        table = DynamoTable(partial(self._aws.client, "dynamodb"), TABLE, self)
+        return CachedClusters(table, self, self, self.problem).endpoint(name).url
 
     def problem(self, url: str) -> str:
         return "" if url.startswith("https://") else f"{url} is not https"
@@ -97,25 +99,23 @@ def test_a_deleted_cluster_is_refused_although_its_endpoint_is_cached(eks: Eks) 
         eks.endpoint_in_new_function("ended")
 
 
-def write_endpoint(aws: Sandbox, name: str, url: str, now: datetime) -> None:
-    """Write the item of a cached endpoint directly."""
+@pytest.mark.parametrize("url", ["http://attacker.invalid", 5], ids=["untrusted", "unreadable"])
+def test_a_cached_address_that_is_not_trusted_is_read_from_eks_again(
+    aws: Sandbox, eks: Eks, url: object
+) -> None:
+    name = f"planted-{url}".replace("/", "")
+    endpoint = {"name": name, "url": url, "certificate_authority": "Y2E="}
+    record = {"endpoint": endpoint, "read_at": eks.now_, "until": eks.now_ + timedelta(minutes=5)}
+    body = json.dumps({**record, "version": 3}, default=lambda at: at.isoformat())
     item = {
         "pk": {"S": f"ENDPOINT#{name}"},
         "sk": {"S": "ENDPOINT"},
-        "url": {"S": url},
-        "authority": {"S": "Y2E="},
-        "until": {"N": str((now + timedelta(minutes=5)).timestamp())},
-        "expires": {"N": str(int((now + timedelta(minutes=5)).timestamp()))},
+        "record": {"S": body},
+        "version": {"N": "3"},
     }
     aws.client("dynamodb").put_item(TableName=TABLE, Item=item)
-
-
-def test_a_cached_address_that_is_not_trusted_is_read_from_eks_again(
-    aws: Sandbox, eks: Eks
-) -> None:
-    write_endpoint(aws, "planted", "http://attacker.invalid", eks.now_)
-    assert eks.endpoint_in_new_function("planted") == "https://first.invalid"
-    assert eks.endpoint_in_new_function("planted") == "https://first.invalid"
+    assert eks.endpoint_in_new_function(name) == "https://first.invalid"
+    assert eks.endpoint_in_new_function(name) == "https://first.invalid"
     assert eks.calls == 1
 
 

@@ -1,19 +1,15 @@
 """The index of instances: a storm of notices reads it instead of EC2."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from leeway.aws.index import DynamoIndex
 from leeway.aws.records import FACTS as FACTS_KEY
 from leeway.aws.records import DynamoRecords, item_key
-from leeway.clock import SystemClock
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import InstanceFacts, InstanceIndex
 from leeway.interruption.receive_notice import InstanceState, NoticeResult
-from leeway.ports.aws import CloudUnavailable
 
-from tests.aws.receive_notice import TAGS, client_factory, interruption, launch, receive_notice
-from tests.aws.stored import TABLE
+from tests.aws.receive_notice import TAGS, interruption, launch, receive_notice
+from tests.aws.stored import TABLE, table_in
 from tests.fakes.functions import Starts
 from tests.retirement.retirements import FACTS
 from tests.sandbox.aws.started import Sandbox
@@ -25,8 +21,8 @@ def facts(number: int, cluster: str = "prod") -> InstanceFacts:
 
 
 @pytest.fixture
-def index(aws: Sandbox) -> Iterator[DynamoIndex]:
-    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
+def index(aws: Sandbox) -> Iterator[InstanceIndex]:
+    index = InstanceIndex(table_in(aws))
     yield index
     index.update((), [*index.of_cluster("prod"), *index.of_cluster("other")])
 
@@ -36,7 +32,7 @@ def calls(aws: Sandbox, action: str) -> int:
     return counted.get(action, 0)
 
 
-def test_written_facts_are_read_by_cluster(index: DynamoIndex) -> None:
+def test_written_facts_are_read_by_cluster(index: InstanceIndex) -> None:
     many = {one.instance: one for one in map(facts, range(60))}
     index.update(many.values(), ())
     index.update([facts(100, "other")], ())
@@ -46,7 +42,7 @@ def test_written_facts_are_read_by_cluster(index: DynamoIndex) -> None:
 
 
 def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
-    aws: Sandbox, index: DynamoIndex
+    aws: Sandbox, index: InstanceIndex
 ) -> None:
     index.update([facts(1), facts(2)], ())
     aws.client("dynamodb").update_item(
@@ -61,40 +57,8 @@ def test_an_invalid_item_counts_as_missing_and_can_be_written_again(
     assert len(index.of_cluster("prod")) == 2
 
 
-def test_items_that_a_throttled_table_left_unprocessed_are_retried(
-    aws: Sandbox, index: DynamoIndex
-) -> None:
-    def leave_half(params: dict[str, Any], **_: Any) -> None:
-        """Send a part of the items only, as if the table left the others unprocessed."""
-        requests = params["RequestItems"][TABLE]
-        left.append(requests[len(requests) // 2 + 1 :])
-        params["RequestItems"] = {TABLE: requests[: len(requests) // 2 + 1]}
-
-    def hand_back(parsed: dict[str, Any], **_: Any) -> None:
-        if rest := left.pop():
-            parsed["UnprocessedItems"] = {TABLE: rest}
-
-    left: list[list[Any]] = []
-    client = aws._build("dynamodb")
-    client.meta.events.register("provide-client-params.dynamodb.BatchWriteItem", leave_half)
-    client.meta.events.register("after-call.dynamodb.BatchWriteItem", hand_back)
-    DynamoIndex(lambda: client, TABLE, SystemClock()).update(map(facts, range(25)), ())
-    assert len(index.of_cluster("prod")) == 25
-    client.close()
-
-
-def test_a_throttled_index_is_unavailable_after_the_retry_timeout(
-    aws: Sandbox, index: DynamoIndex
-) -> None:
-    fault = {"service": "dynamodb", "action": "BatchWriteItem", "error": "ThrottlingException"}
-    aws.control("PUT", "faults", {"faults": [fault]})
-    with pytest.raises(CloudUnavailable):
-        index.update([facts(1)], ())
-    aws.control("PUT", "faults", {"faults": []})
-
-
 def test_each_of_a_hundred_notices_takes_one_query_and_no_call_of_ec2(
-    aws: Sandbox, index: DynamoIndex
+    aws: Sandbox, index: InstanceIndex
 ) -> None:
     storm = [facts(number) for number in range(200, 300)]
     index.update(storm, ())
@@ -109,7 +73,7 @@ def test_each_of_a_hundred_notices_takes_one_query_and_no_call_of_ec2(
 
 
 def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
-    aws: Sandbox, index: DynamoIndex
+    aws: Sandbox, index: InstanceIndex
 ) -> None:
     instance = launch(aws, TAGS)
     before = calls(aws, "ec2:DescribeInstances")
@@ -120,7 +84,7 @@ def test_an_instance_that_is_missing_from_the_index_is_read_from_ec2(
 
 
 def test_a_record_and_the_facts_of_its_instance_are_read_by_one_call(
-    aws: Sandbox, index: DynamoIndex, records: DynamoRecords
+    aws: Sandbox, index: InstanceIndex, records: DynamoRecords
 ) -> None:
     instance = launch(aws, TAGS)
     assert records.known(instance) == InstanceState()

@@ -6,8 +6,8 @@ import pytest
 from leeway.aws.table import DynamoTable
 from leeway.clock import SystemClock
 from leeway.manifests.configuration import CAUTIOUS, Configuration, StoredManifests
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE, manifest
 from tests.fakes.table import TableInMemory

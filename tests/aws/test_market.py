@@ -7,21 +7,21 @@ from functools import partial
 import pytest
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
 from leeway.aws.table import DynamoTable
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
-from leeway.catalog.ports import Market
-from leeway.catalog.refresh import CatalogReader, CatalogRefresh, CatalogUnavailable, RefreshCatalog
+from leeway.catalog.refresh import (
+    CatalogReader,
+    CatalogRefresh,
+    CatalogUnavailable,
+    Market,
+    RefreshCatalog,
+)
 from leeway.catalog.stored import SURVEY
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.selection.offers.allocatable import NodeClass
-from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.survey import Part, Survey, opened, unpacked
 from leeway.wiring.clients import background_client
 from leeway_cli.selection.catalogs import sandbox_survey
 
-from tests.aws.stored import TABLE
-from tests.fakes.offerings import OfferingsInMemory
 from tests.sandbox.aws.started import Sandbox
 
 REGION = "us-east-1"
@@ -37,16 +37,6 @@ def market(aws: Sandbox) -> Ec2Market:
 @pytest.fixture(scope="module")
 def price_list(aws: Sandbox) -> PricingPriceList:
     return PricingPriceList(partial(aws.client, "pricing"))
-
-
-@dataclass
-class RecordedTelemetry:
-    """The Telemetry Protocol."""
-
-    refreshes: list[CatalogRefresh] = field(default_factory=list)
-
-    def catalog_refreshed(self, refresh: CatalogRefresh) -> None:
-        self.refreshes.append(refresh)
 
 
 @dataclass
@@ -107,11 +97,11 @@ def test_a_region_is_read_over_http_as_its_data_has_it(
 def test_a_refresh_stores_what_it_read_and_the_catalog_opens(
     market: Ec2Market, price_list: PricingPriceList, dynamo: DynamoTable
 ) -> None:
-    telemetry = RecordedTelemetry()
-    outcome = RefreshCatalog(CatalogReader(market, price_list), dynamo, telemetry, At(NOW)).refresh(
-        REGION
-    )
-    assert telemetry.refreshes == [outcome]
+    reports: list[CatalogRefresh] = []
+    outcome = RefreshCatalog(
+        CatalogReader(market, price_list), dynamo, reports.append, At(NOW)
+    ).refresh(REGION)
+    assert reports == [outcome]
     assert outcome.stale == ()
     packed = dynamo.get(SURVEY, region=REGION)
     assert packed is not None
@@ -129,15 +119,13 @@ def test_a_part_that_cannot_be_read_keeps_its_last_state_and_is_reported(
     aws: Sandbox, market: Ec2Market, dynamo: DynamoTable
 ) -> None:
     known = Known(sandbox_survey(REGION))
-    RefreshCatalog(CatalogReader(known, known), dynamo, RecordedTelemetry(), At(NOW)).refresh(
-        REGION
-    )
+    RefreshCatalog(CatalogReader(known, known), dynamo, print, At(NOW)).refresh(REGION)
     refused = {"service": "ec2", "action": "DescribeSpotPriceHistory"}
     aws.control("PUT", "faults", {"faults": [{**refused, "error": "UnauthorizedOperation"}]})
     failing = Known(known.survey, spot_of=market)
-    outcome = RefreshCatalog(
-        CatalogReader(failing, known), dynamo, RecordedTelemetry(), At(LATER)
-    ).refresh(REGION)
+    outcome = RefreshCatalog(CatalogReader(failing, known), dynamo, print, At(LATER)).refresh(
+        REGION
+    )
     (stale,) = outcome.stale
     assert (stale.part, stale.read_at) == (Part.SPOT_PRICES, NOW)
     assert stale.problem is not None
@@ -219,9 +207,7 @@ def test_a_region_without_readable_prices_is_still_refreshed() -> None:
 def test_an_unreadable_survey_is_replaced(dynamo: DynamoTable) -> None:
     dynamo.put(SURVEY, b"of another time", region=REGION)
     known = Known(sandbox_survey(REGION))
-    outcome = RefreshCatalog(
-        CatalogReader(known, known), dynamo, RecordedTelemetry(), At(NOW)
-    ).refresh(REGION)
+    outcome = RefreshCatalog(CatalogReader(known, known), dynamo, print, At(NOW)).refresh(REGION)
     assert outcome.stale == ()
 
 
@@ -238,21 +224,3 @@ def test_an_unreadable_survey_is_replaced(dynamo: DynamoTable) -> None:
 )
 def test_prices_are_asked_for_where_there_is_an_endpoint(region: str, asked: str) -> None:
     assert pricing_region(region) == asked
-
-
-@pytest.fixture(params=["table", "memory"])
-def offerings(request: pytest.FixtureRequest, aws: Sandbox) -> UnavailableOfferings:
-    if request.param == "memory":
-        return OfferingsInMemory()
-    return DynamoUnavailableOfferings(partial(aws.client, "dynamodb"), TABLE)
-
-
-def test_an_offering_is_unavailable_until_its_time_is_over(
-    offerings: UnavailableOfferings,
-) -> None:
-    until = NOW + timedelta(minutes=3)
-    offerings.mark(Offering("eu-west-3", "m5.large", "eu-west-3a", "spot"), "why", until)
-    gone = Unavailable("m5.large", "eu-west-3a", "spot")
-    assert offerings.now("eu-west-3", NOW) == {gone}
-    assert offerings.now("eu-west-3", until) == frozenset()
-    assert offerings.now("eu-west-2", NOW) == frozenset()

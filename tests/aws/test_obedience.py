@@ -17,10 +17,10 @@ from leeway_cli import main
 
 from tests.aws.receive_notice import TAGS, client_factory, interruption, launch
 from tests.aws.stored import TABLE
-from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.functions import CleanUps, Starts
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.schedules import SchedulesInMemory
+from tests.fakes.table import TableInMemory
 from tests.notices.events import HERE
 from tests.sandbox.aws.started import Sandbox
 
@@ -57,7 +57,7 @@ class Deployed:
             admissions=self.records,
             admit_node=Starts(),
             clean_up=CleanUps(),
-            claims=ClaimsInMemory(),
+            claims=TableInMemory(),
         )
 
     def receive(self, event: dict[str, Any]) -> NoticeResult:

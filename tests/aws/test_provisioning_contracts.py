@@ -16,10 +16,10 @@ from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.capacity_requests import CapacityAnswer, CapacityRequest, CapacityRequests
 from leeway.disruption.watched_nodes import WatchedNodes
 from leeway.ports.aws import CloudRefused
-from leeway.ports.table import RecordChanged
 from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.provisioning.tell import ProvisioningRecords
 from leeway.reasons import Reason
+from leeway.table import RecordChanged
 
 from tests.aws.stored import TABLE
 from tests.fakes.capacity_requests import CapacityRequestsInMemory

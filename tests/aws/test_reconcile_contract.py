@@ -7,21 +7,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from leeway.aws.eventbridge import EventBridgeLeewayEvents
-from leeway.aws.index import DynamoIndex
+from leeway.aws.ec2 import Ec2Sweep
+from leeway.aws.eventbridge import EventBridgeLeewayEvents, EventBridgeSchedules, ScheduleTarget
 from leeway.aws.records import DynamoRecords
-from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.aws.sweep import Ec2Sweep
-from leeway.clock import SystemClock
 from leeway.execution.attempt import Phase
-from leeway.instances.facts import InstanceFacts
+from leeway.instances.facts import InstanceFacts, InstanceIndex
 from leeway.ports.aws import CloudRefused, LeewayEvents, Sweep
 from leeway.ports.functions import Schedules
 from leeway.reconciliation.find_lost_events import Records
-from leeway.reconciliation.reconcile import InstanceIndex
+from leeway.reconciliation.reconcile import InstanceIndex as IndexPort
 
 from tests.aws.receive_notice import client_factory, launch
-from tests.aws.stored import TABLE
+from tests.aws.stored import TABLE, table_in
 from tests.fakes.reports import EventBusInMemory
 from tests.fakes.schedules import SchedulesInMemory
 from tests.reconciliation.account import Account, facts, observed
@@ -77,8 +74,7 @@ def test_a_sweep_finds_instances_by_name_and_state(aws: Sandbox, fake: bool) -> 
 def test_an_index_has_the_instances_of_a_cluster_until_they_are_removed(
     aws: Sandbox, fake: bool
 ) -> None:
-    database = partial(aws.client, "dynamodb")
-    port: InstanceIndex = Account() if fake else DynamoIndex(database, TABLE, SystemClock())
+    port: IndexPort = Account() if fake else InstanceIndex(table_in(aws))
     one, two = facts(71, "contract-index"), facts(72, "contract-other")
     port.update([one, two], [])
     assert dict(port.of_cluster("contract-index")) == {one.instance: one}

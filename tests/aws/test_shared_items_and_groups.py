@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
-from leeway.aws.shared_cache import DynamoSharedCache
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.aws.eventbridge import EventBridgeSchedules, ScheduleTarget
 from leeway.clock import SystemClock
-from leeway.execution.shared_cache import SharedCache
-from leeway.policy.rules import ChurnCap
+from leeway.execution.shared_cache import CACHED, SharedCache
 from leeway.ports.aws import CloudRefused
-from leeway.ports.table import Offering, RecordChanged
-from leeway.retirement.disruption_budget import DisruptionLedger
 from leeway.retirement.hooks import GroupCache
 
-from tests.aws.stored import TABLE
+from tests.aws.stored import table_in
 from tests.sandbox.aws.started import Sandbox, hook
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -30,77 +24,6 @@ SECOND = timedelta(seconds=1)
 
 def maker(aws: Sandbox, service: str) -> Callable[[], Any]:
     return partial(aws.client, service)
-
-
-@pytest.fixture
-def ledgers(aws: Sandbox) -> DynamoDisruptionLedgers:
-    return DynamoDisruptionLedgers(maker(aws, "dynamodb"), TABLE)
-
-
-def test_the_second_of_two_concurrent_ledger_writes_conflicts(
-    ledgers: DynamoDisruptionLedgers,
-) -> None:
-    read = ledgers.ledger("two-at-once")
-    for instance, loses in (("i-a", False), ("i-b", True)):
-        taken, _ = read.request(instance, 10, ChurnCap(), NOW)
-        assert taken is not None
-        if loses:
-            with pytest.raises(RecordChanged):
-                ledgers.write(taken)
-        else:
-            ledgers.write(taken)
-    assert list(ledgers.ledger("two-at-once").begun) == ["i-a"]
-
-
-def test_a_ledger_is_read_as_it_was_written(ledgers: DynamoDisruptionLedgers) -> None:
-    assert ledgers.ledger("fresh") == DisruptionLedger(cluster="fresh")
-    taken, _ = ledgers.ledger("fresh").request("i-a", 10, ChurnCap(), NOW)
-    assert taken is not None
-    ledgers.write(taken)
-    assert ledgers.ledger("fresh") == taken
-
-
-def test_an_unavailable_offering_is_an_item_that_expires(aws: Sandbox) -> None:
-    until = datetime.now(UTC) + timedelta(minutes=3)
-    offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
-    offerings.mark(Offering("us-east-1", "m5.large", "us-east-1a", "spot"), "interrupted", until)
-    key = {"pk": {"S": "OFFERINGS#us-east-1"}, "sk": {"S": "UNAVAILABLE#spot#m5.large#us-east-1a"}}
-    item = aws.client("dynamodb").get_item(TableName=TABLE, Key=key)["Item"]
-    assert item["reason"] == {"S": "interrupted"}
-    assert item["expires"] == {"N": str(int(until.timestamp()))}
-
-
-def test_a_storm_does_not_write_an_offering_for_every_instance(
-    aws: Sandbox,
-) -> None:
-    offering = Offering("eu-west-1", "m5.large", "eu-west-1a", "spot")
-    offerings = DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE)
-    key = {"pk": {"S": "OFFERINGS#eu-west-1"}, "sk": {"S": "UNAVAILABLE#spot#m5.large#eu-west-1a"}}
-    first = datetime.now(UTC) + timedelta(minutes=3)
-    kept = []
-    for after in (0, 1, 29, 30):
-        offerings.mark(offering, f"interrupted {after}", first + timedelta(seconds=after))
-        item = aws.client("dynamodb").get_item(TableName=TABLE, Key=key)["Item"]
-        kept.append(item["reason"]["S"])
-    assert kept == ["interrupted 0"] * 3 + ["interrupted 30"]
-
-
-def test_an_offering_that_another_function_marked_is_not_written_again(
-    aws: Sandbox,
-) -> None:
-    def writes() -> int:
-        return int(aws.control("GET", "status")["calls"]["dynamodb:PutItem"])
-
-    offering = Offering("eu-north-1", "m5.large", "eu-north-1a", "spot")
-    until = datetime.now(UTC) + timedelta(minutes=3)
-    functions = [DynamoUnavailableOfferings(maker(aws, "dynamodb"), TABLE) for _ in range(10)]
-    functions[0].mark(offering, "interrupted", until)
-    before = writes()
-    for function in functions[1:]:
-        function.mark(offering, "interrupted", until + timedelta(seconds=5))
-    assert writes() == before
-    functions[9].mark(offering, "interrupted", until + timedelta(seconds=40))
-    assert writes() == before + 1
 
 
 def test_launch_instances_raises_a_group_and_a_decrement_lowers_it(aws: Sandbox) -> None:
@@ -270,8 +193,8 @@ def test_the_cached_rules_of_a_group_equal_those_that_were_read(aws: Sandbox) ->
     rules = AutoScalingGroups(maker(aws, "autoscaling")).rules("remembered")
     assert rules.terminate_hooks == ("leeway-drain",)
     assert rules.timeouts["leeway-drain"] >= 30
-    memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
-    assert memory.get("group/remembered") is None
+    memory = table_in(aws)
+    assert memory.get(CACHED, what="group/remembered") is None
     groups = AutoScalingGroups(maker(aws, "autoscaling"))
     before = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
     for _ in range(2):
@@ -279,15 +202,6 @@ def test_the_cached_rules_of_a_group_equal_those_that_were_read(aws: Sandbox) ->
         assert known.rules_of("remembered") == rules
     after = aws.control("GET", "status")["calls"]["autoscaling:DescribeLifecycleHooks"]
     assert after == before + 1
-
-
-def test_one_of_several_concurrent_readers_reads_a_group(aws: Sandbox) -> None:
-    memory = DynamoSharedCache(maker(aws, "dynamodb"), TABLE)
-    now = datetime.now(UTC)
-    until = now + timedelta(seconds=2)
-    assert memory.claim("asked-about", now, until)
-    assert not memory.claim("asked-about", now + timedelta(seconds=1), until)
-    assert memory.claim("asked-about", until + timedelta(milliseconds=1), until)
 
 
 def test_the_rules_of_a_missing_group_are_refused(aws: Sandbox) -> None:

@@ -6,25 +6,22 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from leeway.admission.record import Admission
-from leeway.aws.autoscaling import AutoScalingGroups
-from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.index import DynamoIndex
+from leeway.aws.autoscaling import AutoScalingGroups, AutoScalingWaitingActions
+from leeway.aws.ec2 import Ec2Instances, Ec2Sweep
 from leeway.aws.records import RETIREMENT, SHARDS, DynamoRecords, item_key
-from leeway.aws.sweep import Ec2Sweep
-from leeway.aws.waiting_hooks import AutoScalingWaitingActions
-from leeway.clock import SystemClock
 from leeway.execution.attempt import Phase
+from leeway.instances.facts import InstanceIndex
 from leeway.instances.observed import CHANGE_PREFIX, ObservedChange, ObservedHook
 from leeway.instances.owners import OWNED_PREFIX, Owner, OwnerKind
 from leeway.notices import InterruptionAction, LifecycleHook
 from leeway.ports.aws import CloudRefused, CloudUnavailable, HookResult, HookSettings, Waiting
 from leeway.reconciliation.find_lost_events import OpenRecords
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent
 
 from tests.admission.admission_records import request
 from tests.aws.receive_notice import client_factory, launch
-from tests.aws.stored import TABLE
+from tests.aws.stored import TABLE, table_in
 from tests.retirement.retirements import interrupted
 from tests.sandbox.aws.started import Sandbox, hook
 
@@ -249,7 +246,7 @@ def test_an_item_of_a_manifest_in_the_index_is_not_a_record(
         f"MANIFESTS#posing RETIREMENT: the record names instance {record.instance}"
         in found.unreadable
     )
-    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
+    index = InstanceIndex(table_in(aws))
     assert index.of_cluster("posing") == {}
 
 
@@ -259,7 +256,7 @@ def test_an_item_without_a_record_does_not_hide_other_records_of_an_index(
 ) -> None:
     record = interrupted(Phase.NOTICED)
     ours = record.facts.model_copy(update={"cluster": "hidden"})
-    index = DynamoIndex(client_factory(aws, "dynamodb"), TABLE, SystemClock())
+    index = InstanceIndex(table_in(aws))
     index.update([ours], [])
     for sort in ("RETIREMENT", "FACTS"):
         key = {"pk": {"S": "MANIFESTS#other"}, "sk": {"S": sort}}
@@ -453,7 +450,7 @@ def test_only_open_records_are_read_by_cluster(aws: Sandbox) -> None:
     assert records.open_records("under-way") == OpenRecords((arrival,))
     raised = ReplacementIntent(
         method="launch-successor",
-        reason=LAUNCHED_BY_GROUP(),
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
         requested_at=retirement.noticed_at,
         to_restore=True,
     )

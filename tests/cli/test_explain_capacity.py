@@ -164,7 +164,7 @@ def test_a_drifted_node_is_said_to_differ_also_while_a_budget_keeps_it(run: Run)
     ]
     _, found, _ = run("node c", *objects)
     assert (found["decision"], found["reason"]["code"]) == ("kept", "PodIsBlocked")
-    assert [one["code"] for one in found["drift"]] == ["LabelDrifted"]
+    assert [one[:9] for one in found["drift"]] == ["Its label"]
     _, found, _ = run("node c", *objects[:2])
     assert (found["decision"], found["reason"]["code"]) == ("goes", "NodeDrifted")
 
@@ -226,7 +226,7 @@ def test_a_node_that_names_no_instance_is_explained(run: Run) -> None:
     bare = node("bare", **{"karpenter.sh/nodepool": ""})
     del bare["spec"]["providerID"]
     _, found, _ = run("node bare", bare)
-    assert (found["instance"], found["reason"]["code"]) == (None, "NodeWithoutOwner")
+    assert (found["instance"], found["reason"]["code"]) == (None, "NodeNotOfLeeway")
 
 
 def test_a_paused_cluster_is_said_to_give_nothing_back(run: Run) -> None:

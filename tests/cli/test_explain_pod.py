@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import yaml
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.table import DynamoTable
 from leeway.capacity_requests import CapacityRequest
 from leeway.clock import SystemClock
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import INTENT, LaunchIntent
-from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway_cli import main
 
 from tests.aws.stored import TABLE
@@ -303,7 +302,7 @@ def capacity(live: Live, pools: Path, capsys: pytest.CaptureFixture[str]) -> Exp
 
 
 def test_nodes_are_explained_by_what_ec2_says_of_their_instances(
-    aws: Sandbox, live: Live, capacity: Explain
+    aws: Sandbox, live: Live, capacity: Explain, pools: Path
 ) -> None:
     ours = {"leeway.sh/owner": "leeway", "leeway.sh/nodepool": "general"}
     ours["kubernetes.io/cluster/prod"] = "owned"
@@ -327,11 +326,16 @@ def test_nodes_are_explained_by_what_ec2_says_of_their_instances(
     assert group["minimumNeeded"] == 0
     assert group["commands"][-1].startswith("leeway terminate web-")
     _, found, _ = capacity("node forged")
-    assert found["reason"]["code"] == "NodeNotConfirmed"
+    assert found["reason"]["code"] == "NodeNotOfLeeway"
 
-    ledgers = DynamoDisruptionLedgers(partial(aws.client, "dynamodb"), TABLE)
+    table = DynamoTable(partial(aws.client, "dynamodb"), TABLE, SystemClock())
     begun = {"i-0123456789abcdef0": SystemClock().now()}
-    ledgers.write(DisruptionLedger(cluster="prod", version=1, begun=begun))
+    table.put(LEDGER, DisruptionLedger(cluster="prod", version=1, begun=begun))
+    _, found, _ = capacity("node own")
+    assert (found["decision"], found["reason"]["code"]) == ("goes", "NodeEmpty")
+    never = {"consolidateAfter": "Never"}
+    expiring = pool("general", template={"expireAfter": "1s"}, disruption=never)
+    pools.write_text(yaml.safe_dump_all([expiring, node_class()]))
     _, found, _ = capacity("node own")
     assert (found["decision"], found["reason"]["code"]) == ("later", "ClusterBudgetUsed")
 

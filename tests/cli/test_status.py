@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
@@ -21,14 +20,13 @@ from leeway.notices import NoticeKind
 from leeway.pool_pauses import FailedInstance, PoolRecord, after_failure
 from leeway.provisioning.report import LaunchedInstance, PodsWithoutNode, ProvisioningStatus
 from leeway.reasons import Reason
-from leeway.retirement.drain import DrainState, PodState
+from leeway.retirement.drain import DRAIN_STATE, DrainState, PodState
 from leeway.retirement.progress import RemovalMethod, Stage
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
     CAPACITY_REQUESTED,
-    LAUNCHED_BY_GROUP,
     POD_EVICTED,
-    POOL_LAUNCHES_SUCCESSOR,
+    SUCCESSOR_FOUND,
 )
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, ReturnTerms, Successor
 from leeway_cli import main
@@ -82,7 +80,7 @@ def store_drain(aws: Sandbox, record: Retirement, attempt: int = 1) -> None:
         PodState("shop/web-2", Stage.BLOCKED, None, BLOCKED),
     )
     state = DrainState(record.instance, attempt, "node-1", datetime.now(UTC), None, pods)
-    DynamoDrainStates(partial(aws.client, "dynamodb"), TABLE).put(state)
+    DynamoTable(partial(aws.client, "dynamodb"), TABLE).put(DRAIN_STATE, state)
 
 
 def test_a_retirement_is_shown_with_its_pods(run: Run, aws: Sandbox) -> None:
@@ -179,7 +177,7 @@ def test_the_status_shows_pause_headroom_and_problems_of_manifests(run: Run, aws
 def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sandbox) -> None:
     intent = ReplacementIntent(
         method=Method.DETACH,
-        reason=LAUNCHED_BY_GROUP(),
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
         requested_at=datetime.now(UTC),
         to_terminate=True,
     )
@@ -194,10 +192,12 @@ def test_a_detached_instance_is_shown_until_it_is_terminated(run: Run, aws: Sand
 
 
 def test_the_nodes_that_pools_launch_for_a_retiring_node_are_shown(run: Run, aws: Sandbox) -> None:
-    why = POOL_LAUNCHES_SUCCESSOR(pool="spot", instance="i-1", offering="m6i.large, us-east-1b")
+    why = SUCCESSOR_FOUND("Pool spot launches i-1 (m6i.large, us-east-1b).")
     intent = ReplacementIntent(
         method=Method.REQUEST_CAPACITY,
-        reason=CAPACITY_REQUESTED(pool="spot"),
+        reason=CAPACITY_REQUESTED(
+            "The instance is of Leeway's pool spot: provision_nodes launches nodes for its pods."
+        ),
         requested_at=datetime.now(UTC),
         successors=(Successor("i-1", "m6i.large", "us-east-1b", why),),
     )

@@ -72,6 +72,23 @@ def test_drain_evicts_the_pods_of_a_node(leeway: Leeway, tmp_path: Path) -> None
         assert live.api.get(f"{PODS}/web").status_code == 404
 
 
+@pytest.mark.parametrize("arguments", [("types", "--sandbox"), ("demo",), ("sandbox", "up")])
+def test_a_command_that_needs_the_sandbox_names_the_extra(
+    environment: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [environment / "bin" / "leeway", *arguments],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("leeway: The sandbox needs the package ")
+    assert "pip install '.[sandbox]'" in line
+
+
 @pytest.mark.parametrize("folder", ["rbac", "functions", "events"])
 def test_the_wheel_has_the_files_that_adopt_and_the_sandbox_read(
     environment: Path, folder: str

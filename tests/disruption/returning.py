@@ -17,10 +17,10 @@ from leeway.reasons import Reason
 from tests.disruption.clusters import Cluster
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
-from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.provisioning import WatchedNodesInMemory
 from tests.fakes.returning import Records
+from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
 
 RUN_EVERY = timedelta(minutes=1)
@@ -45,7 +45,7 @@ class Returning:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.records = Records()
-        self.ledgers = LedgersInMemory()
+        self.ledgers = TableInMemory()
         self.requests = CapacityRequestsInMemory()
         self.watched = WatchedNodesInMemory()
         self.starts = Starts()

@@ -7,7 +7,7 @@ import pytest
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
-from leeway.headroom.cron import parse_cron
+from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import Pod
@@ -61,7 +61,7 @@ def test_an_expired_node_is_replaced_before_it_goes() -> None:
 
 
 def test_a_drifted_node_is_replaced_and_its_reason_says_what_differs() -> None:
-    why = reasons.NODE_STARTS(node="another AMI")
+    why = "It runs another AMI."
     found = decide_returns(snapshot(replace(own_node("old", spec(3000)), drift=(why,))))
     assert found.returns[0].cause is Cause.DRIFTED
     assert "another AMI" in found.returns[0].reason.message
@@ -213,7 +213,7 @@ def test_a_pool_without_a_manifest_keeps_its_nodes() -> None:
     assert found.returns
     stranger = replace(own_node("here"), pool="gone")
     found = decide_returns(snapshot(stranger))
-    assert found.kept["here"].code == reasons.POOL_WITHOUT_RULES.name
+    assert found.kept["here"].code == reasons.POOL_UNKNOWN.name
 
 
 def test_a_node_with_pods_is_kept_until_it_is_old_enough() -> None:

@@ -61,7 +61,7 @@ def test_a_replacement_follows_the_removal_of_empty_nodes() -> None:
 
 
 def test_a_drifted_node_saves_what_its_replacement_costs_less() -> None:
-    why = reasons.NODE_STARTS(node="another AMI")
+    why = "It runs another AMI."
     drifted = replace(own_node("old", spec(1500), kind="large"), drift=(why,))
     found = explained(snapshot(drifted))
     assert found.next is not None

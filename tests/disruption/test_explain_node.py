@@ -9,7 +9,7 @@ from leeway.disruption.decide import decide_returns
 from leeway.disruption.explain import ForeignNode, NodeExplanation, explain_node
 from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.disruption.snapshot import Snapshot
-from leeway.headroom.cron import parse_cron
+from leeway.headroom.windows import parse_cron
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_state import FOREVER
@@ -162,7 +162,7 @@ def test_a_node_of_a_group_is_explained_with_its_owner(price: float | None) -> N
     other = replace(own_node("theirs", spec(100)), price=price)
     given = snapshot(own_node("here", spec(3000)), others=(other.node,))
     found = explained(given, "theirs", ForeignNode(other, GROUP))
-    assert found.reason.code == reasons.NODE_OF_OTHER_OWNER.name
+    assert found.reason.code == reasons.NODE_NOT_OF_LEEWAY.name
     assert "Auto Scaling group web\\u001b[31m" in found.reason.message
     assert found.spare
     assert found.instead is not None

@@ -15,6 +15,7 @@ from leeway.policy.rules import Action, ChurnCap, ClusterPolicy, OnBlocked, Repl
 from leeway.policy.worth import Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.report import CapacityReturned
+from leeway.retirement.disruption_budget import LEDGER, read_ledger
 from leeway.retirement.record import NODE_DELETED, ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
@@ -134,9 +135,11 @@ def test_the_churn_cap_keeps_no_empty_node(empty: Returning) -> None:
 
 def use_up(returning: Returning) -> None:
     """Have another node retire, which is all that the churn cap allows in ten minutes."""
-    ledger, _ = returning.ledgers.ledger("prod").request("i-other", 5, returning.policy.churn, NOW)
+    ledger, _ = read_ledger(returning.ledgers, "prod").request(
+        "i-other", 5, returning.policy.churn, NOW
+    )
     assert ledger is not None
-    returning.ledgers.write(ledger)
+    returning.ledgers.put(LEDGER, ledger)
 
 
 def test_a_declined_return_is_tried_again_after_ten_minutes(empty: Returning) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 from leeway.aws.provision_queue import SqsProvisionNodes
 from leeway.aws.table import DynamoTable
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.manifests.configuration import StoredManifests
 from leeway.policy.rules import UNAVAILABLE_FOR
-from leeway.ports.table import Offering
 from leeway_sandbox.provisioning import client, create_workloads
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import ENDS_AFTER, ZONES, Group, Manifest, Scenario
@@ -148,7 +147,7 @@ class Replacing(Environment):
     def reports_no_capacity(self) -> None:
         """Have EC2 without capacity for the group: it has just refused every offering of it."""
         dynamodb = client("dynamodb", self.sandbox.aws_url)
-        offerings = DynamoUnavailableOfferings(lambda: dynamodb, table_of(self.sandbox))
+        offerings = UnavailableOfferings(DynamoTable(lambda: dynamodb, table_of(self.sandbox)))
         for zone in ZONES:
             one = Offering("us-east-1", "m5.large", zone, "spot")
             offerings.mark(one, "InsufficientInstanceCapacity", _later(UNAVAILABLE_FOR))

@@ -9,9 +9,8 @@ from functools import partial
 import boto3
 import pytest
 from leeway.aws.table import DynamoTable
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.stored import SURVEY
-from leeway.ports.table import Offering
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway_cli.main import run
 from leeway_cli.selection.catalogs import sandbox_catalog
 
@@ -38,7 +37,7 @@ def test_a_scheduled_run_stores_a_catalog_that_the_command_line_reads(
     # Another type than that of the nodes: interruptions in other tests mark the nodes' type.
     lost = Offering(REGION, "c5.xlarge", "us-east-1a", "spot")
     soon = datetime.now(UTC) + timedelta(minutes=3)
-    unavailable = DynamoUnavailableOfferings(dynamodb, os.environ["LEEWAY_TABLE"])
+    unavailable = UnavailableOfferings(DynamoTable(dynamodb, os.environ["LEEWAY_TABLE"]))
     unavailable.mark(lost, "interrupted", soon)
     assert run(["types", "--region", REGION, "-o", "json"]) == 0
     out, err = capsys.readouterr()

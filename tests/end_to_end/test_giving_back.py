@@ -161,7 +161,7 @@ def test_a_pod_that_comes_between_the_decision_and_the_cordon_keeps_its_node(
     outcome = world.runs_until(lambda: world.outcome(instance, since))
     world.sandbox.faults("kubernetes", [])
     assert (outcome["result"], outcome["terminated"]) == ("declined", False)
-    assert "NodeGotPods" in str(outcome)
+    assert "NodeKept" in str(outcome)
     seen = world.since(since)
     assert seen.of("node-cordoned", node=node), "the pod came before the cordon took effect"
     assert not [one for one in seen.of("eviction") if one.get("node") == node]

@@ -10,7 +10,7 @@ from leeway.execution.retrying import (
     retry_while_unavailable,
 )
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 START = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from leeway.admission.record import Admission
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 
 @dataclass

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from leeway.aws.provision_queue import WAKES_APART
 from leeway.capacity_requests import CapacityRequest
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 
 @dataclass

@@ -1,24 +1,19 @@
-"""The table's unavailable offerings."""
+"""The unavailable offerings in a table in memory."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
 
-from leeway.ports.table import Offering
-from leeway.selection.offers.catalog import Unavailable
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
+
+from tests.fakes.table import TableInMemory
 
 
-@dataclass
-class OfferingsInMemory:
-    """The UnavailableOfferings Protocol."""
+class OfferingsInMemory(UnavailableOfferings):
+    """The offerings; `marked` are the calls of `mark`."""
 
-    marked: dict[Offering, tuple[str, datetime]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__(TableInMemory())
+        self.marked: dict[Offering, tuple[str, datetime]] = {}
 
     def mark(self, offering: Offering, reason: str, until: datetime) -> None:
+        super().mark(offering, reason, until)
         self.marked[offering] = (reason, until)
-
-    def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
-        return frozenset(
-            Unavailable(one.instance_type, one.zone, one.capacity_type)
-            for one, (_, until) in self.marked.items()
-            if one.region == region and until > at
-        )

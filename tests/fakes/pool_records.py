@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from leeway.pool_pauses import JoinTime, PoolRecord
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 
 @dataclass

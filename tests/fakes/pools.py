@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leeway.capacity_requests import CapacityAnswer
+from leeway.catalog.unavailable import Offering
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import NoticeKind
 from leeway.policy.rules import UNAVAILABLE_FOR, ClusterPolicy
-from leeway.ports.table import Offering
 from leeway.reasons import Reason
 
 from tests.fakes.groups import SUCCESSOR, ZONES

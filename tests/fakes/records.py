@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from leeway.ports.table import RecordChanged
 from leeway.retirement.record import Retirement
+from leeway.table import RecordChanged
 
 
 @dataclass

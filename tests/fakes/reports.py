@@ -21,6 +21,10 @@ class ReportLog(RetirementTelemetry):
     def codes(self) -> list[str]:
         return [reason.code for reason in self.reasons]
 
+    def of(self, code: str) -> str:
+        """Return the sentences of the reports with a code."""
+        return " ".join(reason.message for reason in self.reasons if reason.code == code)
+
     def waiting(self, record: Retirement, reason: Reason) -> None:
         self.reasons.append(reason)
 

@@ -7,30 +7,46 @@ from typing import Any
 from leeway.execution.attempt import AttemptId
 from leeway.execution.shared_cache import SharedCache
 from leeway.notices import LifecycleHook, NoticeKind
+from leeway.ports.aws import CloudUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.context import Attempt, Ports
+from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.record import Retirement
 from leeway.retirement.retire_node import retire_node
+from leeway.table import Item
 
 from tests.fakes.actions import ActionLog
-from tests.fakes.cache_store import CacheStoreInMemory
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.drain_states import DrainStatesInMemory
 from tests.fakes.groups import FakeGroups, FakeInstances
-from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.records import RecordInMemory
 from tests.fakes.reports import EventBusInMemory, ReportLog
 from tests.fakes.steps import FakeSteps
+from tests.fakes.table import TableInMemory
 from tests.retirement.retirements import FACTS, HOOK, NOTICED, take
 
 POD = Pod("shop", "web-1", "u-1", "Running", 30, None)
 HOOKED = ("leeway-drain",)
 ATTEMPT_ID = AttemptId(FACTS.instance, FACTS.cluster, 1)
+
+
+class DrainTable(TableInMemory):
+    """A table for the progress of drains. The first write is stored and fails, as in a throttled
+    table. `states` are all writes."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.states: list[DrainState] = []
+
+    def _put(self, item: Item, replaces: int | None) -> None:
+        super()._put(item, replaces)
+        self.states.append(DRAIN_STATE.read(item))
+        if len(self.states) == 1:
+            raise CloudUnavailable("ThrottlingException")
 
 
 @dataclass
@@ -42,13 +58,12 @@ class RetirementFakes:
     steps: FakeSteps
     records: RecordInMemory
     policies: OnePolicy
-    ledgers: LedgersInMemory
+    table: TableInMemory
     groups: FakeGroups
     instances: FakeInstances
     offerings: OfferingsInMemory
-    cache_store: CacheStoreInMemory
     cluster: FakeCluster
-    drains: DrainStatesInMemory
+    drains: DrainTable
     capacity: CapacityRequestsInMemory
     queue: ProvisionQueueInMemory
     events: EventBusInMemory
@@ -71,13 +86,13 @@ class RetirementFakes:
             open_cluster=lambda _: self.cluster,
             clock=self.clock,
             policies=self.policies,
-            ledgers=self.ledgers,
+            table=self.table,
             groups=self.groups,
             instances=self.instances,
             offerings=self.offerings,
             region="us-east-1",
-            cache=SharedCache(self.cache_store, self.clock),
-            drains=self.drains,
+            cache=SharedCache(self.table, self.clock),
+            fast_table=self.drains,
             capacity_requests=self.capacity,
             provision_nodes=self.queue,
             events=self.events,
@@ -116,13 +131,12 @@ def fakes_for(record: Retirement) -> RetirementFakes:
         steps=FakeSteps(clock),
         records=RecordInMemory(record),
         policies=OnePolicy(),
-        ledgers=LedgersInMemory(),
+        table=TableInMemory(clock),
         groups=groups,
         instances=FakeInstances(groups),
         offerings=OfferingsInMemory(),
-        cache_store=CacheStoreInMemory(),
         cluster=cluster,
-        drains=DrainStatesInMemory(),
+        drains=DrainTable(clock),
         capacity=CapacityRequestsInMemory(),
         queue=ProvisionQueueInMemory(),
         events=EventBusInMemory(),
@@ -143,8 +157,6 @@ def retirement_fakes(
     fakes.groups.hooks = HOOKED if hook else ()
     if changes.pop("notifies_hooks", False):
         fakes.notify_hooks()
-    if (cache_store := changes.pop("cache_store", None)) is not None:
-        fakes.cache_store = cache_store
     for name, value in changes.items():
         (part,) = [
             part

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from leeway.admission.record import Admission
-from leeway.ports.table import RecordChanged
 from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import Retirement
+from leeway.table import RecordChanged
 
 
 @dataclass

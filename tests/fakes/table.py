@@ -22,7 +22,7 @@ class TableInMemory(Table):
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__(clock or FakeClock())
+        super().__init__((clock or FakeClock()).now)
         self.items: dict[Key, Item] = {}
         self.written: list[Key] = []
         self._lock = RLock()

@@ -36,7 +36,7 @@ class HeadroomRun:
         self.reports: list[HeadroomReport] = []
         self.name = f"t{next(NUMBERS)}"
         self._use_case = KeepHeadroom(
-            HeadroomSource(self), self.table, lambda _: workloads, self, self
+            HeadroomSource(self), self.table, lambda _: workloads, self.reports.append, self
         )
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
@@ -50,9 +50,6 @@ class HeadroomRun:
 
     def faulty(self, cluster: str) -> int:
         return len(self.unreadable)
-
-    def headroom_reconciled(self, report: HeadroomReport) -> None:
-        self.reports.append(report)
 
     def now(self) -> datetime:
         self.at += self.clock_step

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.headroom.cron import BadCron, parse_cron
+from leeway.headroom.windows import BadCron, parse_cron
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ class Clusters:
 
     def __init__(self, **errors: Exception) -> None:
         self._errors = errors
-        self.reports: list[HeadroomReport] = []
 
     def policy_of(self, cluster: str) -> ClusterPolicy:
         return ClusterPolicy()
@@ -33,9 +32,6 @@ class Clusters:
     def faulty(self, cluster: str) -> int:
         return 2 if cluster == "down" else 0
 
-    def headroom_reconciled(self, report: HeadroomReport) -> None:
-        self.reports.append(report)
-
     def now(self) -> datetime:
         return datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -49,8 +45,9 @@ def test_a_cluster_that_fails_is_reported_and_stops_no_other() -> None:
     def workloads_in(cluster: str) -> Any:
         raise AssertionError(f"{cluster} has no headroom")
 
+    reported: list[HeadroomReport] = []
     use_case = KeepHeadroom(
-        HeadroomSource(clusters), TableInMemory(), workloads_in, clusters, clusters
+        HeadroomSource(clusters), TableInMemory(), workloads_in, reported.append, clusters
     )
     reports = use_case.run(["down", "odd", "healthy"])
     down, odd, healthy = reports
@@ -61,4 +58,4 @@ def test_a_cluster_that_fails_is_reported_and_stops_no_other() -> None:
     assert odd.problem is not None
     assert "ValueError: not a number (test_keep_headroom.py:" in odd.problem.message
     assert healthy.problem is None
-    assert clusters.reports == list(reports)
+    assert reported == list(reports)

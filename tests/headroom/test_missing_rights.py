@@ -1,7 +1,7 @@
 """The reason of a refusal contains the command that grants a missing right."""
 
-from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, refusal_reason
 from leeway.headroom.reasons import OBJECT_REFUSED
+from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE, refusal_reason
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused
 
 FORBIDDEN = '403: deployments.apps "web" is forbidden: User "x" cannot get resource'

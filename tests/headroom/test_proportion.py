@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.headroom.proportion import ClusterSize, Ladder, Linear, Step, ladder_size, linear_size
+from leeway.headroom.plan import ClusterSize, Ladder, Linear, Step, ladder_size, linear_size
 
 CLUSTERS = st.builds(ClusterSize, st.integers(0, 5000), st.integers(0, 5_000_000))
 

@@ -7,9 +7,14 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from leeway.headroom.cron import parse_cron
-from leeway.headroom.schedule import Schedule, change_points, largest_size_within, size_at
-from leeway.headroom.windows import Window
+from leeway.headroom.windows import (
+    Schedule,
+    Window,
+    change_points,
+    largest_size_within,
+    parse_cron,
+    size_at,
+)
 
 SEOUL = ZoneInfo("Asia/Seoul")
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -17,15 +17,15 @@ from leeway.interruption.receive_notice import (
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.table import RecordChanged
 from leeway.retirement.record import Retirement
+from leeway.table import RecordChanged
 
 from tests.fakes.admissions import AdmissionsInMemory
-from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.functions import CleanUps, Starts
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.schedules import SchedulesInMemory
+from tests.fakes.table import TableInMemory
 from tests.notices.events import HERE, event
 from tests.retirement.retirements import FACTS, at
 
@@ -59,7 +59,10 @@ class Receiver:
     admission_records: AdmissionsInMemory = field(default_factory=AdmissionsInMemory)
     admissions: Starts = field(default_factory=Starts)
     clean_ups: CleanUps = field(default_factory=CleanUps)
-    claims: ClaimsInMemory = field(default_factory=ClaimsInMemory)
+    claims: TableInMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.claims = TableInMemory(self)
 
     def now(self) -> datetime:
         return self.now_

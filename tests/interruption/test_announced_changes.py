@@ -198,4 +198,4 @@ def test_the_instances_of_a_capacity_block_are_retired_before_it_ends() -> None:
 def test_a_capacity_block_without_instances_is_ignored_with_a_reason() -> None:
     (received,) = Receiver().receive(expiration()).instances
     assert received.result is NoticeResult.IGNORED
-    assert received.reason == NOTICE_IGNORED(why="no instance runs in capacity reservation cr-0a1b")
+    assert received.reason == NOTICE_IGNORED("no instance runs in capacity reservation cr-0a1b")

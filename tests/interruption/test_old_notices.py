@@ -111,7 +111,7 @@ def test_a_late_notice_about_an_unknown_instance_is_ignored() -> None:
     receiver = Receiver(now_=DAYS_LATER, current=None)
     (received,) = receiver.receive(state("stopping", SENT)).instances
     assert received.reason == NOTICE_IGNORED(
-        why="it is late and does not apply any more: EC2 has no such instance"
+        "it is late and does not apply any more: EC2 has no such instance"
     )
 
 
@@ -167,7 +167,7 @@ def test_an_old_cancellation_of_a_change_that_ec2_has_scheduled_again_is_ignored
     ]
     (received,) = receiver.receive(closed).instances
     assert received.reason == NOTICE_IGNORED(
-        why="it is late and does not apply any more: EC2 still has the change scheduled"
+        "it is late and does not apply any more: EC2 still has the change scheduled"
     )
     assert receiver.schedules.due
     cancelled = Receiver(now_=late, changes=[replace(again, over=True)])

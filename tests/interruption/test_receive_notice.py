@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from leeway.catalog.unavailable import Offering
 from leeway.execution.attempt import Phase
 from leeway.execution.retrying import CONFLICT_TRIES
 from leeway.instances.owners import Owner, OwnerKind
@@ -20,8 +21,8 @@ from leeway.interruption.receive_notice import (
 from leeway.notices import NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy
 from leeway.ports.aws import CloudUnavailable
-from leeway.ports.table import Offering, RecordChanged
 from leeway.retirement.record import Retirement
+from leeway.table import RecordChanged
 
 from tests.fakes.functions import CleanUps
 from tests.fakes.offerings import OfferingsInMemory
@@ -255,7 +256,7 @@ def test_an_empty_node_starts_no_clean_up_unless_the_instance_kept_running() -> 
     assert receiver.clean_ups.started == []
     receiver.receive(state("terminated", "2026-11-20T11:47:30Z"))
     assert receiver.clean_ups.started == [(FIRST, "prod")], "it may have had pods since"
-    receiver.claims.until.clear()
+    receiver.claims.items.clear()
     undone = {"node_is_empty": True, "phase": Phase.UNDONE}
     receiver.stored[FIRST] = before.model_copy(update=undone)
     receiver.receive(state("terminated", "2026-11-20T11:47:31Z"))

@@ -32,7 +32,6 @@ from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.retirement.record import ReturnTerms
 
 from tests.fakes.admissions import AdmissionsInMemory
-from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.fakes.functions import Starts
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
@@ -93,7 +92,7 @@ class World:
             self.ends,
             self.templates,
             self.pools,
-            ClaimsInMemory(),
+            TableInMemory(self),
             self,
         )
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from leeway.headroom.pause_pods import deployment_object
 from leeway.headroom.plan import ScaleTarget
-from leeway.headroom.schedule import size_at
+from leeway.headroom.windows import size_at
 from leeway.manifests.headroom import CapacityBuffer, Headroom
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.manifests.scaled_object import ScaledObject

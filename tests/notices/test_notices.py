@@ -16,8 +16,7 @@ from leeway.notices import (
     NoticeKind,
     UnknownNotice,
 )
-from leeway.notices.health import narrow_event
-from leeway.notices.parse import parse_notice
+from leeway.notices.parse import narrow_event, parse_notice
 from leeway.reconciliation.reconcile import parse_request
 
 from tests.notices.events import EVENTS, event, health

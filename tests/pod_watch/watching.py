@@ -74,7 +74,7 @@ class LeaseTable(TableInMemory):
 
     @stored.setter
     def stored(self, lease: Lease) -> None:
-        self.items[LEASE.key({})] = LEASE.write(lease, {}, self._clock.now())
+        self.items[LEASE.key({})] = LEASE.write(lease, {}, self._now())
 
     def fail(self, error: Exception) -> None:
         """Have every call raise an error from now on."""

@@ -26,7 +26,6 @@ from leeway.selection.resources import Resources
 
 from tests.fakes.capacity_requests import CapacityRequestsInMemory, ProvisionQueueInMemory
 from tests.fakes.functions import Starts
-from tests.fakes.ledgers import LedgersInMemory
 from tests.fakes.provisioning import (
     GroupInstancesInMemory,
     ManifestsInMemory,
@@ -38,6 +37,7 @@ from tests.fakes.provisioning import (
     WatchedNodesInMemory,
 )
 from tests.fakes.returning import Records
+from tests.fakes.table import TableInMemory
 from tests.launch.launching import NOW, World
 from tests.launch.pools import node_class, pods, pool
 
@@ -120,7 +120,7 @@ class Buying(World):
             ReturnDependencies(
                 instances=index,
                 records=self.retirements,
-                ledgers=LedgersInMemory(),
+                ledgers=TableInMemory(),
                 offerings=self.offerings,
                 requests=self.requests,
                 watched=self.watched,

@@ -38,7 +38,7 @@ from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import OpenRecords
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
 from leeway.reconciliation.report import ClusterReport, LaunchCheck
-from leeway.retirement.reasons import FIRST_NOTICE
+from leeway.retirement.reasons import RETIREMENT_STARTED
 from leeway.retirement.record import Retirement
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
@@ -235,7 +235,14 @@ class Account:
         self.received.append(notice)
         self.begun.append(begun)
         return NoticeOutcome(
-            notice, (InstanceOutcome(self.result, FIRST_NOTICE(), notice.instances[0]),)
+            notice,
+            (
+                InstanceOutcome(
+                    self.result,
+                    RETIREMENT_STARTED("The notice starts the first retirement of the instance."),
+                    notice.instances[0],
+                ),
+            ),
         )
 
     def open_cluster(self, name: str) -> LeftoversInMemory:

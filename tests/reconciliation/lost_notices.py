@@ -10,7 +10,7 @@ from leeway.notices.parse import parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.aws import HookResult
 from leeway.reconciliation.lost_events import CheckContext, LostEvent
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.admission.admission_records import admission
@@ -53,7 +53,7 @@ def left_running(failures: int = 0, **changes: Any) -> Retirement:
     """A retirement that detached its instance, and ended without terminating it."""
     intent = ReplacementIntent(
         method=Method.DETACH,
-        reason=LAUNCHED_BY_GROUP(),
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
         requested_at=NOTICED,
         group="ng",
         to_terminate=True,

@@ -11,8 +11,12 @@ from leeway.instances.observed import (
 )
 from leeway.notices import LifecycleHook, NoticeKind
 from leeway.ports.aws import HookResult
-from leeway.reconciliation.lost_events import LostAnswer, check_eks_hook, check_hook
-from leeway.reconciliation.reasons import HOOK_ANSWER_LOST
+from leeway.reconciliation.lost_events import (
+    HOOK_ANSWER_LOST,
+    LostAnswer,
+    check_eks_hook,
+    check_hook,
+)
 from leeway.retirement.record import Retirement
 
 from tests.admission.admission_records import LAUNCH_HOOK, admission, request

@@ -16,7 +16,7 @@ from leeway.reconciliation.lost_starts import (
     check_start,
 )
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import (
     NODE_DELETED,
     ReplacementIntent,
@@ -102,7 +102,10 @@ def test_a_retirement_without_deadline_and_one_that_is_being_undone_can_be_overd
 
 def test_an_ended_retirement_that_must_restore_capacity_is_found_except_under_a_dry_run() -> None:
     asked = ReplacementIntent(
-        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED, to_restore=True
+        method="launch-successor",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
+        to_restore=True,
     )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     changes = {"replacement_intent": asked, "drain_began_at": NOTICED, "action": Action.CORDON}
@@ -114,7 +117,7 @@ def test_an_ended_retirement_that_must_restore_capacity_is_found_except_under_a_
     assert notice_of(finding).kind is NoticeKind.REBALANCE
     assert finding is not None
     assert finding.begun is Action.RETIRE
-    assert finding.reason.code == "GroupCapacityNotRestored"
+    assert finding.reason.code == "StateDiffers"
     assert (
         notice_of(check_overdue_retirement(left, "terminated", context(late))).state == "terminated"
     )

@@ -13,7 +13,7 @@ from leeway.policy.rules import DEFAULTS, Action, ClusterPolicy, Policy, StatusC
 from leeway.reconciliation.lost_events import check_impairment, check_recovery
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retirement.attempts import undo
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, latest_end
 
 from tests.reconciliation.account import OURS, Account, observed, run
@@ -56,7 +56,7 @@ def test_checks_that_fail_for_two_minutes_are_found() -> None:
     notice = notice_of(finding)
     assert (notice.kind, notice.instances) == (NoticeKind.IMPAIRED_STATUS, (I,))
     assert notice.time == NOTICED + TOLERATED
-    assert finding.reason.code == "StatusChecksFail"
+    assert finding.reason.code == "StateDiffers"
     assert "(system)" in finding.reason.message
     assert notice_of(check(None)).id == notice.id
 
@@ -112,7 +112,7 @@ def test_a_waiting_retirement_is_undone_when_the_checks_pass_again() -> None:
     change = undo(waits, notice)
     assert change is not None
     assert change.record.phase is Phase.UNDOING
-    assert change.reason.code == "StatusChecksPass"
+    assert "status checks of the instance pass again" in change.reason.message
 
 
 def test_a_retirement_that_has_begun_is_not_undone_when_the_checks_pass_again() -> None:
@@ -121,7 +121,9 @@ def test_a_retirement_that_has_begun_is_not_undone_when_the_checks_pass_again() 
     notice = notice_of(check_recovery(impaired(), [], DEFAULT, context(now)))
     assert undo(impaired(Phase.RUNNING), notice) is None
     asked = ReplacementIntent(
-        method=Method.DETACH, reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+        method=Method.DETACH,
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
     )
     assert undo(impaired(replacement_intent=asked), notice) is None
 
@@ -170,7 +172,7 @@ def test_nothing_is_undone_if_status_checks_cannot_be_read() -> None:
     waits = impaired().model_copy(update={"facts": OURS})
     blind = Account([observed()], records=[waits], fails={"impairments"})
     (problem,) = run(blind).problems
-    assert problem.code == "AwsNotRead"
+    assert problem.code == "ReconcileIncomplete"
     assert "status checks" in problem.message
     assert blind.received == []
     sees = Account([observed()], records=[waits])

@@ -16,9 +16,8 @@ from leeway.ports.kubernetes_objects import Node
 from leeway.reasons import Reason
 from leeway.reconciliation.clean_up import CleanUpResult
 from leeway.reconciliation.find_lost_events import INSTANCE_CONCURRENCY
-from leeway.reconciliation.reasons import RECORD_INVALID
 from leeway.reconciliation.reconcile import ReconcileRequest, parse_request
-from leeway.reconciliation.report import HandledFinding, LaunchCheck
+from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
 
 from tests.fakes.cluster_leftovers import LeftoversInMemory
 from tests.reconciliation.account import (
@@ -84,7 +83,7 @@ def test_a_cluster_that_is_down_stops_neither_other_clusters_nor_its_own_notices
     )
     blue, green = both.reconciliation().run(ReconcileRequest())
     assert [found.instance for found in blue.findings] == [here.instance]
-    assert blue.problems[0].code == "NodesNotRead"
+    assert "read the nodes of the cluster" in blue.problems[0].message
     assert "connection refused" in blue.problems[0].message
     assert green.problems == []
     assert [one.result for one in green.clean_ups] == [CleanUpResult.CLEANED]
@@ -176,7 +175,7 @@ def test_an_unexpected_error_in_a_cluster_stops_no_other_and_is_reported_with_it
     )
     both.clusters["green"].by_name[there.private_dns_name] = node(there)
     blue, green = both.reconciliation().run(ReconcileRequest())
-    assert blue.problems[0].code == "ClusterNotReconciled"
+    assert "start on the cluster" in blue.problems[0].message
     assert "KeyError: 'policy of blue' (account.py:" in blue.problems[0].message
     assert (green.problems, green.clean_ups[0].result) == ([], CleanUpResult.CLEANED)
 
@@ -208,7 +207,7 @@ def test_left_launches_are_continued_and_paused_pools_are_reported() -> None:
     lost, problem = Reason("Lost", "Lost."), Reason("Unknown", "Unknown.")
     account = Account(
         instances_=[observed()],
-        launch_check=LaunchCheck((HandledFinding(OURS.instance, lost, lost),), (problem,)),
+        launch_check=LaunchCheck((HandledFinding(OURS.instance, lost, "Done."),), (problem,)),
         unused_templates=["leeway-prod-1"],
         paused=[Reason("NodesNeverJoined", "Paused.")],
     )
@@ -220,8 +219,17 @@ def test_left_launches_are_continued_and_paused_pools_are_reported() -> None:
     assert [one.code for one in report.paused_pools] == ["NodesNeverJoined"]
 
 
-@pytest.mark.parametrize("part", ["launches", "templates", "pools"])
-def test_launches_that_cannot_be_checked_are_a_problem_and_the_rest_goes_on(part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "failed"),
+    [
+        ("launches", "check launched instances"),
+        ("templates", "delete launch templates"),
+        ("pools", "read the paused pools"),
+    ],
+)
+def test_launches_that_cannot_be_checked_are_a_problem_and_the_rest_goes_on(
+    part: str, failed: str
+) -> None:
     account = Account(
         instances_=[observed()],
         fails={part},
@@ -229,7 +237,7 @@ def test_launches_that_cannot_be_checked_are_a_problem_and_the_rest_goes_on(part
         paused=[Reason("NodesNeverJoined", "Paused.")],
     )
     report = run(account)
-    assert [one.code for one in report.problems] == ["LaunchesNotChecked"]
+    assert ["could not " + failed in one.message for one in report.problems] == [True]
     assert account.written == [OURS.instance]
     assert bool(report.deleted_templates) == (part != "templates")
     assert bool(report.paused_pools) == (part != "pools")
@@ -253,7 +261,7 @@ def test_an_invalid_record_is_a_problem_and_the_others_are_checked() -> None:
     lost = Account([observed()], records=[record.model_copy(update={"facts": OURS})])
     lost.unreadable = ("INSTANCE#i-0dead RETIREMENT: kind: Input should be 'rebalance'",)
     report = run(lost)
-    assert report.problems == [RECORD_INVALID(error=lost.unreadable[0])]
+    assert report.problems == [RECONCILE_INCOMPLETE(what="read a record", error=lost.unreadable[0])]
     assert lost.started == [(OURS.instance, "prod", 1)]
 
 

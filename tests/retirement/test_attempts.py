@@ -11,7 +11,7 @@ from leeway.notices import InterruptionAction, NoticeKind
 from leeway.policy.rules import DEFAULTS, Action, OnBlocked, rule
 from leeway.ports.aws import HookResult
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import DEADLINE_EARLIER, LAUNCHED_BY_GROUP, NODE_ONLY_CORDONED
+from leeway.retirement.reasons import RETIREMENT_STARTED, SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.retirement.retirements import (
@@ -221,7 +221,9 @@ def test_a_rebalance_recommendation_does_not_change_a_terminate_hook() -> None:
 
 def test_the_hook_of_a_termination_that_the_retirement_requested_is_only_stored() -> None:
     intent = ReplacementIntent(
-        method="terminate-in-group", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+        method="terminate-in-group",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
     )
     rebalance = take(None, NoticeKind.REBALANCE, "n-1").record
     running = rebalance.model_copy(update={"phase": Phase.RUNNING, "replacement_intent": intent})
@@ -243,7 +245,9 @@ def test_the_same_event_announced_twice_some_seconds_apart_starts_nothing() -> N
     assert take(stored, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-4).record == stored
     sooner = take(stored, NoticeKind.SPOT_INTERRUPTION, "n-3", after=-60)
     assert sooner.start
-    assert sooner.reason == DEADLINE_EARLIER()
+    assert sooner.reason == RETIREMENT_STARTED(
+        "The notice has an earlier deadline than the current attempt."
+    )
 
 
 def test_a_voluntary_notice_does_not_restart_a_voluntary_drain() -> None:
@@ -285,7 +289,10 @@ def test_an_instance_that_kept_running_and_stops_later_is_retired_again() -> Non
 def test_a_node_that_was_only_cordoned_is_drained_by_the_next_involuntary_notice() -> None:
     marked = ended(NoticeKind.REBALANCE).model_copy(update={"action": Action.CORDON})
     at_once = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-2", after=-1)
-    assert (at_once.start, at_once.reason) == (True, NODE_ONLY_CORDONED())
+    assert (at_once.start, at_once.reason) == (
+        True,
+        RETIREMENT_STARTED("The previous notice only cordoned the node; this notice drains it."),
+    )
     assert take(marked, NoticeKind.STATE_CHANGE, "n-3", after=60, state="stopping").start
     before_restart = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-4", after=-160)
     assert not before_restart.start, "it must have stopped and started since"
@@ -321,7 +328,10 @@ def test_a_policy_that_retires_takes_precedence_over_one_that_only_cordoned() ->
     marked = at(take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record, Phase.RUNNING)
     marked = marked.model_copy(update={"action": Action.CORDON})
     again = take(marked, NoticeKind.SPOT_INTERRUPTION, "n-2")
-    assert (again.start, again.reason) == (True, NODE_ONLY_CORDONED())
+    assert (again.start, again.reason) == (
+        True,
+        RETIREMENT_STARTED("The previous notice only cordoned the node; this notice drains it."),
+    )
     assert not take(marked, NoticeKind.REBALANCE, "n-3").start, "it is still less urgent"
     new = notice(NoticeKind.SPOT_INTERRUPTION, "n-4")
     cordons = replace(DEFAULTS[new.kind], action=Action.CORDON)
@@ -348,7 +358,10 @@ def test_voluntary_notices_are_ignored_for_150_seconds_after_an_interruption() -
 
 def test_capacity_to_restore_is_restored_after_an_involuntary_notice_only() -> None:
     intent = ReplacementIntent(
-        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED, to_restore=True
+        method="launch-successor",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
+        to_restore=True,
     )
     kept = ended(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
     assert take(kept, NoticeKind.STATE_CHANGE, "n-2", after=60, state="stopping").start
@@ -361,7 +374,9 @@ def test_capacity_to_restore_is_restored_after_an_involuntary_notice_only() -> N
 
 def test_an_attempt_after_an_undo_keeps_only_the_capacity_to_restore() -> None:
     intent = ReplacementIntent(
-        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+        method="launch-successor",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
     )
     for to_restore in (False, True):
         before = interrupted(Phase.UNDONE).model_copy(
@@ -386,7 +401,7 @@ def test_the_termination_that_the_retirement_requested_starts_nothing() -> None:
     for ending, starts in ((False, True), (True, False)):
         intent = ReplacementIntent(
             method="launch-successor",
-            reason=LAUNCHED_BY_GROUP(),
+            reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
             requested_at=NOTICED,
             to_restore=True,
             ending=ending,

@@ -29,7 +29,13 @@ changing: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def pod(uid: str) -> PodProgress:
-    return PodProgress(f"shop/{uid}", uid, "Deployment shop/web", Stage.PENDING, POD_TO_EVICT())
+    return PodProgress(
+        f"shop/{uid}",
+        uid,
+        "Deployment shop/web",
+        Stage.PENDING,
+        POD_TO_EVICT("Then it runs on another node."),
+    )
 
 
 @st.composite

@@ -12,13 +12,13 @@ from leeway.execution.attempt import AttemptId
 from leeway.instances.groups import GroupFacts
 from leeway.notices import NoticeKind
 from leeway.ports.aws import Launched, LaunchedInstance
-from leeway.ports.table import RecordChanged
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.finish import RetirementProgress, finish
-from leeway.retirement.reasons import SUCCESSOR_REQUESTED
+from leeway.retirement.reasons import GROUP_LAUNCHES
 from leeway.retirement.record import Retirement
 from leeway.retirement.replace import ReplacementResult, request_replacement
+from leeway.table import RecordChanged
 
 from tests.fakes.retirement import retirement_fakes
 from tests.retirement.retirements import FACTS, take
@@ -165,7 +165,11 @@ class Fleet:
         ):
             progress = RetirementProgress(
                 CordonResult(True, record),
-                ReplacementResult(True, record, SUCCESSOR_REQUESTED(group="ng")),
+                ReplacementResult(
+                    True,
+                    record,
+                    GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+                ),
             )
             finish(self.attempt(name), record, progress)
 

@@ -9,6 +9,7 @@ import pytest
 from leeway.notices import NoticeKind
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.context import Attempt
+from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.retire_node import retire_node
 
 from tests.fakes.groups import SUCCESSOR
@@ -172,7 +173,7 @@ def test_a_crash_at_any_call_neither_loses_nor_repeats_an_action(case: str, when
         assert fakes.groups.desired == 3, number
         if kind is NoticeKind.REBALANCE:
             assert [one.instance for one in outcome.successors] == [SUCCESSOR], number
-            assert fakes.ledgers.ledgers["prod"].begun.keys() == {FACTS.instance}, number
+            assert read_ledger(fakes.table, "prod").begun.keys() == {FACTS.instance}, number
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

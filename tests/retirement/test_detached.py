@@ -11,7 +11,7 @@ from leeway.ports.aws import CloudRefused
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.finish import TERMINATION_ATTEMPTS
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import NO_NODE_LEFT_RUNNING
+from leeway.retirement.reasons import INSTANCE_LEFT_RUNNING
 
 from tests.fakes.retirement import (
     HOOKED,
@@ -154,7 +154,9 @@ def test_an_instance_without_a_node_does_not_count_as_drained() -> None:
     fakes = without_its_node(voluntary(blocks=True))
     outcome = next_attempt(fakes)
     assert (outcome.result, outcome.terminated) == (RetirementResult.NO_NODE, False)
-    assert outcome.left_running == NO_NODE_LEFT_RUNNING()
+    assert outcome.left_running == INSTANCE_LEFT_RUNNING(
+        "it has no node and is not known to have had one"
+    )
     assert outcome.left_running.message in outcome.summary.message
     assert outcome.needs_attention
     assert fakes.actions.ended == []

@@ -22,9 +22,8 @@ from leeway.retirement.disruption_budget import (
 from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
-    DISRUPTION_TIMED_OUT,
-    LAUNCHED_BY_GROUP,
     NODE_PROTECTED,
+    SUCCESSOR_FOUND,
 )
 from leeway.retirement.record import ReplacementIntent, Retirement
 
@@ -92,7 +91,9 @@ def test_a_rebalance_is_declined_after_a_day() -> None:
     assert decline_after_timeout(recommended, WAITS, NOTICED + DAY - timedelta(seconds=1)) == WAITS
     decision = decline_after_timeout(recommended, WAITS, NOTICED + DAY)
     assert decision.verdict is BudgetVerdict.DECLINE
-    assert decision.reason == DISRUPTION_TIMED_OUT(hours=24).and_then(WAITS.reason)
+    assert decision.reason == WAITS.reason.and_then(
+        "The retirement was not allowed to begin within 24 hours and is declined."
+    )
     assert decline_after_timeout(recommended, ALLOWED, NOTICED + DAY) == ALLOWED
 
 
@@ -100,7 +101,9 @@ def test_a_scheduled_change_and_a_requested_replacement_are_never_declined() -> 
     change = noticed(NoticeKind.SCHEDULED_CHANGE)
     assert decline_after_timeout(change, WAITS, NOTICED + DAY) == WAITS
     intent = ReplacementIntent(
-        method="launch-successor", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED
+        method="launch-successor",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
     )
     requested = noticed(NoticeKind.REBALANCE).model_copy(update={"replacement_intent": intent})
     assert decline_after_timeout(requested, WAITS, NOTICED + DAY) == WAITS
@@ -131,7 +134,7 @@ def test_blocked_pods_get_the_longest_wait_of_the_hook_only_if_the_group_termina
 ) -> None:
     intent = ReplacementIntent(
         method=method,
-        reason=LAUNCHED_BY_GROUP(),
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
         requested_at=NOTICED,
         to_restore=method == "launch-successor",
     )

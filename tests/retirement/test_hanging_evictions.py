@@ -12,7 +12,7 @@ from leeway.ports.kubernetes_objects import Pod, Response
 from leeway.retirement.executor import DrainExecutor
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, RemovalMethod, Stage
-from leeway.retirement.reasons import DELETED_AT_LATEST_MOMENT, EVICTION_UNANSWERED, POD_EVICTED
+from leeway.retirement.reasons import DELETED_AT_LATEST_MOMENT, EVICTION_FAILED, POD_EVICTED
 
 from tests.retirement.fake_node import GRANTED, drain, node_with, pod
 
@@ -35,7 +35,9 @@ def test_a_pod_whose_eviction_hangs_is_deleted_at_its_latest_moment() -> None:
     (progress,) = result.pods.values()
     assert deleted == ["hangs"]
     assert result.drained
-    assert progress.reason == DELETED_AT_LATEST_MOMENT().and_then(EVICTION_UNANSWERED())
+    assert progress.reason == DELETED_AT_LATEST_MOMENT().and_then(
+        EVICTION_FAILED("the API server has not answered the eviction yet")
+    )
 
 
 def test_an_answer_to_an_eviction_after_the_pods_deletion_changes_nothing() -> None:
@@ -97,7 +99,7 @@ def test_a_pass_waits_for_open_evictions_no_longer_than_allowed() -> None:
     )
     cluster.others_done.set()
     (progress,) = result.pods.values()
-    assert progress.reason == EVICTION_UNANSWERED()
+    assert progress.reason == EVICTION_FAILED("the API server has not answered the eviction yet")
 
 
 @pytest.mark.parametrize(

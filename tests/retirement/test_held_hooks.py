@@ -13,7 +13,7 @@ from leeway.retirement.hooks import (
     next_heartbeat,
     with_new_hooks,
 )
-from leeway.retirement.reasons import HOOK_MISSING, HOOK_TIMED_OUT, LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import HEARTBEAT_FAILED, HOOK_OVER, SUCCESSOR_FOUND
 from leeway.retirement.record import Method, ReplacementIntent, Retirement
 
 from tests.retirement.retirements import HOOK, NOTICED, take
@@ -70,7 +70,9 @@ def test_a_hook_without_a_successful_heartbeat_is_over_after_its_timeout() -> No
     held = hold(HOOK, NOTICED, NOTICED, timeout=60)
     held = held.heartbeat_failed("AccessDenied", NOTICED + 61 * SECOND)
     assert held.next_at is None
-    assert held.problem == HOOK_TIMED_OUT(hook=HOOK.name, group=HOOK.group, error="AccessDenied")
+    assert held.problem == HEARTBEAT_FAILED(
+        hook=HOOK.name, group=HOOK.group, why="AccessDenied. The hook has timed out"
+    )
 
 
 def test_the_end_of_the_longest_wait_is_a_deadline() -> None:
@@ -79,7 +81,16 @@ def test_the_end_of_the_longest_wait_is_a_deadline() -> None:
     assert earliest_deadline(in_an_hour, [short]) == NOTICED + 2995 * SECOND
     assert earliest_deadline(None, [short]) == NOTICED + 2995 * SECOND
     assert (
-        earliest_deadline(in_an_hour, [short.over(HOOK_MISSING(hook=HOOK.name, group=HOOK.group))])
+        earliest_deadline(
+            in_an_hour,
+            [
+                short.over(
+                    HOOK_OVER(
+                        hook=HOOK.name, group=HOOK.group, why="the group has no such hook any more"
+                    )
+                )
+            ],
+        )
         == in_an_hour
     )
     assert earliest_deadline(in_an_hour, [hold(HOOK, NOTICED, NOTICED)]) == in_an_hour
@@ -95,7 +106,9 @@ def test_a_hook_waits_since_its_notice_or_since_the_request_to_the_group() -> No
     later = NOTICED + timedelta(minutes=10)
     assert [h.since for h in held_for(record, (), later)] == [NOTICED]
     intent = ReplacementIntent(
-        method=Method.TERMINATE_IN_GROUP, reason=LAUNCHED_BY_GROUP(), requested_at=later
+        method=Method.TERMINATE_IN_GROUP,
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=later,
     )
     interrupted = take(None, NoticeKind.SPOT_INTERRUPTION, "n-1").record
     hooked = interrupted.model_copy(update={"replacement_intent": intent, "hooks": (HOOK,)})

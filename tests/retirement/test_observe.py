@@ -17,11 +17,10 @@ from leeway.retirement.progress import (
     without_volumes,
 )
 from leeway.retirement.reasons import (
-    DELETED_BY_OTHERS,
-    DELETION_OVERDUE,
-    KEPT_BY_FINALIZERS,
+    POD_DOES_NOT_END,
     POD_EVICTED,
-    VOLUMES_NOT_READABLE,
+    POD_TERMINATING,
+    PODS_NOT_LISTED,
 )
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -80,7 +79,10 @@ def test_the_drain_waits_for_a_pod_that_another_client_deleted() -> None:
     drain = seen(Drain(), pod("a"), daemon("cni"))
     going = {"deletion": NOW + MINUTE}
     after = seen(drain, pod("a", **going), daemon("cni", **going)).pods
-    assert (after["a"].stage, after["a"].reason) == (Stage.TERMINATING, DELETED_BY_OTHERS())
+    assert (after["a"].stage, after["a"].reason) == (
+        Stage.TERMINATING,
+        POD_TERMINATING("Another client evicted or deleted it."),
+    )
     assert after["cni"].stage is Stage.LEFT
 
 
@@ -91,7 +93,7 @@ def test_the_drain_leaves_a_pod_whose_deletion_is_overdue_by_five_minutes() -> N
     left = seen(drain, stuck, at=NOW + 7 * MINUTE).pods["a"]
     assert (left.stage, left.reason) == (
         Stage.LEFT,
-        DELETION_OVERDUE(minutes=6),
+        POD_DOES_NOT_END(f"Its deletion was due {6} minutes ago: the drain does not wait for it."),
     )
 
 
@@ -100,7 +102,11 @@ def test_the_finalizers_of_a_pod_that_has_ended_are_reported_once() -> None:
     kept = pod("a", deletion=NOW, kept_by=("example.com/backup",))
     drain = seen(seen(drain, kept), kept)
     assert drain.pods["a"].reason == (
-        POD_EVICTED().and_then(KEPT_BY_FINALIZERS(finalizers="example.com/backup"))
+        POD_EVICTED().and_then(
+            POD_DOES_NOT_END(
+                "It has ended, but its finalizers keep the object: example.com/backup."
+            )
+        )
     )
 
 
@@ -111,7 +117,11 @@ def test_without_a_deadline_the_drain_waits_for_finalizers_and_reports_them_once
         drain = observe(drain, [kept], Terms(), NOW)
     assert (drain.pods["a"].stage, drain.pods["a"].reason) == (
         Stage.TERMINATING,
-        POD_EVICTED().and_then(KEPT_BY_FINALIZERS(finalizers="example.com/backup")),
+        POD_EVICTED().and_then(
+            POD_DOES_NOT_END(
+                "It has ended, but its finalizers keep the object: example.com/backup."
+            )
+        ),
     )
     away = replace(kept, uid="b", name="b", deletion=NOW - 9 * MINUTE)
     left = observe(observe(drain, [kept, away], Terms(), NOW), [kept, away], Terms(), NOW)
@@ -158,7 +168,10 @@ def test_the_drain_waits_for_each_volume_except_those_of_pods_that_stay() -> Non
     assert (some.pods["db"].stage, some.pods["db"].attached) == (Stage.DETACHING, ("shop/log",))
     none = observe_volumes(some, [agent], {"shop/shared"}, NOW + MINUTE).pods["db"]
     assert (none.stage, none.attached, none.detached_at) == (Stage.GONE, (), NOW + MINUTE)
-    unlisted = without_volumes(drain, VOLUMES_NOT_READABLE(error="403")).pods
+    unlisted = without_volumes(
+        drain,
+        PODS_NOT_LISTED("Leeway cannot read which volumes are attached to the node: 403."),
+    ).pods
     assert unlisted["db"].stage is Stage.GONE
     assert unlisted["db"].reason.message.endswith("attached to the node: 403.")
     assert unlisted["agent"].stage is Stage.LEFT

@@ -72,7 +72,7 @@ def test_an_interruption_is_drained_as_early_without_the_queue() -> None:
     outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == ("drained", "request-capacity")
     assert drained_at(fakes) == timedelta(0)
-    assert "ProvisionNodesNotWoken" in fakes.reports.codes
+    assert "cannot be woken" in fakes.reports.of("CapacityRequestFailed")
     assert "provision_nodes cannot be woken" in outcome.replacement_reason.message
     assert the_request(fakes).attempt == 1, "the next run of provision_nodes finds it"
 
@@ -85,7 +85,7 @@ def test_an_interruption_is_drained_as_early_and_as_fast_without_the_table() -> 
     assert (outcome.result, outcome.replacement) == ("drained", FAILED)
     assert drained_at(fakes) == timedelta(0)
     assert abs(fakes.clock.time - usual.clock.time) < timedelta(seconds=1)
-    assert "CapacityRequestNotWritten" in fakes.reports.codes
+    assert "cannot be written" in fakes.reports.of("CapacityRequestFailed")
     assert outcome.needs_attention
 
 
@@ -145,7 +145,7 @@ def test_an_interrupted_instance_that_has_not_joined_is_promised_to_no_pod_any_m
     fakes = no_buyer(of_pool(INTERRUPTION, joins_in=NEVER))
     outcome = retire(fakes)
     assert (outcome.result, outcome.replacement) == (RetirementResult.NO_NODE, "nothing")
-    assert outcome.replacement_reason.code == "ReplacementNotNeeded"
+    assert "no pod needs another place" in outcome.replacement_reason.message
     request = the_request(fakes)
     assert (request.instance, request.node) == (FACTS.instance, "")
     assert request.requested_at - NOTICED < timedelta(seconds=1)
@@ -165,7 +165,7 @@ def test_a_table_that_fails_does_not_stop_the_search_for_a_late_node() -> None:
     fakes.capacity.down = True
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DRAINED
-    assert "CapacityRequestNotWritten" in fakes.reports.codes
+    assert "cannot be written" in fakes.reports.of("CapacityRequestFailed")
 
 
 def test_a_rebalanced_instance_that_has_not_joined_keeps_its_promise() -> None:
@@ -331,7 +331,7 @@ def test_tags_that_anybody_can_write_do_not_suffice_for_a_termination(
     assert fakes.actions.ended == []
     assert not outcome.terminated
     assert outcome.left_running is not None
-    assert outcome.left_running.code == "InstanceNotLaunchedByLeeway"
+    assert "EC2 does not confirm" in outcome.left_running.message
     assert why in outcome.left_running.message
     assert outcome.needs_attention
     assert fakes.record.needs_termination, "reconcile has it tried again"
@@ -397,7 +397,7 @@ def test_a_refused_termination_is_tried_again_by_reconcile() -> None:
     fakes = of_pool(protected=True)
     outcome = retire(fakes)
     assert outcome.left_running is not None
-    assert outcome.left_running.code == "TerminationRefused"
+    assert "EC2 refuses to terminate it" in outcome.left_running.message
     assert fakes.record.needs_termination
 
 

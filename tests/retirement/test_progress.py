@@ -22,9 +22,8 @@ from leeway.retirement.progress import (
 )
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
-    GRACE_SHORTENED,
-    KEPT_BY_FINALIZERS,
-    NAMES_NODE,
+    POD_COMES_BACK,
+    POD_DOES_NOT_END,
     POD_EVICTED,
     POD_GONE,
 )
@@ -166,7 +165,9 @@ def test_a_pod_that_only_finalizers_keep_delays_no_critical_pod() -> None:
     kept = drain.pods["uid-a"]
     assert (kept.stage, kept.gone_at) == (Stage.GONE, NOW + timedelta(seconds=3))
     assert kept.kept_by == ("backups.example.com/upload",)
-    finalizers = KEPT_BY_FINALIZERS(finalizers="backups.example.com/upload")
+    finalizers = POD_DOES_NOT_END(
+        "It has ended, but its finalizers keep the object: backups.example.com/upload."
+    )
     assert kept.reason == POD_EVICTED().and_then(finalizers)
 
 
@@ -197,7 +198,7 @@ def test_without_a_deadline_the_drain_waits_five_minutes_for_finalizers_and_repo
     assert simulated.at > NOW + timedelta(minutes=5), "as kubectl drain does"
     kept = drain.pods["uid-a"]
     assert kept.stage is Stage.LEFT
-    assert kept.reason.code == "PodDeletionOverdue"
+    assert "Its deletion was due" in kept.reason.message
     assert "5 minutes ago" in kept.reason.message
     assert kept.reason.message.endswith(": example.com/one, example.com/two.")
 
@@ -213,7 +214,7 @@ def test_a_critical_pod_waits_for_ordinary_pods_until_its_latest_moment() -> Non
 def test_a_grace_period_beyond_the_deadline_is_shortened_and_reported() -> None:
     drain = node(pod("a", grace=300)).drain(terms(60), 70)
     assert drain.drained
-    shortened = GRACE_SHORTENED(own=300, granted=60)
+    shortened = f"The grace period of the pod is shortened from {300} s to {60} s by the deadline."
     assert drain.pods["uid-a"].reason == POD_EVICTED().and_then(shortened)
 
 
@@ -239,7 +240,7 @@ def test_a_listed_pod_whose_eviction_found_it_gone_is_evicted_again_after_a_paus
     terms, one = Terms(NOW + timedelta(seconds=120)), pod()
     drain = observe(Drain(), [one], terms, NOW)
     (ask,) = plan(drain, [one], terms, NOW)
-    drain = record_answer(drain, ask, Answer(Meaning.GONE, POD_GONE()), terms, NOW)
+    drain = record_answer(drain, ask, Answer(Meaning.GONE, POD_GONE("")), terms, NOW)
     drain = observe(drain, [one], terms, NOW)
     assert plan(drain, [one], terms, NOW) == ()
     later = NOW + timedelta(seconds=2)
@@ -331,7 +332,7 @@ def test_a_pod_that_returns_before_the_eviction_is_answered_counts_as_returned()
         awaited = {first.uid, other.uid}
         after = observe(seen, now_listed, terms(60), NOW, awaited)
         assert after.pods[second.uid].stage is Stage.RETURNED
-        assert after.pods[second.uid].reason.code == "PodToleratesCordon"
+        assert after.pods[second.uid].reason.code == "PodComesBack"
     not_gone = observe(seen, [first, other, second], terms(60), NOW, {first.uid})
     assert not_gone.pods[second.uid].stage is Stage.PENDING, "the first one has not gone yet"
     by_others = observe(seen, [going, other, second], terms(60), NOW)
@@ -354,7 +355,9 @@ def test_a_workload_that_names_its_node_is_evicted_three_times_and_deleted_at_th
     assert evicted == ["manager-0", "manager-1", "manager-2"]
     kept = drain.pods["uid-manager-3"]
     assert kept.stage is Stage.RETURNED
-    assert kept.reason == NAMES_NODE(workload="shop/ReplicaSet/manager")
+    assert kept.reason == POD_COMES_BACK(
+        "pods of shop/ReplicaSet/manager came back repeatedly, because their spec names this node"
+    )
     drain = simulated.drain(rules, 60, drain)
     deleted = {ask.pod.name for _, ask in simulated.asked if ask.method is RemovalMethod.DELETE}
     assert deleted == {"manager-3", "manager-4", "manager-5"}

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Controller, Pod
-from leeway.reasons import Reason
 from leeway.retirement.plan import give_up, plan
 from leeway.retirement.pods import Answer, Meaning, Terms
 from leeway.retirement.progress import (
@@ -21,11 +20,11 @@ from leeway.retirement.progress import (
 )
 from leeway.retirement.reasons import (
     BUDGET_BLOCKS,
-    GRACE_SHORTENED,
+    EVICTION_FAILED,
+    POD_COMES_BACK,
     POD_EVICTED,
-    POD_REPLACED,
+    POD_GONE,
     SEVERAL_BUDGETS,
-    TOLERATES_CORDON,
 )
 
 NOW = datetime(2026, 11, 20, 9, 45, tzinfo=UTC)
@@ -33,8 +32,8 @@ SECOND = timedelta(seconds=1)
 WEB = Pod("shop", "web-1", "u-1", "Running", 30, Controller("ReplicaSet", "web"))
 DB = Pod("shop", "db-0", "u-1", "Running", 30, Controller("StatefulSet", "db"), claims=("shop/db",))
 REFUSED = BUDGET_BLOCKS(answer="budget web")
-THROTTLED = Reason("ApiServerThrottles", "")
-RETURNED = TOLERATES_CORDON(toleration="(operator Exists)")
+THROTTLED = EVICTION_FAILED("the API server throttles it")
+RETURNED = POD_COMES_BACK("its toleration (operator Exists) ignores the cordon")
 ACCEPTED = Answer(Meaning.ACCEPTED, POD_EVICTED())
 IN_TIME = Terms(NOW + timedelta(minutes=5), OnBlocked.DELETE)
 
@@ -140,7 +139,7 @@ def test_a_denied_eviction_fails_a_pod_without_a_deadline_and_is_retried_with_on
 
 
 def test_the_drain_waits_for_the_volumes_of_a_gone_pod_until_the_deadline() -> None:
-    gone = Answer(Meaning.GONE, POD_REPLACED())
+    gone = Answer(Meaning.GONE, POD_GONE(" Another pod has its name now."))
     assert (after(gone).stage, after(gone).reason) == (Stage.GONE, gone.reason)
     waits = after(gone, pod=DB)
     assert (waits.stage, waits.attached, waits.gone_at) == (Stage.DETACHING, ("shop/db",), NOW)
@@ -152,7 +151,9 @@ def test_a_shortened_grace_period_is_reported() -> None:
     ask = PodRequest(WEB, RemovalMethod.EVICT, 12, POD_EVICTED())
     cut = record_answer(drain, ask, ACCEPTED, IN_TIME, NOW).pods["u-1"]
     assert (cut.stage, cut.requested_at, cut.next_try_at) == (Stage.TERMINATING, NOW, None)
-    assert cut.reason == POD_EVICTED().and_then(GRACE_SHORTENED(own=30, granted=12))
+    assert cut.reason == POD_EVICTED().and_then(
+        f"The grace period of the pod is shortened from {30} s to {12} s by the deadline."
+    )
     assert after(ACCEPTED).reason == POD_EVICTED()
     for grace in (30, 60):
         given = record_answer(drain, replace(ask, grace=grace), ACCEPTED, IN_TIME, NOW)

@@ -13,7 +13,7 @@ from leeway.reconciliation.lost_events import CheckContext
 from leeway.reconciliation.lost_starts import check_overdue_retirement
 from leeway.retirement.attempts import apply_notice, undo
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import LEFT_IN_SERVICE, SAME_ZONE, SUCCESSOR_REQUESTED
+from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
 
 from tests.fakes.retirement import (
@@ -79,7 +79,9 @@ def test_an_instance_with_a_blocked_pod_keeps_one_successor_over_many_attempts()
     fakes = rebalanced(blocks=True)
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.INCOMPLETE
-    assert LEFT_IN_SERVICE().message in outcome.summary.message
+    assert (
+        "The instance stays in service in its group, because its node is not drained."
+    ) in outcome.summary.message
     assert fakes.actions.order_of("delete", "terminate", "terminate and decrement") == []
     assert fakes.record.is_open
     for _ in range(4):
@@ -97,7 +99,9 @@ def test_a_scheduled_change_ends_in_the_group_at_its_deadline() -> None:
     fakes.record = fakes.record.model_copy(update={"on_blocked": OnBlocked.FAIL})
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.INCOMPLETE
-    assert LEFT_IN_SERVICE().message not in outcome.summary.message
+    assert (
+        "The instance stays in service in its group, because its node is not drained."
+    ) not in outcome.summary.message
     assert (fakes.groups.desired, fakes.record.is_open) == (3, False)
 
 
@@ -185,10 +189,17 @@ def test_a_successor_that_was_never_launched_is_launched_when_its_instance_stops
     fakes = rebalanced()
     intent = ReplacementIntent(
         method="launch-successor",
-        reason=SUCCESSOR_REQUESTED(group="ng"),
+        reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
         requested_at=NOTICED,
         group="ng",
-        zones=(ZoneChoice("us-east-1a", SAME_ZONE()),),
+        zones=(
+            ZoneChoice(
+                "us-east-1a",
+                SUCCESSOR_FOUND(
+                    "This is the instance's own zone, which keeps the balance of the group."
+                ),
+            ),
+        ),
         desired=4,
         to_restore=True,
     )

@@ -15,7 +15,7 @@ from leeway.retirement.finish import RetirementProgress
 from leeway.retirement.outcome import EVENT_LIMIT, RetirementResult
 from leeway.retirement.plan import LONGEST_TERMINATION_PAUSE, NO_PAUSE_BEFORE_DEADLINE
 from leeway.retirement.progress import Drain, PodProgress, Stage
-from leeway.retirement.reasons import POD_EVICTED, SUCCESSOR_REQUESTED
+from leeway.retirement.reasons import GROUP_LAUNCHES, POD_EVICTED
 from leeway.retirement.record import ReplacementIntent, Retirement
 from leeway.retirement.replace import ReplacementResult
 
@@ -43,7 +43,11 @@ def test_the_record_says_whether_the_node_is_empty() -> None:
     assert not blocked.record.left_empty_node
     gone = PodProgress("shop/db-0", "u-2", "db", Stage.GONE, POD_EVICTED(), attached=("shop/data",))
     cordoned = CordonResult(True, empty.record, "node", "uid")
-    replacement = ReplacementResult(True, empty.record, SUCCESSOR_REQUESTED(group="ng"))
+    replacement = ReplacementResult(
+        True,
+        empty.record,
+        GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+    )
     for pod, is_empty in ((gone, False), (replace(gone, attached=()), True)):
         drain = Drain(listed=True, pods={"u-2": pod})
         progress = RetirementProgress(cordoned, replacement, drain)
@@ -186,7 +190,9 @@ def test_a_failed_request_of_an_earlier_attempt_does_not_date_a_later_hook() -> 
     fakes = retirement_fakes(NoticeKind.TERMINATE_HOOK, pods=[POD], timeout=30)
     hours_ago = NOTICED - timedelta(hours=5)
     intent = ReplacementIntent(
-        method="terminate-in-group", reason=SUCCESSOR_REQUESTED(group="ng"), requested_at=hours_ago
+        method="terminate-in-group",
+        reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
+        requested_at=hours_ago,
     )
     fakes.record = fakes.record.model_copy(update={"replacement_intent": intent})
     outcome = retire(fakes)
@@ -205,18 +211,18 @@ def test_an_interruption_of_some_seconds_sends_no_heartbeat() -> None:
 def test_a_refused_leeway_event_does_not_prevent_the_other_reports() -> None:
     silent = retirement_fakes(refuses=True)
     retire(silent)
-    assert silent.reports.codes == ["NodeDrained", "NodeDrained", "LeewayEventNotPublished"]
+    assert silent.reports.codes == ["NodeDrained", "NodeDrained", "RetirementNotReported"]
 
 
 def test_the_progress_of_a_blocked_drain_is_written_every_pass() -> None:
     blocked = retirement_fakes(pods=[POD])
     assert retire(blocked).result is RetirementResult.DRAINED
-    assert 1 < len(blocked.drains.written) < 15, "in 115 seconds, with passes of ten"
-    assert all(a.pods != b.pods for a, b in pairwise(blocked.drains.written)), (
+    assert 1 < len(blocked.drains.states) < 15, "in 115 seconds, with passes of ten"
+    assert all(a.pods != b.pods for a, b in pairwise(blocked.drains.states)), (
         "every write has a change"
     )
-    assert [pod.stage for pod in blocked.drains.written[0].pods] == [Stage.BLOCKED]
-    assert [pod.stage for pod in blocked.drains.written[-1].pods] == [Stage.GONE]
+    assert [pod.stage for pod in blocked.drains.states[0].pods] == [Stage.BLOCKED]
+    assert [pod.stage for pod in blocked.drains.states[-1].pods] == [Stage.GONE]
 
 
 def test_an_event_of_a_thousand_pods_lists_the_pods_that_failed_first() -> None:
@@ -264,14 +270,14 @@ def test_a_retirement_without_waits_has_five_operations() -> None:
 def test_the_progress_of_a_short_drain_is_not_written() -> None:
     fakes = retirement_fakes(pods=[POD], blocks=False)
     outcome = retire(fakes)
-    assert fakes.drains.written == []
+    assert fakes.drains.states == []
     assert [pod.stage for pod in outcome.pods] == [Stage.GONE]
 
 
 def test_the_progress_of_a_long_drain_is_written_to_its_end() -> None:
     fakes = retirement_fakes(pods=[replace(POD, grace=45)], blocks=False, ends_in=40)
     retire(fakes)
-    assert [[p.stage for p in state.pods] for state in fakes.drains.written][-1] == [Stage.GONE]
+    assert [[p.stage for p in state.pods] for state in fakes.drains.states][-1] == [Stage.GONE]
 
 
 def test_an_event_bus_that_is_unavailable_does_not_delay_the_other_reports() -> None:

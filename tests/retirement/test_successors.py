@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from leeway.catalog.unavailable import Offering
 from leeway.instances.groups import GroupFacts
 from leeway.ports.aws import Launched
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.ports.table import Offering
 from leeway.retirement.group_successors import choose_zones
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import SAME_ZONE_FOR_PODS
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 
 from tests.fakes.groups import SUCCESSOR, ZONES
 from tests.fakes.retirement import HOOKED, POD, RetirementFakes, rebalanced, retire
@@ -87,8 +87,9 @@ def test_the_reason_for_a_zone_names_the_pods_that_need_it() -> None:
     fakes.cluster.attachments_on = lambda node: [Attachment("pv-1", "shop/data")]  # type: ignore[method-assign]
     [choice, *_] = choose_zones(fakes.attempt(), fakes.record, facts_of(fakes))
     assert choice.zone == "us-east-1a"
-    assert choice.why == SAME_ZONE_FOR_PODS(
-        pod="shop/db-0", need="a volume", more=", and 1 more of its pods need it"
+    assert choice.why == SUCCESSOR_FOUND(
+        "This is the instance's own zone: pod shop/db-0 needs it "
+        "because of a volume, and 1 more of its pods need it."
     )
 
 

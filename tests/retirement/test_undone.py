@@ -8,7 +8,7 @@ from leeway.execution.attempt import Phase
 from leeway.notices import InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import DEFAULTS, rule
 from leeway.retirement.attempts import apply_notice, undo
-from leeway.retirement.reasons import LAUNCHED_BY_GROUP
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, Retirement
 
 from tests.retirement.retirements import ENDS, FACTS, NOTICED, STOP, at, interrupted, notice, take
@@ -89,7 +89,11 @@ def test_an_instance_that_keeps_running_after_a_scheduled_change_is_released() -
     assert (change.start, change.record.phase) == (True, Phase.UNDOING)
     declined = drained.model_copy(update={"answer": None})
     assert undo(declined, over) is None, "the retirement had no effect"
-    intent = ReplacementIntent(method="detach", reason=LAUNCHED_BY_GROUP(), requested_at=NOTICED)
+    intent = ReplacementIntent(
+        method="detach",
+        reason=SUCCESSOR_FOUND("The group launched it after the replacement was requested."),
+        requested_at=NOTICED,
+    )
     assert undo(drained.model_copy(update={"replacement_intent": intent}), over) is None, (
         "it is being replaced"
     )

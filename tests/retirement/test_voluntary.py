@@ -11,9 +11,9 @@ from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes import ClusterUnavailable
 from leeway.ports.kubernetes_objects import Pod
 from leeway.retirement.attempts import undo
-from leeway.retirement.disruption_budget import DisruptionLedger
+from leeway.retirement.disruption_budget import LEDGER, DisruptionLedger
 from leeway.retirement.outcome import RetirementResult
-from leeway.retirement.reasons import SAME_ZONE, SUCCESSOR_REQUESTED
+from leeway.retirement.reasons import GROUP_LAUNCHES, SUCCESSOR_FOUND
 from leeway.retirement.record import ReplacementIntent, ZoneChoice, latest_end
 
 from tests.fakes.groups import SUCCESSOR
@@ -46,7 +46,10 @@ def test_a_rebalance_evicts_nothing_before_the_successor_is_ready() -> None:
     assert f"Successor {SUCCESSOR} is Ready" in outcome.replacement_reason.message
     [successor] = outcome.successors
     assert (successor.instance, successor.instance_type) == (SUCCESSOR, "m5.large")
-    assert (successor.zone, successor.why) == ("us-east-1a", SAME_ZONE())
+    assert (successor.zone, successor.why) == (
+        "us-east-1a",
+        SUCCESSOR_FOUND("This is the instance's own zone, which keeps the balance of the group."),
+    )
     assert f"Successor {SUCCESSOR} is of type m5.large in zone us-east-1a." in (
         outcome.replacement_reason.message
     )
@@ -216,7 +219,7 @@ def test_a_budget_of_zero_nodes_declines_after_a_day() -> None:
     fakes = rebalanced(policy=ClusterPolicy(churn=NO_DISRUPTION))
     outcome = retire(fakes)
     assert outcome.result is RetirementResult.DECLINED
-    assert outcome.reason.code == "DisruptionTimedOut"
+    assert "was not allowed to begin within" in outcome.reason.message
     assert "0 of 20 nodes" in outcome.reason.message
     assert fakes.clock.time - NOTICED < timedelta(hours=25)
 
@@ -307,16 +310,23 @@ def test_an_attempt_with_a_requested_successor_does_not_request_the_budget_again
     fakes = marked_before(overrides={"refreshing": True}, policy=ClusterPolicy(churn=NO_DISRUPTION))
     asked = ReplacementIntent(
         method="launch-successor",
-        reason=SUCCESSOR_REQUESTED(group="ng"),
+        reason=GROUP_LAUNCHES("An earlier attempt requested the successor from group ng."),
         requested_at=NOTICED,
         group="ng",
-        zones=(ZoneChoice("us-east-1a", SAME_ZONE()),),
+        zones=(
+            ZoneChoice(
+                "us-east-1a",
+                SUCCESSOR_FOUND(
+                    "This is the instance's own zone, which keeps the balance of the group."
+                ),
+            ),
+        ),
     )
     fakes.record = fakes.record.model_copy(update={"replacement_intent": asked})
     outcome = fakes.run_attempt(2)
     assert outcome is not None
     assert (outcome.result, outcome.replacement) == (RetirementResult.DRAINED, "launch-successor")
-    assert fakes.ledgers.ledgers == {}
+    assert fakes.table.items == {}
 
 
 def test_an_interruption_in_a_paused_cluster_is_drained() -> None:
@@ -328,7 +338,7 @@ def test_a_retirement_over_the_budget_waits_and_reports_it() -> None:
     fakes = rebalanced(ready=10)
     earlier, _ = DisruptionLedger(cluster="prod").request("i-0earlier", 10, ChurnCap(), NOTICED)
     assert earlier is not None
-    fakes.ledgers.ledgers["prod"] = earlier
+    fakes.table.put(LEDGER, earlier)
     assert retire(fakes).result is RetirementResult.DRAINED
     assert fakes.reports.codes[0] == "DisruptionBudgetExhausted"
     assert "1 of 10 nodes" in fakes.reports.reasons[0].message

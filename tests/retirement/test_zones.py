@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from leeway.retirement.group_successors import SuccessorNeeds, order_zones
-from leeway.retirement.reasons import OTHER_ZONE, SAME_ZONE
+from leeway.retirement.reasons import SUCCESSOR_FOUND
 from leeway.selection.offers.catalog import Unavailable
 
 A, B, C = "us-east-1a", "us-east-1b", "us-east-1c"
@@ -17,14 +17,18 @@ def lacking(zone: str, instance_type: str = "m5.large", capacity_type: str = "sp
 def test_the_instances_own_zone_is_first_and_the_others_keep_the_groups_order() -> None:
     order = order_zones((A, B, C), NEEDS, ())
     assert [choice.zone for choice in order] == [B, A, C]
-    assert order[0].why == SAME_ZONE()
-    assert order[1].why == OTHER_ZONE(zone=B, pods="")
+    assert order[0].why == SUCCESSOR_FOUND(
+        "This is the instance's own zone, which keeps the balance of the group."
+    )
+    assert order[1].why == SUCCESSOR_FOUND(
+        f"This is another zone of the group, because {B} has no capacity now."
+    )
 
 
 def test_the_pods_that_need_the_zone_are_the_reason() -> None:
     bound = (("shop/db-0", "a volume"), ("shop/web-1", "topology spread"))
     order = order_zones((A, B), SuccessorNeeds(B, ("m5.large",), "spot", bound), ())
-    assert order[0].why.code == "SameZoneForPods"
+    assert "the instance's own zone: pod" in order[0].why.message
     assert "pod shop/db-0 needs it because of a volume, and 1 more" in order[0].why.message
     assert f"pod shop/db-0 and 1 more needs {B} (a volume)" in order[1].why.message
 

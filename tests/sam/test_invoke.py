@@ -21,10 +21,10 @@ from leeway.notices.synthetic import EventOrigin
 from leeway_sandbox.aws.cloud import ACCOUNT
 from leeway_sandbox.sandbox import Sandbox
 
-from tests.fakes.claims import ClaimsInMemory
 from tests.fakes.offerings import OfferingsInMemory
 from tests.fakes.policies import OnePolicy
 from tests.fakes.schedules import SchedulesInMemory
+from tests.fakes.table import TableInMemory
 from tests.sam.invocation import Invoke
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -111,7 +111,7 @@ def order_for(sandbox: Sandbox, instance: str) -> dict[str, Any]:
         admissions=records,
         admit_node=held_back,
         clean_up=NothingToClean(),
-        claims=ClaimsInMemory(),
+        claims=TableInMemory(),
     ).receive(warning_for(instance))
     return held_back.order
 

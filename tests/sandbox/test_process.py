@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from leeway_sandbox.access import new_token
-from leeway_sandbox.children import ROOT
+from leeway_sandbox.installed import ROOT
 
 SERVES = """
 import asyncio, os

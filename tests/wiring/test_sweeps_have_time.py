@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from leeway.aws.sweep import Ec2Sweep
+from leeway.aws.ec2 import Ec2Sweep
 from leeway.wiring import clients
 
 from tests.cli.conftest import drop_clients

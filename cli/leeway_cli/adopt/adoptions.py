@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from leeway.aws.errors import aws_errors, conditional_write
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 from leeway.typed_json import adapter_of
 
 from leeway_cli.cluster_setup.difference import Change

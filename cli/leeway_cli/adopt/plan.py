@@ -11,7 +11,7 @@ from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.reading import read_stored
 from leeway.wiring.clients import client
-from leeway_sandbox.children import ROOT
+from leeway_sandbox.installed import ROOT
 
 from leeway_cli.adopt.connect import Connected
 from leeway_cli.adopt.view import Plan

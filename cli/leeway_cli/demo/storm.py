@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from leeway_sandbox.children import ROOT
+from leeway_sandbox.installed import ROOT
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Manifest, Scenario
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from leeway.headroom.missing_rights import GROUP
+from leeway.headroom.reconciler import GROUP
 
 _BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 

@@ -22,12 +22,7 @@ from leeway.retirement.pods import (
     grace_that_fits,
     read_answer,
 )
-from leeway.retirement.progress import (
-    Drain,
-    PodProgress,
-    RemovalMethod,
-    Stage,
-)
+from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import NODE_NAME_REUSED, POD_EVICTED
 
 from leeway_cli.drain.kubectl_refusals import refusal, warnings

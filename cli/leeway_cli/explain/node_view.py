@@ -33,7 +33,7 @@ def node_as_data(found: "NodeExplanation") -> dict[str, Any]:
         "decision": decision(found),
         "reason": asdict(found.reason),
         "step": step_as_data(step) if step else None,
-        "drift": [asdict(each) for each in one.drift],
+        "drift": list(one.drift),
         "blockers": [_blocker_as_data(each) for each in found.blockers],
         "pods": [_pod_as_data(each) for each in one.pods],
         "otherPods": other_pods(found),
@@ -110,7 +110,7 @@ def _lines(found: "NodeExplanation") -> Iterator[str]:
     yield _line("instance", f"{one.instance or 'unknown'} {offering}".rstrip())
     yield _line("price", money(one.price))
     for drifted in one.drift:
-        yield _line("drifted", f"{drifted.code}: {drifted.message}")
+        yield _line("drifted", drifted)
     for blocker in found.blockers:
         until = f" Until {utc(blocker.until)}." if blocker.until else ""
         yield _line("blocked", f"{blocker.reason.code}: {blocker.reason.message}{until}")

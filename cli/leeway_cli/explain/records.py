@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.records import DynamoRecords
 from leeway.manifests.configuration import deleted_pools
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
+from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.record import Retirement
-from leeway.wiring.clients import client
+from leeway.wiring.clients import client, table
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.output import write_stderr
@@ -46,7 +46,7 @@ def read_records(
         return StoredRecords()
     with aws_errors(deployment.where):
         found = DynamoRecords(database, deployment.table).open_records(name).records
-        ledger = DynamoDisruptionLedgers(database, deployment.table).ledger(name)
+        ledger = read_ledger(table(name=deployment.table), name)
         deleted = deleted_pools(deployment.manifests(), name)
     ready = sum(one.ready for one in state.details.values())
     most = ledger.left(ready, policy.churn, state.read_at)

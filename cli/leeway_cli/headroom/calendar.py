@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from leeway.headroom.schedule import ChangePoint, Schedule, change_points
+from leeway.headroom.windows import ChangePoint, Schedule, change_points
 
 WIDTH = 1120.0
 GUTTER = 132.0  # the column of the days

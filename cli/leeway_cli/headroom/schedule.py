@@ -13,7 +13,7 @@ from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, stdout_console
 
 if TYPE_CHECKING:
-    from leeway.headroom.schedule import ChangePoint, Schedule
+    from leeway.headroom.windows import ChangePoint, Schedule
     from leeway.manifests.reading import Written
 
 WEEK = timedelta(days=7)
@@ -117,7 +117,7 @@ def _print_json(schedules: "Mapping[str, Schedule]", begin: datetime, until: dat
 
 
 def _points(schedule: "Schedule", begin: datetime, until: datetime) -> "list[ChangePoint]":
-    from leeway.headroom.schedule import change_points
+    from leeway.headroom.windows import change_points
 
     return change_points(schedule, begin, until)
 

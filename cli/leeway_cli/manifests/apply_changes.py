@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from leeway.manifests.configuration import StoredManifest
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 from leeway_cli.errors import CannotBeDoneError, aws_errors
 from leeway_cli.manifests.planned_change import Change, PlannedChange, plan_change

@@ -103,8 +103,8 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
     from functools import partial
 
     from leeway.aws.table import DynamoTable
-    from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
     from leeway.catalog.stored import SURVEY
+    from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import SystemClock
     from leeway.selection.offers.survey import UnknownForm, opened, read_times
     from leeway.wiring.clients import client
@@ -118,7 +118,7 @@ def _stored_offers(region: str, stack: str) -> Offers | None:
         if packed is None:
             return None
         now = SystemClock().now()
-        unavailable = DynamoUnavailableOfferings(dynamodb, table).now(region, now)
+        unavailable = UnavailableOfferings(DynamoTable(dynamodb, table)).now(region, now)
         read_at = min(read_times(packed).values(), default=None)
         return Offers(opened(packed), frozenset(unavailable), read_at)
     except (CannotBeDoneError, UnknownForm):

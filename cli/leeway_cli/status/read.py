@@ -6,18 +6,16 @@ from functools import partial
 
 from leeway.admission.record import Admission
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.drain_states import DynamoDrainStatesReader
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
 from leeway.aws.records import DynamoRecords
 from leeway.capacity_requests import CapacityRequest
-from leeway.clock import SystemClock
 from leeway.headroom.status import STATUS, HeadroomStatus
 from leeway.manifests.cluster import Cluster
 from leeway.manifests.reading import read_salvaged, read_stored
 from leeway.pool_pauses import PoolRecord
 from leeway.provisioning.report import ProvisioningStatus
-from leeway.retirement.drain import DrainState
+from leeway.retirement.drain import DRAIN_STATE, DrainState
 from leeway.retirement.record import Retirement
 from leeway.wiring.clients import client, table
 
@@ -70,7 +68,10 @@ def read_cluster_status(stack: Stack, cluster: str, recent: Iterable[str] = ()) 
             ended = records.retirement(instance)
             if ended is not None:
                 found[instance] = ended
-        states = DynamoDrainStatesReader(database, stack.table, SystemClock()).of(found)
+        drains = table(name=stack.table).get_many(
+            DRAIN_STATE, [{"instance": instance} for instance in found]
+        )
+        states = {one.instance: one for one in drains}
         headroom = table(name=stack.table).list(STATUS, cluster=cluster)
         pools = DynamoPoolRecords(database, stack.table).pools_of(cluster)
         asked = DynamoCapacityRequests(database, stack.table).of_cluster(cluster)

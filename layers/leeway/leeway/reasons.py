@@ -35,14 +35,14 @@ class ReasonCode:
     sentence: str
     runbook: str = ""
 
-    def __call__(self, **facts: object) -> Reason:
-        """Return the reason with its facts filled in. A fact that ends with a full stop, such as
-        another sentence, does not double the full stop after it.
+    def __call__(self, why: object = None, /, **facts: object) -> Reason:
+        """Return the reason with its facts filled in; `why` is the fact of this name. A fact that
+        ends with a full stop, such as another sentence, does not double the full stop after it.
 
         Raises:
             KeyError: the sentence names a fact that was not given.
         """
-        message = self.sentence.format(**facts)
+        message = self.sentence.format(**facts if why is None else {"why": why, **facts})
         return Reason(self.name, _DOUBLED_STOP.sub(".", message))
 
 

@@ -41,7 +41,6 @@ from zlib import crc32
 
 from pydantic import ValidationError
 
-from leeway.clock import Clock
 from leeway.typed_json import adapter_of
 
 type KeyPart = str | int | datetime
@@ -222,8 +221,8 @@ def _escaped(part: KeyPart) -> str:
 class Table(ABC):
     """The table: DynamoTable is the one in DynamoDB, and tests use one in memory."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
 
     def get[T](self, record: Record[T], *, consistent: bool = True, **key: KeyPart) -> T | None:
         """Read a record; None if there is none. An inconsistent read costs half, and may return
@@ -249,7 +248,7 @@ class Table(ABC):
         Raises:
             RecordChanged: another version is stored.
         """
-        item = record.write(value, key, self._clock.now())
+        item = record.write(value, key, self._now())
         if replaces is None and record.versioned:
             replaces = item.version - 1
         self._put(item, replaces)
@@ -278,7 +277,7 @@ class Table(ABC):
         delete: Iterable[Mapping[str, KeyPart]] = (),
     ) -> None:
         """Write and delete many records without a condition, by a call for each 25."""
-        now = self._clock.now()
+        now = self._now()
         self._change([record.write(one, {}, now) for one in put], [*map(record.key, delete)])
 
     @overload
@@ -378,7 +377,7 @@ class Table(ABC):
         return tuple(found)
 
     def _kept(self, items: Iterable[Item]) -> Iterator[Item]:
-        now = self._clock.now().timestamp()
+        now = self._now().timestamp()
         return (item for item in items if item.expires is None or item.expires > now)
 
     @abstractmethod

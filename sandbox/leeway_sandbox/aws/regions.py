@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from leeway_sandbox.aws import price_book, retired_types
+from leeway_sandbox.installed import package
 
 # Reads the zones from the source of moto's models, because their import loads half of moto.
 _ZONE = re.compile(r'Zone\(\s*region_name="([^"]+)",\s*name="([^"]+)",\s*zone_id="([^"]+)"')
@@ -74,10 +74,7 @@ def read_region(name: str) -> Region:
 
 @cache
 def _data() -> Path:
-    spec = find_spec("moto")
-    assert spec
-    assert spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0]) / "ec2" / "resources"
+    return package("moto") / "ec2" / "resources"
 
 
 @cache

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
 from leeway.headroom.pause_pods import NAMESPACE
+from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
 
 from leeway_cli.cluster_setup.desired import (
     LeewayStack,

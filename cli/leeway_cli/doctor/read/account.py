@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from leeway.aws.sweep import PAGE
+from leeway.aws.ec2 import PAGE
 from leeway.aws.table import DynamoTable
 from leeway.catalog.stored import SURVEY
 from leeway.instances.owners import GROUP_TAG, POOL_TAG, cluster_of

@@ -8,7 +8,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from leeway.aws.errors import code_of
 from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE
+from leeway.headroom.reconciler import BUFFER_ROLE, TARGET_ROLE
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import NodeSettings, NotLaunchable, settings_of
 from leeway.launch.resolve_pools import PoolResolver

@@ -11,6 +11,7 @@ from typing import Protocol
 from leeway.admission.outcome import AdmissionOutcome, AdmissionReports, AdmissionTelemetry
 from leeway.admission.pool_results import PoolResults
 from leeway.admission.readiness import (
+    NODE_ADMITTED,
     ExpectedNode,
     ObservedNode,
     Readiness,
@@ -20,23 +21,16 @@ from leeway.admission.readiness import (
     poll_interval,
     unmet_conditions,
 )
-from leeway.admission.reasons import (
-    INSTANCE_NOT_TERMINATED,
-    NODE_ADMITTED,
-    NODE_LABELS_REFUSED,
-    NODE_REPLACED,
-)
 from leeway.admission.record import Admission, AdmissionResult, Admissions
 from leeway.clock import Clock
-from leeway.execution.attempt import AttemptId, Phase
+from leeway.execution.attempt import AttemptId, Phase, Steps
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
-from leeway.execution.steps import Steps
 from leeway.instances.observed import ObservedInstance
 from leeway.pool_pauses import PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, Groups, HookResult, InstanceTypes, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node, Taint
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.retirement.hooks import (
     HeldHook,
     HookAnswers,
@@ -46,6 +40,18 @@ from leeway.retirement.hooks import (
     with_new_hooks,
 )
 from leeway.selection.labels import JOINED, REGISTERED, UNREGISTERED
+
+INSTANCE_NOT_TERMINATED = ReasonCode(
+    "UnjoinedInstanceNotTerminated",
+    "EC2 refused to terminate the instance: {error}. Terminate it by hand.",
+    "nodes-are-not-ready",
+)
+NODE_LABELS_REFUSED = ReasonCode(
+    "NodeLabelsRefused",
+    "Leeway could not add the labels and taints of the node: {error}.",
+    "nodes-are-not-ready",
+)
+
 
 LIST_NODES_AFTER = timedelta(minutes=2)
 LIST_NODES_EVERY = timedelta(minutes=1)
@@ -304,7 +310,8 @@ class AdmitNode:
             done = cluster.set_up(node, labels, taints, (UNREGISTERED,))
         except (ClusterUnavailable, ClusterRefused) as error:
             return (NODE_LABELS_REFUSED(error=clause(error)),)
-        return () if done else (NODE_REPLACED(),)
+        gone = "the Node was deleted or created again meanwhile"
+        return () if done else (NODE_LABELS_REFUSED(error=gone),)
 
     def _end_unjoined(self, attempt: AttemptId, before: NodeCheck) -> UnjoinedResult:
         """Read the node once more, then terminate its instance if there is still none.

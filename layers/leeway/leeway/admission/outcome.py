@@ -6,15 +6,19 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-from leeway.admission.reasons import NOT_REPORTED
 from leeway.admission.record import AdmissionResult
-from leeway.execution.steps import Steps
+from leeway.execution.attempt import Steps
 from leeway.pool_pauses import PoolRecord
 from leeway.ports.aws import CloudRefused, LeewayEvents
 from leeway.ports.kubernetes import Cluster, ClusterRefused, ClusterUnavailable, NodeEvent
-from leeway.reasons import Reason, clause
+from leeway.reasons import Reason, ReasonCode, clause
 from leeway.telemetry import Telemetry
 from leeway.typed_json import adapter_of
+
+NOT_REPORTED = ReasonCode(
+    "AdmissionNotReported", "Leeway could not write {what}: {error}.", "nodes-are-not-ready"
+)
+
 
 _DETAIL_TYPES = {
     AdmissionResult.ADMITTED: "Leeway Node Admitted",

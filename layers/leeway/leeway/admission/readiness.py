@@ -12,24 +12,69 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from leeway.admission.reasons import (
-    DEVICE_NOT_ALLOCATABLE,
-    INSTANCE_ENDED_BEFORE_JOIN,
-    INSTANCE_NEVER_JOINED,
-    INSTANCE_NOT_OF_LAUNCH,
-    INSTANCE_POOLED,
-    LAUNCH_HOOK_ENDED,
-    NODE_ADMITTED,
-    NODE_NAME_TAKEN,
-    NODE_NOT_JOINED,
-    NODE_NOT_OBSERVED,
-    NODE_STAYS_NOT_READY,
-    STARTUP_TAINT_PRESENT,
-)
 from leeway.admission.record import Admission, AdmissionResult, Launch
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import OwnerKind
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+
+NODE_ADMITTED = ReasonCode("NodeAdmitted", "The node is ready for pods.")
+INSTANCE_POOLED = ReasonCode(
+    "InstancePooled",
+    "The startup time of the instance is over, and it enters the warm pool of its group. Its node "
+    "can join after the instance leaves the pool.",
+)
+LAUNCH_HOOK_ENDED = ReasonCode(
+    "LaunchHookEnded",
+    "The lifecycle hook was answered by another client or timed out before the node was ready.",
+)
+NODE_NOT_OBSERVED = ReasonCode(
+    "NodeNotObserved",
+    "Leeway could not read the node before the deadline and did nothing to the instance. Check the "
+    "network and the access entry of the function admit_node.",
+    "nodes-are-not-ready",
+)
+NODE_NOT_JOINED = ReasonCode(
+    "NodeNotJoined",
+    "No node has joined the cluster for the instance. Check its user data, its security groups and "
+    "its node role.",
+    "nodes-are-not-ready",
+)
+NODE_STAYS_NOT_READY = ReasonCode(
+    "NodeStaysNotReady", "The node is not Ready.", "nodes-are-not-ready"
+)
+DEVICE_NOT_ALLOCATABLE = ReasonCode(
+    "DeviceNotAllocatable",
+    "{resource} is not allocatable: {plugin} does not run on the node, or it found no device. "
+    "Check whether its DaemonSet tolerates the taints of the node.",
+    "nodes-are-not-ready",
+)
+STARTUP_TAINT_PRESENT = ReasonCode(
+    "StartupTaintPresent", "The node still has the startup taint {taint}.", "nodes-are-not-ready"
+)
+INSTANCE_NEVER_JOINED = ReasonCode(
+    "InstanceNeverJoined",
+    "No node has joined the cluster for the instance since Leeway launched it for pool {pool} at "
+    "{time:%H:%M} UTC, so Leeway terminates it. Check the user data, the AMI, the security groups "
+    "and the access entry of the node role.",
+    "nodes-are-not-ready",
+)
+INSTANCE_ENDED_BEFORE_JOIN = ReasonCode(
+    "InstanceEndedBeforeJoin",
+    "EC2 has ended the instance before its node joined (its state is {state}).",
+)
+INSTANCE_NOT_OF_LAUNCH = ReasonCode(
+    "InstanceNotOfLaunch",
+    "Leeway does not terminate the instance, because it is not the one that Leeway launched: "
+    "{difference}. Terminate it by hand if it is not needed.",
+    "nodes-are-not-ready",
+)
+NODE_NAME_TAKEN = ReasonCode(
+    "NodeNameTaken",
+    "Node {node} has the name of the instance and the provider id of another one: delete the Node, "
+    "and the kubelet of the instance registers again.",
+    "nodes-are-not-ready",
+)
+
 
 SHORT_POLL_FOR = timedelta(minutes=5)
 """Most nodes join within two minutes; for this time the node is read at short intervals."""

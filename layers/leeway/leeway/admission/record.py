@@ -8,13 +8,21 @@ from typing import Annotated, Protocol
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.admission import reasons
 from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
 from leeway.notices import LifecycleHook, Notice
 from leeway.ports.aws import HookResult
 from leeway.ports.kubernetes_objects import Taint
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+
+ADMISSION_BEGINS = ReasonCode("AdmissionBegins", "{why}: Leeway starts admit_node.")
+ADMISSION_GOES_ON = ReasonCode("AdmissionGoesOn", "{why}: the admission stays as it is.")
+ADMISSION_EXECUTION_DIED = ReasonCode(
+    "AdmissionExecutionDied",
+    "The previous admission should have ended by {time:%Y-%m-%d %H:%M} UTC: its execution is "
+    "treated as dead.",
+    "admitnodefailuresalarm",
+)
 
 
 class AdmissionResult(StrEnum):
@@ -151,22 +159,31 @@ def apply_request(
     example after it leaves a warm pool or is started again.
     """
     if stored is None:
-        return RecordChange(_new_record(request, facts, 1), True, True, reasons.FIRST_REQUEST())
+        return RecordChange(
+            _new_record(request, facts, 1),
+            True,
+            True,
+            _begins("It is the first admission of the instance"),
+        )
     repeat_start = stored.phase is Phase.NOTICED
     if request.id in stored.notices:
-        again = reasons.ADMISSION_START_REPEATED if repeat_start else reasons.REQUEST_REPEATED
-        return RecordChange(stored, False, repeat_start, again())
+        again = _goes_on("The request was received before")
+        return RecordChange(stored, False, repeat_start, again)
     if stored.phase is Phase.FINISHED:
         if request.requested_at <= stored.noticed_at:
-            return RecordChange(stored, False, False, reasons.REQUEST_OUTDATED())
-        return _next_attempt(stored, request, facts, reasons.PREVIOUS_ADMISSION_ENDED())
+            return RecordChange(
+                stored, False, False, _goes_on("The request is older than the last admission")
+            )
+        return _next_attempt(stored, request, facts, _begins("The previous one has ended"))
     if request.requested_at > stored.deadline + OVERDUE:
-        died = reasons.ADMISSION_EXECUTION_DIED(time=stored.deadline + OVERDUE)
+        died = ADMISSION_EXECUTION_DIED(time=stored.deadline + OVERDUE)
         return _next_attempt(stored, request, facts, died)
     if stored.into_pool and not request.into_pool:
-        return _next_attempt(stored, request, facts, reasons.INSTANCE_LEAVES_POOL())
+        return _next_attempt(
+            stored, request, facts, _begins("The instance leaves the warm pool of its group")
+        )
     if request.hook is None or request.hook in stored.hooks:
-        return RecordChange(stored, False, repeat_start, reasons.ADMISSION_EXISTS())
+        return RecordChange(stored, False, repeat_start, _goes_on("It covers this request"))
     with_hook = stored.model_copy(
         update={
             "hooks": (*stored.hooks, request.hook),
@@ -174,7 +191,17 @@ def apply_request(
             "version": stored.version + 1,
         }
     )
-    return RecordChange(with_hook, True, repeat_start, reasons.HOOK_ADDED())
+    return RecordChange(
+        with_hook, True, repeat_start, _goes_on("Another lifecycle hook waits for it")
+    )
+
+
+def _begins(why: str) -> Reason:
+    return ADMISSION_BEGINS(why=why)
+
+
+def _goes_on(why: str) -> Reason:
+    return ADMISSION_GOES_ON(why=why)
 
 
 def _new_record(request: AdmissionRequest, facts: InstanceFacts, attempt: int) -> Admission:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from botocore.exceptions import BotoCoreError, ClientError
 
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 # Error codes after which the same call may succeed. Source: botocore's standard retry mode,
 # EC2 API reference "Error codes", EC2 Auto Scaling API reference "Common errors".

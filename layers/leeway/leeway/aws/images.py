@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from itertools import batched
 from typing import Any
 
+from leeway.aws.ec2 import tag_filters
 from leeway.aws.errors import aws_errors
-from leeway.aws.filters import tag_filters
 from leeway.launch.images import Image
 from leeway.manifests.node_class import AmiTerm
 

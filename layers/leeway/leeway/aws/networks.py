@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from leeway.aws.ec2 import tag_filters
 from leeway.aws.errors import aws_errors
-from leeway.aws.filters import tag_filters
 from leeway.launch.resolve_pools import Subnet
 from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
 

@@ -27,7 +27,8 @@ class DynamoTable(Table):
     """The table of this name; `client` returns boto3's DynamoDB client."""
 
     def __init__(self, client: Callable[[], Any], name: str, clock: Clock = _SYSTEM_CLOCK) -> None:
-        super().__init__(clock)
+        super().__init__(clock.now)
+        self._clock = clock
         self._client = client
         self._name = name
 

@@ -7,19 +7,67 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-from leeway.catalog.ports import Market, PriceList
-from leeway.catalog.reasons import (
-    CATALOG_PART_NOT_READ,
-    CATALOG_PARTLY_REFRESHED,
-    CATALOG_REFRESHED,
-    CATALOG_UNAVAILABLE,
-)
+from aws_lambda_powertools.metrics import MetricUnit
+
 from leeway.catalog.stored import SURVEY
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+from leeway.selection.offers.machines import Machine
 from leeway.selection.offers.survey import Part, Survey, UnknownForm, compressed, unpacked
 from leeway.table import Table
+from leeway.telemetry import Telemetry
+
+_RUNBOOK = "catalognotrefreshedalarm"
+
+CATALOG_REFRESHED = ReasonCode(
+    "CatalogRefreshed", "The catalog of {region} was read completely and stored."
+)
+
+CATALOG_PARTLY_REFRESHED = ReasonCode(
+    "CatalogPartlyRefreshed",
+    "The catalog of {region} was stored, but these parts are older: {parts}.",
+    _RUNBOOK,
+)
+
+CATALOG_PART_NOT_READ = ReasonCode(
+    "CatalogPartNotRead", "AWS did not return the {part} of {region}: {error}.", _RUNBOOK
+)
+
+CATALOG_UNAVAILABLE = ReasonCode(
+    "CatalogUnavailable",
+    "The catalog of {region} cannot be refreshed: AWS returned no part of it, or no instance types "
+    "or no offerings. These parts were not read: {problems}.",
+    _RUNBOOK,
+)
+
+
+class Market(Protocol):
+    """EC2's instance types, offerings and Spot prices of one region."""
+
+    def types(self) -> tuple[Machine, ...]:
+        """Read all instance types."""
+        ...
+
+    def offered(self) -> dict[str, frozenset[str]]:
+        """Read the names of the types that each zone offers."""
+        ...
+
+    def zone_ids(self) -> dict[str, str]:
+        """Read the zone ids, which are the same in every account, by this account's zone names."""
+        ...
+
+    def spot(self) -> dict[str, dict[str, float]]:
+        """Read the current Linux Spot prices in USD per hour, by zone and type."""
+        ...
+
+
+class PriceList(Protocol):
+    """The on-demand prices."""
+
+    def on_demand(self, region: str) -> dict[str, float]:
+        """Read the prices for Linux with shared tenancy in USD per hour, by type."""
+        ...
 
 
 class CatalogUnavailable(Exception):
@@ -71,14 +119,6 @@ class CatalogRefresh:
             "parts": {part.part.value: part.size for part in self.parts},
             "stale": {part.part.value: asdict(part.problem) for part in self.parts if part.problem},
         }
-
-
-class Telemetry(Protocol):
-    """Logs and metrics of refreshes."""
-
-    def catalog_refreshed(self, refresh: CatalogRefresh) -> None:
-        """Log and measure a refresh."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +184,7 @@ class RefreshCatalog:
 
     reader: CatalogReader
     table: Table
-    telemetry: Telemetry
+    report: Callable[[CatalogRefresh], None]
     clock: Clock
 
     def refresh(self, region: str) -> CatalogRefresh:
@@ -158,7 +198,7 @@ class RefreshCatalog:
         packed = compressed(survey)
         self.table.put(SURVEY, packed, region=region)
         refresh = CatalogRefresh(region, parts, len(packed))
-        self.telemetry.catalog_refreshed(refresh)
+        self.report(refresh)
         return refresh
 
     def _former(self, region: str) -> Survey:
@@ -167,3 +207,27 @@ class RefreshCatalog:
             return unpacked(packed) if packed else Survey(region)
         except (UnknownForm, ValueError, zlib.error):
             return Survey(region)  # unreadable, and replaced by this refresh
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTelemetry(Telemetry):
+    """Logs and measures catalog refreshes."""
+
+    def catalog_refreshed(self, refresh: CatalogRefresh) -> None:
+        """Log and measure a refresh, with a line for each part that could not be read."""
+        self.logger.info(refresh.reason.message, extra=refresh.to_dict())
+        for part in refresh.parts:
+            if part.problem is None:
+                continue
+            since = part.read_at.isoformat() if part.read_at else "never"
+            self.logger.warning(
+                part.problem.message,
+                extra={
+                    "code": part.problem.code,
+                    "region": refresh.region,
+                    "part": part.part,
+                    "read_at": since,
+                },
+            )
+        self.metrics.add_metric("CatalogProblems", MetricUnit.Count, len(refresh.stale))
+        self.metrics.flush_metrics()

@@ -77,7 +77,7 @@ class _Run:
                 )
                 self._take(one, Cause.EXPIRED, reason, replaced=bool(one.pods))
             elif one.drift:
-                drift = " ".join(each.message for each in one.drift)
+                drift = " ".join(one.drift)
                 reason = reasons.NODE_DRIFTED(node=one.name, pool=one.pool, drift=drift)
                 self._take(one, Cause.DRIFTED, reason, replaced=bool(one.pods))
 
@@ -89,7 +89,7 @@ class _Run:
             blocker = next(against_consolidation(one, self._snapshot), None)
             expected = self._why_expected(one)
             if why := blocker.reason if blocker else expected:
-                self.kept[one.name] = why
+                self.kept.setdefault(one.name, why)  # it may wait for a budget, as an expired one
                 if blocker and blocker.until and not expected:
                     self.due.append(blocker.until)
                 continue

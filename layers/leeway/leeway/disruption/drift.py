@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from leeway.disruption import reasons
+from leeway.disruption.reasons import named
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import read_tag_value
-from leeway.reasons import Reason
 from leeway.selection.labels import JOINED, NODEPOOL
 from leeway.selection.pods import ExistingNode
 from leeway.selection.pools import NodePool
@@ -24,8 +23,8 @@ node is replaced more often than that."""
 
 def drift_of(
     node: ExistingNode, offering: Mapping[str, str], pool: NodePool, startup: Collection[str] = ()
-) -> tuple[Reason, ...]:
-    """Return how a node drifted from its pool; nothing if it did not.
+) -> tuple[str, ...]:
+    """Return sentences about how a node drifted from its pool; none if it did not.
 
     `offering` are the labels that EC2 confirms for its instance: they replace those of the Node,
     which its kubelet may write. `startup` are keys of taints that a node loses as it starts. Labels
@@ -36,7 +35,7 @@ def drift_of(
     return (*_labels(labels, pool), *_taints(node, pool, startup))
 
 
-def _labels(labels: Mapping[str, str], pool: NodePool) -> Iterator[Reason]:
+def _labels(labels: Mapping[str, str], pool: NodePool) -> Iterator[str]:
     for key, requirement in sorted(pool.requirements.items()):
         value = labels.get(key)
         # A pool that allows several values of a label sets it only if a pod requires it.
@@ -44,13 +43,13 @@ def _labels(labels: Mapping[str, str], pool: NodePool) -> Iterator[Reason]:
         differs = value is not None and not requirement.admits(value)
         if key not in {NODEPOOL, *JOINED} and (missing or differs):
             has = "no value" if value is None else value
-            yield reasons.LABEL_DRIFTED(key=key, wanted=requirement, has=has)
+            yield f"Its label {key} has {has}, and the pool requires {requirement}."
 
 
-def _taints(node: ExistingNode, pool: NodePool, startup: Collection[str]) -> Iterator[Reason]:
+def _taints(node: ExistingNode, pool: NodePool, startup: Collection[str]) -> Iterator[str]:
     for taint in pool.taints:
         if taint.key not in startup and taint not in node.taints:
-            yield reasons.TAINT_DRIFTED(taint=taint)
+            yield f"It lacks the taint {taint} of the pool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +69,30 @@ class CurrentLaunch:
 
 def launch_drift_of(
     facts: InstanceFacts, variant: ImageVariant | None, now: CurrentLaunch
-) -> tuple[Reason, ...]:
-    """Return how an instance drifted; nothing if it did not. `variant` is that of its machine, None
-    if the catalog does not know the machine."""
+) -> tuple[str, ...]:
+    """Return sentences about how an instance drifted; none if it did not. `variant` is that of its
+    machine, None if the catalog does not know the machine."""
     return (*_by_description(facts, variant, now), *_by_settings(facts, now))
 
 
 def _by_description(
     facts: InstanceFacts, variant: ImageVariant | None, now: CurrentLaunch
-) -> Iterator[Reason]:
+) -> Iterator[str]:
     """Compare what EC2 itself says of the instance: no tag can change it."""
     wanted = now.images.get(variant) if variant is not None else None
     if wanted and facts.image and facts.image != wanted:
-        yield reasons.AMI_DRIFTED(has=facts.image, wanted=wanted)
+        yield f"It runs {facts.image}, and its pool launches {wanted} now."
     if now.subnets and facts.subnet and facts.subnet not in now.subnets:
-        yield reasons.SUBNET_DRIFTED(subnet=facts.subnet)
+        yield f"Its subnet {facts.subnet} is none of those that its pool selects now."
     groups = frozenset(facts.security_groups)
     if now.security_groups and groups and groups != now.security_groups:
-        yield reasons.SECURITY_GROUPS_DRIFTED(
-            has=reasons.named(sorted(groups)), wanted=reasons.named(sorted(now.security_groups))
-        )
+        has, wanted = named(sorted(groups)), named(sorted(now.security_groups))
+        yield f"It has the security groups {has}, and its pool selects {wanted} now."
 
 
-def _by_settings(facts: InstanceFacts, now: CurrentLaunch) -> Iterator[Reason]:
+def _by_settings(facts: InstanceFacts, now: CurrentLaunch) -> Iterator[str]:
     """Compare the hashes in the tag. A part that only one side has is no difference."""
     launched = read_tag_value(facts.launch_settings)
     for part, wanted in sorted(now.hashes.items()):
         if launched.get(part, wanted) != wanted:
-            yield reasons.SETTING_DRIFTED(part=part)
+            yield f"The setting {part} of its manifests has changed since it was launched."

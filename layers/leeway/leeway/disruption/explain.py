@@ -56,11 +56,13 @@ class ForeignNode:
     @property
     def reason(self) -> Reason:
         """Why Leeway does nothing to it."""
-        if self.owner.kind is OwnerKind.LEEWAY:
-            return reasons.NODE_NOT_CONFIRMED(node=self.name, pool=printable(self.owner.name))
+        why = f"belongs to {title_of(self.owner)}"
         if self.owner.kind is OwnerKind.NONE:
-            return reasons.NODE_WITHOUT_OWNER(node=self.name)
-        return reasons.NODE_OF_OTHER_OWNER(node=self.name, owner=title_of(self.owner))
+            why = "has no known owner"
+        if self.owner.kind is OwnerKind.LEEWAY:
+            tags = f"has the tags of pool {printable(self.owner.name)}"
+            why = f"{tags}, but not those that EC2 and EKS write on nodes that Leeway launches"
+        return reasons.NODE_NOT_OF_LEEWAY(node=self.name, why=why)
 
 
 @dataclass(frozen=True, slots=True)

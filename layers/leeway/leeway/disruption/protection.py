@@ -47,7 +47,8 @@ def protections(one: OwnNode, snapshot: Snapshot) -> Iterator[Blocker]:
     """Yield everything that protects a node."""
     rules = snapshot.rules.get(one.pool)
     if rules is None:
-        yield Blocker(reasons.POOL_WITHOUT_RULES(pool=one.pool))
+        count = sum(each.pool == one.pool for each in snapshot.own)
+        yield Blocker(reasons.POOL_UNKNOWN(pool=one.pool, count=count))
     elif rules.drained_from is not None and snapshot.now < rules.drained_from:
         count = sum(each.pool == one.pool for each in snapshot.own)
         reason = reasons.POOL_HAS_NODES(

@@ -63,24 +63,6 @@ LAUNCH_NOT_RECORDED = ReasonCode(
     "the instance is left alone.",
     "capacity-is-not-given-back",
 )
-RETURN_DECLINED_BEFORE = ReasonCode(
-    "ReturnDeclinedBefore",
-    "A retirement of instance {instance} ended without effect less than ten minutes ago.",
-)
-LABEL_DRIFTED = ReasonCode(
-    "LabelDrifted", "Its label {key} has {has}, and the pool requires {wanted}."
-)
-TAINT_DRIFTED = ReasonCode("TaintDrifted", "It lacks the taint {taint} of the pool.")
-AMI_DRIFTED = ReasonCode("AmiDrifted", "It runs {has}, and its pool launches {wanted} now.")
-SUBNET_DRIFTED = ReasonCode(
-    "SubnetDrifted", "Its subnet {subnet} is none of those that its pool selects now."
-)
-SECURITY_GROUPS_DRIFTED = ReasonCode(
-    "SecurityGroupsDrifted", "It has the security groups {has}, and its pool selects {wanted} now."
-)
-SETTING_DRIFTED = ReasonCode(
-    "SettingDrifted", "The setting {part} of its manifests has changed since it was launched."
-)
 DRIFT_NOT_KNOWN = ReasonCode(
     "DriftNotKnown",
     "Leeway cannot read which {what} pool {pool} launches with now: {error}. Its nodes do not "
@@ -94,9 +76,6 @@ POD_IS_BARE = ReasonCode(
 NODE_IS_BUSY = ReasonCode(
     "NodeIsBusy",
     "A pod is ending on node {node}, or pods that it was launched for have no node yet.",
-)
-POOL_WITHOUT_RULES = ReasonCode(
-    "PoolWithoutRules", "Pool {pool} has no manifest: Leeway gives none of its nodes back."
 )
 NODE_GOES_ALREADY = ReasonCode("NodeGoesAlready", "Node {node} is being retired already.")
 NODE_STARTS = ReasonCode("NodeStarts", "Node {node} is not Ready yet.")
@@ -158,18 +137,9 @@ DISRUPTION_BUDGET_USED = ReasonCode(
 CLUSTER_BUDGET_USED = ReasonCode(
     "ClusterBudgetUsed", "The disruption budget of the cluster allows no further node now."
 )
-NODE_OF_OTHER_OWNER = ReasonCode(
-    "NodeOfOtherOwner",
-    "Node {node} belongs to {owner}: Leeway gives back only nodes that it has launched.",
-)
-NODE_WITHOUT_OWNER = ReasonCode(
-    "NodeWithoutOwner",
-    "Node {node} has no known owner: Leeway gives back only nodes that it has launched.",
-)
-NODE_NOT_CONFIRMED = ReasonCode(
-    "NodeNotConfirmed",
-    "Node {node} has the tags of pool {pool}, but not those that EC2 and EKS write on the nodes "
-    "that Leeway launches: it is kept.",
+NODE_NOT_OF_LEEWAY = ReasonCode(
+    "NodeNotOfLeeway",
+    "Node {node} {why}: Leeway gives back only nodes that it has launched.",
 )
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from leeway.admission.record import Admission
 from leeway.capacity_requests import CapacityRequest, CapacityRequests, PriceLimit, ProvisionNodes
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.clock import Clock
 from leeway.disruption import reasons
 from leeway.disruption.current_launches import CurrentLaunches
@@ -32,18 +33,17 @@ from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.resolve_pools import NodeSources
 from leeway.manifests.node_pool import NodePool
-from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.policy.rules import Action, ClusterPolicy, OnBlocked, Replacement, Ruling
 from leeway.ports.functions import RetireNode
-from leeway.ports.table import RecordChanged, UnavailableOfferings
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import CapacityReturned
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.find_lost_events import OpenRecords
-from leeway.retirement.attempts import apply_notice
-from leeway.retirement.disruption_budget import DisruptionLedgers
+from leeway.retirement.attempts import apply_return
+from leeway.retirement.disruption_budget import read_ledger
 from leeway.retirement.pool_successors import OPEN_AT_MOST
 from leeway.retirement.record import Records, Retirement, ReturnTerms
+from leeway.table import RecordChanged, Table
 
 
 class ClusterInstances(Protocol):
@@ -80,7 +80,7 @@ class Dependencies:
 
     instances: ClusterInstances
     records: ReturnRecords
-    ledgers: DisruptionLedgers
+    ledgers: Table
     offerings: UnavailableOfferings
     requests: CapacityRequests
     watched: WatchedNodesRecords
@@ -99,126 +99,6 @@ START_AGAIN_AFTER = timedelta(minutes=1)
 """How long after its record is written a retirement that shows no progress is started again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedReturn:
-    """A node that is given back, with the decision and the rules of its pool. `price` is that of
-    all nodes of the decision in USD per hour."""
-
-    node: OwnNode
-    decision: NodeReturn
-    rules: ReturnRules
-    price: float
-
-    @property
-    def terms(self) -> ReturnTerms:
-        """What has to be true at the cordon."""
-        cause = self.decision.cause
-        outdated = cause in {Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED}
-        forced = outdated and self.rules.drain_within is not None
-        return ReturnTerms(
-            cause=cause,
-            pods=None if outdated else len(self.node.pods),
-            forced=forced,
-            saving=self.decision.saving / len(self.decision.nodes),
-            optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},
-            price_limit=self._price_limit if cause is Cause.UNDERUTILIZED else None,
-        )
-
-    @property
-    def _price_limit(self) -> PriceLimit:
-        return PriceLimit(decision=min(self.decision.nodes), below=self.price)
-
-
-class BeginReturn:
-    """Begins retirements."""
-
-    def __init__(self, deps: Dependencies) -> None:
-        self._deps = deps
-
-    def why_not(self, instance: str, cluster: str, now: datetime) -> Reason | None:
-        """Return why an instance is not given back by its records; None if it may be. A tag makes
-        no instance Leeway's: only the record of its launch does."""
-        admission = self._deps.records.admission(instance)
-        if admission is None or admission.launch is None or admission.facts.cluster != cluster:
-            return reasons.LAUNCH_NOT_RECORDED(instance=instance)
-        stored = self._deps.records.retirement(instance)
-        ended = stored.ended_at if stored is not None and stored.had_no_effect else None
-        if ended is not None and stored is not None and now - ended < TRIED_AGAIN_AFTER:
-            return reasons.RETURN_DECLINED_BEFORE(instance=instance)
-        return None
-
-    def begin(self, planned: PlannedReturn, facts: InstanceFacts, now: datetime) -> bool:
-        """Write the record of a retirement and its capacity request, and start it; False if the
-        instance retires already.
-
-        The requests of nodes that one new node replaces are all written before the next run of
-        provision_nodes, which plans for their pods together.
-
-        Raises:
-            RecordChanged: another writer changed the record: something else happens to the node.
-            CloudUnavailable, CloudRefused: the table or Lambda failed; `start_again` goes on.
-        """
-        record = self._record(planned, facts, now)
-        if record is None:
-            return False
-        self._deps.records.write(record)
-        if planned.node.pods:
-            self._request(record, planned.node.name, now)
-        self._deps.retire_node.start(record.instance, record.facts.cluster, record.attempt)
-        return True
-
-    def start_again(self, record: Retirement, now: datetime) -> None:
-        """Start a retirement whose start may be lost. A repeated start does nothing."""
-        waits = record.phase is Phase.NOTICED and now - record.noticed_at > START_AGAIN_AFTER
-        if record.returns is not None and waits:
-            self._deps.retire_node.start(record.instance, record.facts.cluster, record.attempt)
-
-    def _record(
-        self, planned: PlannedReturn, facts: InstanceFacts, now: datetime
-    ) -> Retirement | None:
-        within = planned.rules.drain_within
-        ruling = Ruling(
-            action=Action.RETIRE,
-            deadline=None if within is None else now + within,
-            replacement=Replacement.BEFORE if planned.node.pods else Replacement.NONE,
-            on_blocked=OnBlocked.WAIT if within is None else OnBlocked.DELETE,
-            reason=planned.decision.reason,
-        )
-        notice = Notice(
-            id=f"return-{facts.instance}-{now.isoformat()}",
-            kind=NoticeKind.CAPACITY_RETURN,
-            account="",
-            region="",
-            time=now,
-            instances=(InstanceId(facts.instance),),
-        )
-        stored = self._deps.records.retirement(facts.instance)
-        change = apply_notice(stored, notice, ruling, facts)
-        if not (change.write and change.start):
-            return None
-        return change.record.model_copy(update={"terms": planned.terms})
-
-    def _request(self, record: Retirement, node: str, now: datetime) -> None:
-        requests, facts = self._deps.requests, record.facts
-        stored = requests.of_instance(facts.cluster, facts.instance)
-        requests.write(
-            CapacityRequest(
-                cluster=facts.cluster,
-                instance=facts.instance,
-                node=node,
-                instance_type=facts.instance_type,
-                zone=facts.zone,
-                capacity_type=facts.capacity_type,
-                attempt=record.attempt,
-                requested_at=now,
-                ends_at=now + OPEN_AT_MOST,
-                version=stored.version + 1 if stored else 1,
-                keeps_offering=True,
-                price_limit=record.terms.price_limit if record.terms else None,
-            )
-        )
-
-
 WAKES_AHEAD = timedelta(seconds=75)
 """How far ahead a run requests a further one. The run of the next minute finds what is due later,
 and a message that waits for two minutes raises an alarm."""
@@ -230,7 +110,6 @@ class ReturnCapacity:
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
-        self._begin = BeginReturn(deps)
         self._launches = CurrentLaunches(deps.sources)
         self._foreign: set[str] = set()
         self._orphaned: dict[str, frozenset[Reason]] = {}
@@ -352,7 +231,7 @@ class ReturnCapacity:
         found = self._deps.records.open_records(cluster).records
         open_ones = [one for one in found if isinstance(one, Retirement)]
         for one in open_ones:
-            self._begin.start_again(one, now)
+            self._start_again(one, now)
         retiring = {one.instance for one in open_ones}
         ready = sum(one.ready for one in read.state.details.values())
         return snapshot_of(
@@ -362,7 +241,7 @@ class ReturnCapacity:
             retiring=retiring,
             gone=set(self._gone(read, own, retiring)),
             unavailable=self._deps.offerings.now(read.catalog.region, now),
-            most=self._deps.ledgers.ledger(cluster).left(ready, policy.churn, now),
+            most=read_ledger(self._deps.ledgers, cluster).left(ready, policy.churn, now),
             worth=policy.worth,
             launches=launches,
             deleted=deleted,
@@ -398,43 +277,119 @@ class ReturnCapacity:
         own: Mapping[str, InstanceFacts],
         now: datetime,
     ) -> CapacityReturned:
-        nodes = {one.name: one for one in snapshot.own}
+        by_name = {one.name: one for one in snapshot.own}
         begun: list[Reason] = []
         problems: list[Reason] = []
         for decision in confirmed:
-            price = sum(nodes[name].price or 0.0 for name in decision.nodes)
-            planned = [
-                PlannedReturn(nodes[name], decision, snapshot.rules[nodes[name].pool], price)
-                for name in decision.nodes
-            ]
+            nodes = [by_name[name] for name in decision.nodes]
+            unrecorded = [one.instance for one in nodes if not self._is_recorded(one, cluster)]
+            self._foreign.update(unrecorded)
+            problems += [reasons.LAUNCH_NOT_RECORDED(instance=one) for one in unrecorded]
             # Several nodes go together or not at all: one new node replaces them.
-            if kept := self._why_not(cluster, planned, now):
-                problems += [one for one in kept if one.code == reasons.LAUNCH_NOT_RECORDED.name]
+            if unrecorded or any(self._was_declined(one, now) for one in nodes):
                 continue
-            started = [self._begun(one, own[one.node.instance], now) for one in planned]
+            started = []
+            for one in nodes:
+                rules = snapshot.rules[one.pool]
+                ruling = _ruling(one, decision, rules, now)
+                terms = _terms(one, decision, rules, nodes)
+                started.append(self._begin(one, own[one.instance], ruling, terms, now))
             if any(started):
                 begun.append(_told(reasons.CAPACITY_RETURNED, cluster, decision))
         return CapacityReturned(begun=tuple(begun), problems=tuple(problems))
 
-    def _why_not(
-        self, cluster: str, planned: Iterable[PlannedReturn], now: datetime
-    ) -> list[Reason]:
-        found = []
-        for one in planned:
-            instance = one.node.instance
-            reason = self._begin.why_not(instance, cluster, now)
-            if reason is None:
-                continue
-            found.append(reason)
-            if reason.code == reasons.LAUNCH_NOT_RECORDED.name:
-                self._foreign.add(instance)
-        return found
-
-    def _begun(self, planned: PlannedReturn, facts: InstanceFacts, now: datetime) -> bool:
-        try:
-            return self._begin.begin(planned, facts, now)
-        except RecordChanged:  # something else happens to the node
+    def _is_recorded(self, one: OwnNode, cluster: str) -> bool:
+        """Whether Leeway launched an instance. No tag says so: only the record of the launch."""
+        admission = self._deps.records.admission(one.instance)
+        if admission is None or admission.launch is None:
             return False
+        return admission.facts.cluster == cluster
+
+    def _was_declined(self, one: OwnNode, now: datetime) -> bool:
+        stored = self._deps.records.retirement(one.instance)
+        ended = stored.ended_at if stored is not None and stored.had_no_effect else None
+        return ended is not None and now - ended < TRIED_AGAIN_AFTER
+
+    def _begin(
+        self, one: OwnNode, facts: InstanceFacts, ruling: Ruling, terms: ReturnTerms, now: datetime
+    ) -> bool:
+        """Write the record of a retirement and its capacity request, and start it; False if
+        something else happens to the instance. If the table or Lambda fails, `_start_again` goes
+        on.
+
+        The requests of nodes that one new node replaces are all written before the next run of
+        provision_nodes, which plans for their pods together.
+        """
+        stored = self._deps.records.retirement(one.instance)
+        change = apply_return(stored, facts, ruling, terms, now)
+        if not (change.write and change.start):
+            return False
+        try:
+            self._deps.records.write(change.record)
+        except RecordChanged:
+            return False
+        if one.pods:
+            self._request(change.record, one.name, now)
+        self._start(change.record)
+        return True
+
+    def _start_again(self, record: Retirement, now: datetime) -> None:
+        """Start a retirement whose start may be lost. A repeated start does nothing."""
+        waits = record.phase is Phase.NOTICED and now - record.noticed_at > START_AGAIN_AFTER
+        if waits and record.returns is not None and not record.returns.without_node:
+            self._start(record)
+
+    def _start(self, record: Retirement) -> None:
+        self._deps.retire_node.start(record.instance, record.facts.cluster, record.attempt)
+
+    def _request(self, record: Retirement, node: str, now: datetime) -> None:
+        requests, facts = self._deps.requests, record.facts
+        stored = requests.of_instance(facts.cluster, facts.instance)
+        requests.write(
+            CapacityRequest(
+                cluster=facts.cluster,
+                instance=facts.instance,
+                node=node,
+                instance_type=facts.instance_type,
+                zone=facts.zone,
+                capacity_type=facts.capacity_type,
+                attempt=record.attempt,
+                requested_at=now,
+                ends_at=now + OPEN_AT_MOST,
+                version=stored.version + 1 if stored else 1,
+                keeps_offering=True,
+                price_limit=record.terms.price_limit if record.terms else None,
+            )
+        )
+
+
+def _ruling(one: OwnNode, decision: NodeReturn, rules: ReturnRules, now: datetime) -> Ruling:
+    within = rules.drain_within
+    return Ruling(
+        action=Action.RETIRE,
+        deadline=None if within is None else now + within,
+        replacement=Replacement.BEFORE if one.pods else Replacement.NONE,
+        on_blocked=OnBlocked.WAIT if within is None else OnBlocked.DELETE,
+        reason=decision.reason,
+    )
+
+
+def _terms(
+    one: OwnNode, decision: NodeReturn, rules: ReturnRules, together: Iterable[OwnNode]
+) -> ReturnTerms:
+    """Return what has to be true at the cordon of a node that goes with others."""
+    cause = decision.cause
+    outdated = cause in {Cause.EXPIRED, Cause.DRIFTED, Cause.POOL_DELETED}
+    price = sum(each.price or 0.0 for each in together)
+    limit = PriceLimit(decision=min(decision.nodes), below=price)
+    return ReturnTerms(
+        cause=cause,
+        pods=None if outdated else len(one.pods),
+        forced=outdated and rules.drain_within is not None,
+        saving=decision.saving / len(decision.nodes),
+        optional=cause not in {Cause.EXPIRED, Cause.POOL_DELETED},
+        price_limit=limit if cause is Cause.UNDERUTILIZED else None,
+    )
 
 
 def _failed(cluster: str, error: Exception) -> Reason:

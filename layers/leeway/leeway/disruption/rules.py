@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
-from leeway.headroom.cron import Cron
+from leeway.headroom.windows import Cron
 from leeway.manifests import node_pool
 from leeway.manifests.node_pool import NodePool
 

@@ -56,7 +56,7 @@ class OwnNode:
       and was launched for pods that still wait.
     - `going`: it is being retired, or its instance is interrupted. `gone`: it was given back empty,
       and EC2 ends its instance; only its Node is left.
-    - `drift`: why it differs from what would be launched now; empty if it does not.
+    - `drift`: how it differs from what would be launched now; empty if it does not.
     """
 
     node: ExistingNode
@@ -74,7 +74,7 @@ class OwnNode:
     going: bool = False
     gone: bool = False
     busy: bool = False
-    drift: tuple[Reason, ...] = ()
+    drift: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -290,7 +290,7 @@ class _Nodes:
 
     def _drift(
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails
-    ) -> tuple[Reason, ...]:
+    ) -> tuple[str, ...]:
         pool = self._pools.get(facts.owner.name)
         # A group may have the name of a pool.
         if pool is None or facts.owner.kind is not OwnerKind.LEEWAY:

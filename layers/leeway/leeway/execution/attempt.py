@@ -1,10 +1,11 @@
-"""The input of the durable functions, and how a request changes the record of an instance."""
+"""The input of the durable functions, their steps, and how a request changes the record of an
+instance."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
@@ -77,3 +78,19 @@ class RecordChange[R]:
 def append_notice_id(notices: Sequence[str], notice: str) -> tuple[str, ...]:
     """Return the notice ids of a record with one more, without the oldest ones."""
     return (*notices, notice)[-MAX_NOTICE_IDS:]
+
+
+class Steps(Protocol):
+    """Runs the steps of one durable execution and stores their results.
+
+    When the function is replayed, a step that has completed returns its stored result.
+    """
+
+    def run[T](self, name: str, kind: type[T], work: Callable[[], T]) -> T:
+        """Call `work` and store its result, a `kind`. If the function exits before the result is
+        stored, `work` runs again: it must be safe to repeat."""
+        ...
+
+    def wait(self, name: str, seconds: int) -> None:
+        """Suspend the execution; no function runs meanwhile."""
+        ...

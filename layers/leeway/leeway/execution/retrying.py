@@ -6,7 +6,7 @@ from datetime import timedelta
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
-from leeway.ports.table import RecordChanged
+from leeway.table import RecordChanged
 
 RETRY_TIMEOUT = timedelta(seconds=5)
 """How long a step repeats a call to an API server or an AWS service that is unavailable. After that

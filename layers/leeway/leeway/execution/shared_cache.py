@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
 from leeway.clock import Clock
 from leeway.ports.aws import CloudRefused, CloudUnavailable
-from leeway.ports.table import CachedValue, CacheStore
+from leeway.table import Record, Table, UnreadableRecord
 from leeway.typed_json import adapter_of
 
 FRESH_FOR = timedelta(seconds=15)
@@ -29,14 +30,31 @@ If reading fails for all, hundreds of functions would wait for a claim each, so 
 by itself after that."""
 
 
+KEPT_FOR = timedelta(hours=1)
+"""How long the table keeps a value after it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedValue:
+    """A cached value: `body` is its JSON, `read_at` is when it was read from its source."""
+
+    body: str
+    read_at: datetime
+
+
+CACHED = Record(
+    CachedValue, "CACHE#{what}", "VALUE", kept_for=lambda value: value.read_at + KEPT_FOR
+)
+
+
 class SharedCache:
     """A cache for one warm function, in memory and in the table.
 
     A table that does not answer is not waited for: the value is read then.
     """
 
-    def __init__(self, store: CacheStore, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, table: Table, clock: Clock) -> None:
+        self._table = table
         self._clock = clock
         self._values: dict[str, CachedValue] = {}
         self._polled_in_vain: dict[str, datetime] = {}
@@ -45,7 +63,7 @@ class SharedCache:
         """Return the cached value of this name, a `kind`; call `read` and cache its result if there
         is no fresh one. Raises what `read` raises."""
         # During a deployment the table can have a value of another shape: it is read again.
-        with suppress(CloudUnavailable, CloudRefused, ValidationError):
+        with suppress(CloudUnavailable, CloudRefused, UnreadableRecord, ValidationError):
             cached = self._fresh(what)
             if cached is not None:
                 value = adapter_of(kind).validate_json(cached.body)
@@ -55,7 +73,7 @@ class SharedCache:
         value = read()
         self._values[what] = CachedValue(adapter_of(kind).dump_json(value).decode(), read_at)
         with suppress(CloudUnavailable, CloudRefused):  # other functions read the value themselves
-            self._store.put(what, self._values[what])
+            self._table.put(CACHED, self._values[what], what=what)
         return value
 
     def _fresh(self, what: str) -> CachedValue | None:
@@ -67,12 +85,12 @@ class SharedCache:
         claimed_at: datetime | None = None  # when another function's claim was seen
         for _ in range(MAX_POLLS if self._may_poll(what) else 1):
             now = self._clock.now()
-            cached = self._store.get(what)
+            cached = self._table.get(CACHED, consistent=False, what=what)
             if cached is not None and _is_fresh(cached, now):
                 return cached
             # A claim that fails costs a write too, and hundreds of functions may wait here.
             if claimed_at is None or now - claimed_at > READ_WITHIN:
-                if self._store.claim(what, now, now + READ_WITHIN):
+                if self._table.claim(what, now + READ_WITHIN):
                     return None
                 claimed_at = now
             self._clock.sleep(POLL_EVERY)

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from leeway.clock import Clock
 from leeway.failures import describe_error
-from leeway.headroom.desired import DesiredHeadroom
-from leeway.headroom.plan import DEFAULT_JOIN_TIME, UpcomingNeed, upcoming_needs
+from leeway.headroom.plan import DEFAULT_JOIN_TIME, DesiredHeadroom, UpcomingNeed, upcoming_needs
 from leeway.headroom.ports import HeadroomManifests, Workloads
 from leeway.headroom.reasons import HEADROOM_NOT_RECONCILED
 from leeway.headroom.reconciler import HeadroomReconciler
@@ -21,6 +20,7 @@ from leeway.headroom.status import ORIGINAL, STATUS, HeadroomStatus, OriginalSca
 from leeway.parallel import in_parallel
 from leeway.reasons import Reason
 from leeway.table import RecordChanged, Table
+from leeway.telemetry import Telemetry
 
 CLUSTER_CONCURRENCY = 32
 """Clusters that are reconciled at the same time."""
@@ -88,14 +88,6 @@ def _rendered(reason: Reason | None) -> dict[str, Any] | None:
     return None if reason is None else asdict(reason)
 
 
-class Telemetry(Protocol):
-    """Logs and metrics of headroom."""
-
-    def headroom_reconciled(self, report: HeadroomReport) -> None:
-        """Log and measure the headroom of a cluster."""
-        ...
-
-
 class KeepHeadroom:
     """Reconciles headroom. `workloads_in` returns the workloads of a cluster."""
 
@@ -104,20 +96,20 @@ class KeepHeadroom:
         manifests: HeadroomManifests,
         table: Table,
         workloads_in: Callable[[str], Workloads],
-        telemetry: Telemetry,
+        report: Callable[[HeadroomReport], None],
         clock: Clock,
     ) -> None:
         self._manifests = manifests
         self._table = table
         self._workloads_in = workloads_in
-        self._telemetry = telemetry
+        self._report = report
         self._clock = clock
 
     def run(self, clusters: Iterable[str]) -> tuple[HeadroomReport, ...]:
         """Reconcile these clusters; a cluster that fails does not delay the others."""
         reports = tuple(in_parallel(self._run_one, list(clusters), CLUSTER_CONCURRENCY))
         for report in reports:
-            self._telemetry.headroom_reconciled(report)
+            self._report(report)
         return reports
 
     def _run_one(self, cluster: str) -> HeadroomReport:
@@ -198,3 +190,35 @@ def _guarded(cluster: str, work: Callable[[], HeadroomReport]) -> HeadroomReport
     except Exception as error:  # noqa: BLE001 (reported and counted; the other clusters go on)
         problem = HEADROOM_NOT_RECONCILED(cluster=cluster, error=describe_error(error))
         return HeadroomReport(cluster, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadroomTelemetry(Telemetry):
+    """Logs and measures headroom."""
+
+    def headroom_reconciled(self, report: HeadroomReport) -> None:
+        """Log the changes and the problems of a cluster's headroom, and count the latter."""
+        cluster = {"cluster": report.cluster, "dry_run": report.dry_run}
+        if report.problem is not None:
+            self.logger.error(
+                report.problem.message, extra={**cluster, "code": report.problem.code}
+            )
+        for status in report.changed:
+            if status.problem is None and status.reason is not None:
+                facts = {
+                    "code": status.reason.code,
+                    "subject": status.subject,
+                    "source": status.source,
+                    "replicas": status.replicas,
+                }
+                self.logger.info(status.reason.message, extra={**cluster, **facts})
+        for status in report.problems:
+            if status.problem is not None:
+                facts = {
+                    "code": status.problem.code,
+                    "subject": status.subject,
+                    "source": status.source,
+                }
+                self.logger.warning(status.problem.message, extra={**cluster, **facts})
+        problems = len(report.problems) + (report.problem is not None)
+        self.count("MinorProblems", problems + report.invalid_manifests)

@@ -1,5 +1,9 @@
-"""The desired headroom of a cluster: the size of each buffer and scaled target, and why."""
+"""The desired headroom of a cluster: the size of each buffer and scaled target, and why.
 
+A size in proportion to the cluster follows the rules of the cluster-proportional-autoscaler.
+"""
+
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,19 +11,99 @@ from statistics import median_low
 from typing import Any
 
 from leeway.headroom.pause_pods import PausePods
-from leeway.headroom.proportion import ClusterSize, Ladder, Linear, ladder_size, linear_size
 from leeway.headroom.reasons import (
+    BELOW_LADDER,
     FIXED_SIZE,
+    LADDER_STEP,
     LIMITED_SIZE,
+    NO_PROPORTION,
+    PROPORTIONAL_SIZE,
+    PROPORTIONAL_SIZE_LIMITED,
     REQUESTED_AHEAD,
     SHARE_OF_REPLICAS,
     SIZE_OF_LIMITS,
     TARGET_PAUSED_AT_SIZE,
 )
-from leeway.headroom.schedule import Schedule, Size, largest_size_within, size_at
+from leeway.headroom.windows import Schedule, Size, largest_size_within, size_at
+from leeway.policy.rules import ClusterPolicy
 from leeway.reasons import Reason
 from leeway.selection.quantities import amount
 from leeway.selection.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSize:
+    """The size of a cluster: its Ready, schedulable nodes, and their millicores of CPU."""
+
+    nodes: int
+    millicores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One replica for each `cores_per_replica` cores or `nodes_per_replica` nodes, the larger of
+    both; None turns one of them off."""
+
+    cores_per_replica: int | None = None
+    nodes_per_replica: int | None = None
+    minimum: int = 0
+    maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`replicas` for a cluster of at least `size` cores or nodes."""
+
+    size: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Steps by cores and by nodes, each in ascending order of size; the larger result applies."""
+
+    cores: tuple[Step, ...] = ()
+    nodes: tuple[Step, ...] = ()
+
+
+def linear_size(linear: Linear, cluster: ClusterSize) -> Size:
+    """Return the size in proportion to the cluster, rounded up."""
+    shares = []
+    if linear.cores_per_replica:
+        replicas = -(-cluster.millicores // (1000 * linear.cores_per_replica))
+        shares.append((replicas, linear.cores_per_replica, "cores"))
+    if linear.nodes_per_replica:
+        replicas = -(-cluster.nodes // linear.nodes_per_replica)
+        shares.append((replicas, linear.nodes_per_replica, "nodes"))
+    if not shares:
+        return Size(linear.minimum, NO_PROPORTION())
+    replicas, each, unit = max(shares, key=lambda share: share[0])
+    bounded = max(replicas, linear.minimum)
+    if linear.maximum is not None:
+        bounded = min(bounded, linear.maximum)
+    if bounded == replicas:
+        return Size(replicas, PROPORTIONAL_SIZE(each=each, unit=unit))
+    bound = "minimum" if bounded > replicas else "maximum"
+    reason = PROPORTIONAL_SIZE_LIMITED(each=each, unit=unit, replicas=replicas, bound=bound)
+    return Size(bounded, reason)
+
+
+def ladder_size(ladder: Ladder, cluster: ClusterSize) -> Size:
+    """Return the size of the highest step that the cluster reaches; 0 below the first step."""
+    return max(
+        _step_size(ladder.cores, cluster.millicores // 1000, "cores"),
+        _step_size(ladder.nodes, cluster.nodes, "nodes"),
+        key=lambda size: size.replicas,
+    )
+
+
+def _step_size(steps: tuple[Step, ...], size: int, unit: str) -> Size:
+    reached = bisect_right(steps, size, key=lambda step: step.size)
+    if not reached:
+        return Size(0, BELOW_LADDER(size=size, unit=unit))
+    step = steps[reached - 1]
+    return Size(step.replicas, LADDER_STEP(size=size, unit=unit, step=step.size))
+
 
 RUN_EVERY = timedelta(minutes=1)
 """How often keep_headroom runs: a size that is not requested now is requested a minute later."""
@@ -230,3 +314,20 @@ def conflicting_targets(targets: Iterable[ScaledTarget]) -> Mapping[ScaleTarget,
     for scaled in targets:
         sources.setdefault(scaled.target, []).append(scaled.source)
     return {target: tuple(sorted(named)) for target, named in sources.items() if len(named) > 1}
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredHeadroom:
+    """The headroom of one cluster. `unreadable` are the manifests that cannot be read; the objects
+    of these are not changed."""
+
+    policy: ClusterPolicy
+    buffers: tuple[Buffer, ...]
+    template_buffers: tuple[TemplateBuffer, ...]
+    targets: tuple[ScaledTarget, ...]
+    unreadable: frozenset[str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the manifests define no headroom."""
+        return not (self.buffers or self.template_buffers or self.targets)

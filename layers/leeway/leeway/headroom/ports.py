@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from leeway.headroom.desired import DesiredHeadroom
-from leeway.headroom.plan import ScaleTarget
-from leeway.headroom.proportion import ClusterSize
+from leeway.headroom.plan import ClusterSize, DesiredHeadroom, ScaleTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ from statistics import median_low
 from typing import Any
 
 from leeway.clock import Clock
-from leeway.headroom.desired import DesiredHeadroom
-from leeway.headroom.missing_rights import BUFFER_ROLE, TARGET_ROLE, refusal_reason
 from leeway.headroom.pause_pods import (
     NAMESPACE,
     PausePods,
@@ -19,6 +17,8 @@ from leeway.headroom.pause_pods import (
 )
 from leeway.headroom.plan import (
     Buffer,
+    ClusterSize,
+    DesiredHeadroom,
     ScaledTarget,
     ScaleTarget,
     TemplateBuffer,
@@ -30,20 +30,44 @@ from leeway.headroom.plan import (
     template_pods,
 )
 from leeway.headroom.ports import FoundDeployment, PodTemplate, Workloads
-from leeway.headroom.proportion import ClusterSize
 from leeway.headroom.reasons import (
     BUFFER_WITHOUT_SIZE,
     DEPLOYMENT_NOT_OWNED,
+    OBJECT_REFUSED,
     OBJECT_UNAVAILABLE,
+    RIGHT_MISSING,
     SCALE_CONFLICT,
     TARGET_NOT_FOUND,
     TARGET_PAUSED,
     TEMPLATE_NOT_FOUND,
 )
 from leeway.headroom.status import HeadroomStatus, OriginalScale
-from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
+from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.reasons import Reason
 from leeway.selection.reading.pod_objects import requests_of
+
+GROUP = "leeway:headroom"
+BUFFER_ROLE = "leeway-headroom-buffer"
+TARGET_ROLE = "leeway-headroom-target"
+"""ClusterRoles of rbac/leeway.yaml. A RoleBinding in a namespace grants them there: the first for
+pause pods, the second for scaling the objects that users run there."""
+
+_DENIED = "denied the request"
+"""Part of the answers of admission webhooks and policies, which no role changes."""
+
+
+def refusal_reason(refused: ClusterRefused, role: str, namespace: str) -> Reason:
+    """Return the reason of a refusal. If RBAC refused and `role` is not empty, it contains the
+    command that grants the role in the namespace."""
+    error = str(refused)
+    if not isinstance(refused, ClusterForbidden) or not role or _DENIED in error:
+        return OBJECT_REFUSED(error=error)
+    command = (
+        f"kubectl create rolebinding {role} --clusterrole={role} --group={GROUP}"
+        f" --namespace={namespace}"
+    )
+    return RIGHT_MISSING(error=error, namespace=namespace, command=command)
+
 
 UNAVAILABLE_TIMEOUT = timedelta(seconds=20)
 """How long a run continues with other objects after the API server failed on one of them. A failure

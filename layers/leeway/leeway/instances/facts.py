@@ -1,8 +1,11 @@
 """The facts about an instance that a retirement or an admission needs."""
 
+from collections.abc import Iterable
+
 from pydantic import BaseModel, ConfigDict
 
 from leeway.instances.owners import Owner
+from leeway.table import BY_CLUSTER, Record, Table
 
 
 class InstanceFacts(BaseModel):
@@ -31,3 +34,29 @@ class InstanceFacts(BaseModel):
     subnet: str = ""
     security_groups: tuple[str, ...] = ()
     launch_settings: str = ""
+
+
+FACTS = Record(
+    InstanceFacts,
+    "INSTANCE#{instance}",
+    "FACTS",
+    indexes={BY_CLUSTER: lambda facts: facts.cluster},
+)
+
+
+class InstanceIndex:
+    """The index of the instances of all managed clusters: a storm of notices reads it instead of
+    EC2."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def of_cluster(self, cluster: str) -> dict[str, InstanceFacts]:
+        """Read the facts of a cluster's instances, by id; they may be a second old. An unreadable
+        item counts as missing: reconcile writes it again."""
+        found = self._table.find(BY_CLUSTER, cluster, FACTS, unreadable=lambda _: None)
+        return {one.instance: one for one in found}
+
+    def update(self, written: Iterable[InstanceFacts], removed: Iterable[str]) -> None:
+        """Write the facts of some instances, and delete those of others."""
+        self._table.change(FACTS, put=written, delete=({"instance": one} for one in removed))

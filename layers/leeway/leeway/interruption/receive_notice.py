@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from leeway.admission.record import Admission, Admissions, apply_request, request_from_notice
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.attempt import RecordChange
 from leeway.execution.retrying import retry_conflicts
@@ -26,15 +27,14 @@ from leeway.interruption.reasons import (
     RETIREMENT_SCHEDULED,
 )
 from leeway.notices import InstanceId, Notice, NoticeKind
-from leeway.notices.health import narrow_event
-from leeway.notices.parse import parse_notice
+from leeway.notices.parse import narrow_event, parse_notice
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
-from leeway.policy.ports import ClusterPolicies
 from leeway.policy.rules import (
     DEFAULTS,
     UNAVAILABLE_FOR,
     Action,
+    ClusterPolicies,
     ClusterPolicy,
     Policy,
     begins_at,
@@ -48,11 +48,11 @@ from leeway.ports.aws import (
     ScheduledChanges,
 )
 from leeway.ports.functions import AdmitNode, CleanUp, RetireNode, Schedules
-from leeway.ports.table import Claims, Offering, UnavailableOfferings
 from leeway.reasons import Reason
 from leeway.retirement.attempts import apply_notice, has_kept_running, undo
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import Records, Retirement
+from leeway.table import Table
 from leeway.telemetry import Telemetry
 
 INSTANCE_CONCURRENCY = 16
@@ -186,7 +186,7 @@ class _About:
         return InstanceOutcome(result, reason, self.facts.instance, self.facts.cluster, attempt)
 
     def ignored(self, why: object) -> InstanceOutcome:
-        return self.outcome(NoticeResult.IGNORED, NOTICE_IGNORED(why=why))
+        return self.outcome(NoticeResult.IGNORED, NOTICE_IGNORED(why))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class ReceiveNotice:
     instances: NoticedInstances
     schedules: Schedules
     offerings: UnavailableOfferings
-    claims: Claims
+    claims: Table
     retire_node: RetireNode
     admit_node: AdmitNode
     clean_up: CleanUp
@@ -221,12 +221,12 @@ class ReceiveNotice:
         """
         notice = parse_notice(event)
         if why := self._why_not_for_us(notice):
-            return _ignored(notice, NOTICE_IGNORED(why=why))
+            return _ignored(notice, NOTICE_IGNORED(why))
         if notice.reservation and not notice.instances:
             found = self.instances.in_reservation(notice.reservation)
             if not found:
                 why = f"no instance runs in capacity reservation {notice.reservation}"
-                return _ignored(notice, NOTICE_IGNORED(why=why))
+                return _ignored(notice, NOTICE_IGNORED(why))
             notice = replace(notice, instances=tuple(map(InstanceId, found)))
         if not notice.instances:
             return _ignored(notice, rule(notice, DEFAULTS[notice.kind]).reason)
@@ -267,7 +267,7 @@ class ReceiveNotice:
         retirement = known.retirement
         if retirement is None and notice.state == "running":
             # EC2 sends this event for every launch, so no call is made for it.
-            never = NOTICE_IGNORED(why="the instance runs and has never been retired")
+            never = NOTICE_IGNORED("the instance runs and has never been retired")
             return InstanceOutcome(NoticeResult.IGNORED, never, instance)
         # The index is never older than the record: the instance may have left its group since.
         facts = known.facts or (
@@ -275,11 +275,11 @@ class ReceiveNotice:
         )
         if facts is None:
             why = "EC2 has no such instance, or its tags name no cluster, or several clusters"
-            return InstanceOutcome(NoticeResult.NOT_OURS, INSTANCE_NOT_MANAGED(why=why), instance)
+            return InstanceOutcome(NoticeResult.NOT_OURS, INSTANCE_NOT_MANAGED(why), instance)
         cluster = facts.cluster
         if cluster not in self.clusters:
             why = f"the parameter ClusterNames does not name its cluster {cluster}"
-            reason = INSTANCE_NOT_MANAGED(why=why)
+            reason = INSTANCE_NOT_MANAGED(why)
             return InstanceOutcome(NoticeResult.NOT_OURS, reason, instance, cluster)
         cluster_policy = self.policies.policy_of(cluster)
         policy = cluster_policy.notices[notice.kind]
@@ -440,7 +440,7 @@ class ReceiveNotice:
         def start() -> str:
             facts, now = about.facts, self.clock.now()
             slot = zlib.crc32(facts.instance.encode()) % MAX_CLEAN_UPS
-            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now, now + CLAIM_TIME):
+            if not self.claims.claim(f"clean/{facts.cluster}/{slot}", now + CLAIM_TIME):
                 return "many instances terminate at the same time"
             self.clean_up.start(facts.instance, facts.cluster)
             return ""

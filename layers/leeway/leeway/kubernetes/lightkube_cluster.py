@@ -49,9 +49,9 @@ from leeway.ports.kubernetes import (
     NodeEvent,
 )
 from leeway.ports.kubernetes_objects import RETIRING, Attachment, Node, Pod, Response, Taint
-from leeway.ports.table import RecordChanged
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET
+from leeway.table import RecordChanged
 
 NODE_CACHE_SECONDS = 1.0
 """How long a node that was read may be the base of a patch without another read."""

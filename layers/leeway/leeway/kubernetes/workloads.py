@@ -8,9 +8,8 @@ from lightkube import ApiError
 from lightkube.utils.quantity import parse_quantity
 
 from leeway.headroom.pause_pods import BUFFER_LABEL, MANAGED_BY, OWNER_LABELS
-from leeway.headroom.plan import ScaleTarget
+from leeway.headroom.plan import ClusterSize, ScaleTarget
 from leeway.headroom.ports import FoundDeployment, PodTemplate, TargetScale
-from leeway.headroom.proportion import ClusterSize
 from leeway.kubernetes.connection import FIELD_MANAGER, Connection, raise_unless_object
 from leeway.kubernetes.decoders import without_nulls
 from leeway.kubernetes.names import is_api_version, is_segment

@@ -18,9 +18,8 @@ from leeway.launch.intent import INTENT, JOIN_WITHIN, LaunchIntent
 from leeway.parallel import in_parallel
 from leeway.ports.aws import CloudUnavailable
 from leeway.ports.functions import AdmitNode
-from leeway.ports.table import RecordChanged
 from leeway.reasons import Reason, ReasonCode, clause
-from leeway.table import Table
+from leeway.table import RecordChanged, Table
 
 LAUNCH_UNANSWERED = ReasonCode(
     "LaunchUnanswered",

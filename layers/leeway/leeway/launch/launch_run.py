@@ -10,6 +10,7 @@ from typing import Protocol
 
 from leeway.admission.record import Admissions
 from leeway.capacity_requests import PriceLimit
+from leeway.catalog.unavailable import Offering, UnavailableOfferings
 from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.facts import InstanceFacts
@@ -45,7 +46,6 @@ from leeway.parallel import in_parallel
 from leeway.policy.rules import UNAVAILABLE_FOR
 from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode
-from leeway.ports.table import Offering, UnavailableOfferings
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.labels import ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable

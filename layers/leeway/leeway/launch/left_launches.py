@@ -25,18 +25,15 @@ from leeway.instances.owners import OwnerKind
 from leeway.launch.carry_out import LAUNCHED_NODE_NOT_ADMITTED, NODE_LAUNCHED
 from leeway.launch.intent import INTENT, JOIN_WITHIN, REPEAT_WITHIN, LaunchIntent
 from leeway.launch.templates import OwnedLaunchTemplates, OwnedTemplate
-from leeway.notices import InstanceId, Notice, NoticeKind
 from leeway.parallel import in_parallel
 from leeway.policy.rules import Action, OnBlocked, Replacement, Ruling
 from leeway.pool_pauses import PoolRecords
 from leeway.ports.functions import AdmitNode, RetireNode
-from leeway.ports.table import Claims
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.reconciliation.clean_up import ClusterNodes
 from leeway.reconciliation.find_lost_events import Records
-from leeway.reconciliation.reasons import FINDING_NOT_HANDLED
-from leeway.reconciliation.report import HandledFinding, LaunchCheck
-from leeway.retirement.attempts import apply_notice
+from leeway.reconciliation.report import RECONCILE_INCOMPLETE, HandledFinding, LaunchCheck
+from leeway.retirement.attempts import apply_return
 from leeway.retirement.reasons import NODE_DELETED
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement, ReturnTerms
 from leeway.retirement.record import Records as RetirementRecords
@@ -48,7 +45,6 @@ LAUNCH_NOT_ADMITTED = ReasonCode(
     "Launched instance {instance} of pool {pool} has not been admitted: {why}.",
     "nodes-are-not-ready",
 )
-ATTEMPT_STARTED = ReasonCode("AttemptStarted", "Leeway started attempt {attempt} of its {what}.")
 LAUNCH_UNKNOWN = ReasonCode(
     "LaunchUnknown",
     "The tags of instance {instance} say that Leeway launched it for pool {pool}, and the table "
@@ -86,7 +82,7 @@ class LeftLaunches:
         retire_node: RetireNode,
         templates: OwnedLaunchTemplates,
         pools: PoolRecords,
-        claims: Claims,
+        claims: Table,
         clock: Clock,
     ) -> None:
         self._table = table
@@ -127,7 +123,7 @@ class LeftLaunches:
         except API_ERRORS as error:
             return LAUNCHED_NODE_NOT_ADMITTED(instance=instance, error=clause(error))
         return HandledFinding(
-            instance, left.reason, ATTEMPT_STARTED(attempt=attempt, what="admission")
+            instance, left.reason, f"Leeway started attempt {attempt} of the admission."
         )
 
     def _admit(self, facts: InstanceFacts, request: AdmissionRequest) -> int:
@@ -173,42 +169,30 @@ class LeftLaunches:
                 return reason
             attempt = self._retire(observed.facts, reason, now)
         except API_ERRORS as error:
-            found = f"Instance {instance} has no Node."
-            return FINDING_NOT_HANDLED(finding=found, error=clause(error))
-        return HandledFinding(instance, reason, ATTEMPT_STARTED(attempt=attempt, what="retirement"))
+            what = f"end instance {instance}, which has no Node"
+            return RECONCILE_INCOMPLETE(what=what, error=clause(error))
+        return HandledFinding(instance, reason, f"Attempt {attempt} of its retirement was started.")
 
     def _retire(self, facts: InstanceFacts, reason: Reason, now: datetime) -> int:
         """Start the retirement of an instance without a Node; returns its attempt."""
         ruling = Ruling(Action.RETIRE, None, Replacement.NONE, OnBlocked.WAIT, reason)
-        notice = Notice(
-            id=f"node-deleted-{facts.instance}-{now.isoformat()}",
-            kind=NoticeKind.CAPACITY_RETURN,
-            account="",
-            region="",
-            time=now,
-            instances=(InstanceId(facts.instance),),
-        )
+        terms = ReturnTerms(cause=NODE_DELETED.name)
 
         def begin() -> int:
             stored = self._retirements.retirement(facts.instance)
-            change = apply_notice(stored, notice, ruling, facts)
-            record = change.record
+            change = apply_return(stored, facts, ruling, terms, now)
             if change.write:
-                terms = ReturnTerms(cause=NODE_DELETED.name)
-                record = record.model_copy(update={"terms": terms})
-                self._retirements.write(record)
+                self._retirements.write(change.record)
             if change.start:
-                self._retire_node.start(facts.instance, facts.cluster, record.attempt)
-            return record.attempt
+                self._retire_node.start(facts.instance, facts.cluster, change.record.attempt)
+            return change.record.attempt
 
         return retry_conflicts(f"the retirement of {facts.instance}", begin)
 
     def delete_unused_templates(self, cluster: str) -> Sequence[str]:
         """Delete launch templates that no launch uses, at most once an hour."""
         now = self._clock.now()
-        if not self._claims.claim(
-            f"launch-templates-{cluster}", now, now + TEMPLATES_CHECKED_EVERY
-        ):
+        if not self._claims.claim(f"launch-templates-{cluster}", now + TEMPLATES_CHECKED_EVERY):
             return ()
         owned = self._templates.owned_by(cluster)
         if not owned:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
-from leeway.headroom.cron import Cron, parse_cron
+from leeway.headroom.windows import Cron, parse_cron
 from leeway.manifests.base import LabelKey, Strict, near_miss
 from leeway.selection.labels import ALIASES, HOSTNAME, NODE_CLASS, NODEPOOL, WELL_KNOWN
 from leeway.selection.quantities import requested_quantity

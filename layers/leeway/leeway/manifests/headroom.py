@@ -6,12 +6,18 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from leeway.headroom.desired import DesiredHeadroom
 from leeway.headroom.pause_pods import IMAGE, LOWEST_PRIORITY, MAX_NAME_LENGTH, NAMESPACE, PausePods
-from leeway.headroom.plan import Buffer, ScaleTarget, TemplateBuffer, template_deployment_name
-from leeway.headroom.proportion import Ladder, Linear, Step
-from leeway.headroom.schedule import Schedule
-from leeway.headroom.windows import Window
+from leeway.headroom.plan import (
+    Buffer,
+    DesiredHeadroom,
+    Ladder,
+    Linear,
+    ScaleTarget,
+    Step,
+    TemplateBuffer,
+    template_deployment_name,
+)
+from leeway.headroom.windows import Schedule, Window
 from leeway.manifests.base import Duration, Labels, Manifest, Name, Note, Strict
 from leeway.manifests.fields import Amounts, CronExpression, TimeZone
 from leeway.manifests.reading import Written

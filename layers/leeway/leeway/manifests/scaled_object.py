@@ -5,8 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from leeway.headroom.plan import ScaledTarget, ScaleTarget
-from leeway.headroom.schedule import Schedule
-from leeway.headroom.windows import Window
+from leeway.headroom.windows import Schedule, Window
 from leeway.manifests.base import Manifest, Name, NotActedOn, Note, Strict
 from leeway.manifests.fields import CronExpression, TimeZone
 

@@ -1,6 +1,6 @@
 """Creates events that EventBridge did not deliver, in the form of the real events.
 
-`ec2`, `autoscaling`, `health` and `status_checks` parse them, and receive_notice receives them as
+`parse_notice` parses them, and receive_notice receives them as
 it receives real events. The id of an event contains its subject, `about`, so that the same event
 has the same id when it is created again.
 """
@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-from leeway.notices import autoscaling, ec2, health, status_checks
-from leeway.notices.model import InterruptionAction, LifecycleHook
+from leeway.notices import InterruptionAction, LifecycleHook
+from leeway.notices.parse import AUTO_SCALING, EC2, HEALTH, IMPAIRED, LEEWAY
 
 type Event = dict[str, Any]
 
@@ -37,25 +37,25 @@ class EventOrigin:
         }
         action = "launch" if launching else "terminate"
         detail_type = f"EC2 Instance-{action} Lifecycle Action"
-        return self._event(autoscaling.SOURCE, detail_type, about, at, detail)
+        return self._event(AUTO_SCALING, detail_type, about, at, detail)
 
     def interruption(
         self, about: str, at: datetime, instance: str, action: InterruptionAction
     ) -> Event:
         """Return the event of a Spot instance that EC2 interrupts two minutes after `at`."""
         detail = {"instance-id": instance, "instance-action": action.value}
-        return self._event(ec2.SOURCE, "EC2 Spot Instance Interruption Warning", about, at, detail)
+        return self._event(EC2, "EC2 Spot Instance Interruption Warning", about, at, detail)
 
     def rebalance(self, about: str, at: datetime, instance: str) -> Event:
         """Return a rebalance recommendation."""
         detail_type = "EC2 Instance Rebalance Recommendation"
-        return self._event(ec2.SOURCE, detail_type, about, at, {"instance-id": instance})
+        return self._event(EC2, detail_type, about, at, {"instance-id": instance})
 
     def state_change(self, about: str, at: datetime, instance: str, state: str) -> Event:
         """Return the event of an instance that has entered a state."""
         detail_type = "EC2 Instance State-change Notification"
         detail = {"instance-id": instance, "state": state}
-        return self._event(ec2.SOURCE, detail_type, about, at, detail)
+        return self._event(EC2, detail_type, about, at, detail)
 
     def scheduled_change(
         self,
@@ -77,7 +77,7 @@ class EventOrigin:
             "statusCode": "closed" if called_off else "upcoming",
             "affectedEntities": [{"entityValue": instance}],
         }
-        return self._event(health.SOURCE, "AWS Health Event", about, at, detail)
+        return self._event(HEALTH, "AWS Health Event", about, at, detail)
 
     def impaired_status(
         self,
@@ -92,7 +92,7 @@ class EventOrigin:
         the names of the failing checks."""
         status = "ok" if over else "impaired"
         detail = {"instance-id": instance, "status": status, "failed-checks": sorted(checks)}
-        return self._event(status_checks.SOURCE, status_checks.IMPAIRED, about, at, detail)
+        return self._event(LEEWAY, IMPAIRED, about, at, detail)
 
     def _event(
         self, source: str, detail_type: str, about: str, at: datetime, detail: dict[str, Any]

@@ -4,18 +4,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Protocol
 
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.notices import InterruptionAction, Notice, NoticeKind
-from leeway.policy.reasons import (
-    INSTANCE_NOT_ENDING,
-    NO_INSTANCE_AFFECTED,
-    POLICY_ACTION,
-    POLICY_IGNORES,
-    TEST_NOTIFICATION,
-)
 from leeway.policy.worth import USUAL, Worth
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
+
+POLICY_ACTION = ReasonCode("PolicyAction", "The policy for {kind} notices has the action {action}.")
+
+POLICY_IGNORES = ReasonCode("PolicyIgnores", "The policy ignores {kind} notices.")
+
+NO_INSTANCE_AFFECTED = ReasonCode(
+    "NoInstanceAffected", "The notice does not announce that an EC2 instance stops or ends."
+)
+
+TEST_NOTIFICATION = ReasonCode(
+    "TestNotification",
+    "The event is the test notification that Auto Scaling sends when a lifecycle hook is created.",
+)
+
+INSTANCE_NOT_ENDING = ReasonCode(
+    "InstanceNotEnding", "The instance is {state}: it neither stops nor terminates."
+)
 
 
 class Action(StrEnum):
@@ -271,3 +282,15 @@ def _deadline(notice: Notice, policy: Policy) -> datetime | None:
         return latest
     ends = notice.effective_at - SAFETY_MARGIN
     return min(ends, latest) if latest is not None else ends
+
+
+class ClusterPolicies(Protocol):
+    """The policies that users wrote for their clusters."""
+
+    def policy_of(self, cluster: str) -> ClusterPolicy:
+        """Return the policy of a cluster, at most a minute old; the defaults if there is none.
+
+        Raises:
+            CloudUnavailable, CloudRefused: the policy cannot be read.
+        """
+        ...

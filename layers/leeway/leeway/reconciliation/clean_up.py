@@ -16,17 +16,7 @@ from leeway.clock import Clock
 from leeway.instances.facts import InstanceFacts
 from leeway.ports.aws import Sweep
 from leeway.ports.kubernetes_objects import Attachment, Node
-from leeway.reasons import Reason
 from leeway.reconciliation.lost_events import GONE
-from leeway.reconciliation.reasons import (
-    INSTANCE_EXISTS,
-    INSTANCE_STATE_UNKNOWN,
-    NODE_ABSENT,
-    NODE_CHANGED,
-    NODE_CLEANED_UP,
-    NODE_REUSED,
-    VOLUMES_ATTACHED,
-)
 
 
 class ClusterNodes(Protocol):
@@ -107,7 +97,7 @@ class CleanUpOutcome:
     instance: str
     cluster: str
     node: str
-    reason: Reason
+    reason: str
     detached: tuple[str, ...] = ()
 
 
@@ -131,18 +121,21 @@ class _Leftovers:
     node: Node
 
     def outcome(
-        self, result: CleanUpResult, reason: Reason, volumes: Collection[Attachment] = ()
+        self, result: CleanUpResult, reason: str, volumes: Collection[Attachment] = ()
     ) -> CleanUpOutcome:
         detached = tuple(one.claim or one.volume for one in volumes)
         instance, cluster = self.facts.instance, self.facts.cluster
         return CleanUpOutcome(result, instance, cluster, self.node.name, reason, detached)
 
     def changed(self, volumes: Collection[Attachment] = ()) -> CleanUpOutcome:
-        reason = NODE_CHANGED(node=self.node.name)
+        reason = f"Node {self.node.name} was deleted or changed after Leeway read it."
         return self.outcome(CleanUpResult.NOTHING_TO_DO, reason, volumes)
 
     def reused(self, by: str) -> CleanUpOutcome:
-        return self.outcome(CleanUpResult.KEPT, NODE_REUSED(instance=by, node=self.node.name))
+        reason = (
+            f"Instance {by} has the name of node {self.node.name} now and uses its Node object."
+        )
+        return self.outcome(CleanUpResult.KEPT, reason)
 
 
 class NodeCleanUp:
@@ -177,17 +170,17 @@ class NodeCleanUp:
         cluster = self._open_cluster(facts.cluster)
         node = node or _named(cluster, facts)
         if node is None:
-            return _without_node(
-                CleanUpResult.NOTHING_TO_DO, facts, NODE_ABSENT(instance=facts.instance)
-            )
+            reason = f"The cluster has no Node object with the name of instance {facts.instance}."
+            return _without_node(CleanUpResult.NOTHING_TO_DO, facts, reason)
         if observed is None:
             observed = self._observe_one(facts, node)
         if not observed.state:
-            reason = INSTANCE_STATE_UNKNOWN(instance=facts.instance)
+            reason = f"EC2 returned no state of instance {facts.instance}: its node is kept."
             return _without_node(CleanUpResult.KEPT, facts, reason)
         if observed.state != TERMINATED:
             # A stopped instance may start again, with its volumes.
-            reason = INSTANCE_EXISTS(instance=facts.instance, state=observed.state)
+            state = observed.state
+            reason = f"EC2 reports instance {facts.instance} as {state}: its node is kept."
             return _without_node(CleanUpResult.KEPT, facts, reason)
         until = self._clock.now() + volume_timeout
         return self._delete(cluster, _Leftovers(facts, node), until, observed)
@@ -229,7 +222,7 @@ class NodeCleanUp:
             if not cluster.mark_out_of_service(node):
                 return leftovers.changed()
             if attached := self._wait_for_volumes(cluster, node.name, until):
-                reason = VOLUMES_ATTACHED(count=len(attached), node=node.name)
+                reason = f"{len(attached)} volumes are still attached to node {node.name}."
                 detached = [one for one in volumes if one not in attached]
                 return leftovers.outcome(CleanUpResult.VOLUMES_ATTACHED, reason, detached)
             # The taint and the volumes have changed the Node, and another instance may have reused
@@ -243,7 +236,10 @@ class NodeCleanUp:
         # The Node is deleted last: it holds the taint by which its volumes are detached.
         if not cluster.delete_node(node):
             return leftovers.changed(volumes)
-        reason = NODE_CLEANED_UP(instance=facts.instance)
+        reason = (
+            f"EC2 reports instance {facts.instance} as terminated: Leeway detached the volumes of "
+            "its node and deleted the Node object."
+        )
         return leftovers.outcome(CleanUpResult.CLEANED, reason, volumes)
 
     def _reused_by(self, leftovers: Collection[tuple[InstanceFacts, Node]]) -> dict[str, str]:
@@ -276,7 +272,7 @@ class NodeCleanUp:
         return attached
 
 
-def _without_node(result: CleanUpResult, facts: InstanceFacts, reason: Reason) -> CleanUpOutcome:
+def _without_node(result: CleanUpResult, facts: InstanceFacts, reason: str) -> CleanUpOutcome:
     return CleanUpOutcome(result, facts.instance, facts.cluster, "", reason)
 
 

@@ -48,7 +48,7 @@ from leeway.reconciliation.lost_starts import (
     check_start,
     may_be_left_running,
 )
-from leeway.reconciliation.reasons import AWS_NOT_READ, RECORD_INVALID, RECORDS_NOT_READ
+from leeway.reconciliation.report import RECONCILE_INCOMPLETE
 from leeway.retirement.hooks import EKS_HOOKS
 from leeway.retirement.record import Retirement
 
@@ -153,7 +153,7 @@ class LostEventSearch:
         stored = self._records.open_records(cluster)
         view = _Cluster(policy, covered, _by_instance(stored.records))
         hooks, problems = self._hooks(covered.values())
-        problems += [RECORD_INVALID(error=error) for error in stored.unreadable]
+        problems += [_unread("a record", error) for error in stored.unreadable]
         checks: list[Check] = [
             *self._record_checks(stored.records, here, policy),
             *(partial(self._hook, view, one) for one in hooks if one.instance in covered),
@@ -181,7 +181,7 @@ class LostEventSearch:
             waiting = self._waiting.of_groups({one.group for one in covered if one.group})
         except Exception as error:  # noqa: BLE001 (reported; the other checks go on)
             waiting = Waiting((), (describe_error(error),))
-        problems = [AWS_NOT_READ(what="lifecycle hooks", error=error) for error in waiting.unread]
+        problems = [_unread("lifecycle hooks", error) for error in waiting.unread]
         return waiting.seen, problems
 
     def _record_checks(
@@ -328,6 +328,10 @@ class LostEventSearch:
         return view.open_states.get(instance) or self._records.known(instance)
 
 
+def _unread(what: str, error: str) -> Reason:
+    return RECONCILE_INCOMPLETE(what=f"read {what}", error=error)
+
+
 def _run(checks: Sequence[Check], problems: Sequence[Reason]) -> SearchResult:
     """Run all checks; a check that fails is a problem, and the others go on."""
 
@@ -335,7 +339,7 @@ def _run(checks: Sequence[Check], problems: Sequence[Reason]) -> SearchResult:
         try:
             return check()
         except Exception as error:  # noqa: BLE001 (reported; the other checks go on)
-            return RECORDS_NOT_READ(error=describe_error(error))
+            return _unread("records", describe_error(error))
 
     results = in_parallel(run, checks, INSTANCE_CONCURRENCY)
     failed = [one for one in results if isinstance(one, Reason)]

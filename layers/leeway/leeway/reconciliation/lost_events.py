@@ -20,19 +20,22 @@ from leeway.notices import LifecycleHook, NoticeKind
 from leeway.notices.synthetic import Event, EventOrigin
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Policy
 from leeway.ports.aws import HookResult
-from leeway.reasons import Reason
-from leeway.reconciliation.reasons import (
-    HOOK_ANSWER_LOST,
-    HOOK_EVENT_LOST,
-    HOOK_WORK_NOT_DONE,
-    INTERRUPTION_EVENT_LOST,
-    RESTART_EVENT_LOST,
-    STATE_EVENT_LOST,
-    STATUS_CHECKS_FAIL,
-    STATUS_CHECKS_RECOVERED,
-)
+from leeway.reasons import Reason, ReasonCode
 from leeway.retirement.attempts import CLOCK_TOLERANCE, has_kept_running
 from leeway.retirement.record import INTERRUPTIONS, OVER, Retirement
+
+EVENT_LOST = ReasonCode(
+    "EventLost",
+    "{what}, and Leeway received no event about it.",
+    "eventbridge-delivers-no-notices",
+)
+HOOK_ANSWER_LOST = ReasonCode(
+    "HookAnswerLost",
+    "Instance {instance} waits for lifecycle hook {hook} although the work is finished: the answer "
+    "was lost.",
+    "eventbridge-delivers-no-notices",
+)
+STATE_DIFFERS = ReasonCode("StateDiffers", "{what}.")
 
 EVENT_DELAY = timedelta(seconds=10)
 """How long an event may take. After that it counts as lost."""
@@ -143,7 +146,7 @@ def check_interruption(
         return None
     about = f"interruption-{instance}-{int(marked_at.timestamp())}-{attempt_of(retirement)}"
     event = context.origin.interruption(about, marked_at, instance, interruption.action)
-    reason = INTERRUPTION_EVENT_LOST(instance=instance, action=interruption.action)
+    reason = EVENT_LOST(what=f"EC2 interrupts Spot instance {instance} ({interruption.action})")
     return LostEvent(instance, event, reason)
 
 
@@ -171,7 +174,7 @@ def check_state(
     name, state = instance.facts.instance, instance.state
     about = f"{state}-{name}-{attempt_of(retirement)}"
     event = context.origin.state_change(about, context.now, name, state)
-    return LostEvent(name, event, STATE_EVENT_LOST(instance=name, state=state))
+    return LostEvent(name, event, EVENT_LOST(what=f"EC2 reports instance {name} as {state}"))
 
 
 def _serves_end(retirement: Retirement, context: CheckContext) -> bool:
@@ -202,7 +205,7 @@ def check_restart(
     name = instance.facts.instance
     about = f"running-{name}-{retirement.attempt}"
     event = context.origin.state_change(about, context.now, name, "running")
-    return LostEvent(name, event, RESTART_EVENT_LOST(instance=name))
+    return LostEvent(name, event, EVENT_LOST(what=f"Instance {name} was stopped and runs again"))
 
 
 def _is_started_after(launched_at: datetime, retirement: Retirement, now: datetime) -> bool:
@@ -237,9 +240,8 @@ def check_impairment(
     about = f"impaired-{instance}-{int(since.timestamp())}-{attempt_of(retirement)}"
     failed = sorted(impairment.since.keys() & policy.checks)
     event = context.origin.impaired_status(about, context.now, instance, failed)
-    reason = STATUS_CHECKS_FAIL(
-        instance=instance, checks=", ".join(failed), since=f"{since:%Y-%m-%d %H:%M:%S}"
-    )
+    checks = f"The EC2 status checks ({', '.join(failed)}) of instance {instance}"
+    reason = STATE_DIFFERS(what=f"{checks} have failed since {since:%Y-%m-%d %H:%M:%S} UTC")
     return LostEvent(instance, event, reason)
 
 
@@ -273,7 +275,11 @@ def check_recovery(
         return None
     about = f"recovered-{instance}-{retirement.attempt}"
     event = context.origin.impaired_status(about, context.now, instance, (), over=True)
-    return LostEvent(instance, event, STATUS_CHECKS_RECOVERED(instance=instance))
+    return LostEvent(
+        instance,
+        event,
+        STATE_DIFFERS(what=f"The EC2 status checks of instance {instance} pass again"),
+    )
 
 
 def check_hook(
@@ -297,7 +303,10 @@ def check_hook(
         return LostAnswer(hook.instance, hook.hook, record.answer, reason)
     if isinstance(record, Admission) or context.dry_run:
         return None
-    reason = HOOK_WORK_NOT_DONE(instance=hook.instance, hook=hook.hook.name)
+    reason = STATE_DIFFERS(
+        what=f"Instance {hook.instance} waits for lifecycle hook {hook.hook.name}, and its "
+        "retirement ended without effect, for example under a dry run"
+    )
     return LostEvent(hook.instance, event, reason)
 
 
@@ -321,7 +330,8 @@ def _event(hook: ObservedHook, attempt: int, context: CheckContext) -> Event:
 
 
 def _reason_of_event(hook: ObservedHook) -> Reason:
-    return HOOK_EVENT_LOST(instance=hook.instance, hook=hook.hook.name)
+    waits = f"Instance {hook.instance} waits for lifecycle hook {hook.hook.name}"
+    return EVENT_LOST(what=waits)
 
 
 def _waits_for_another_action(

@@ -9,16 +9,13 @@ from leeway.notices import NoticeKind
 from leeway.notices.synthetic import Event
 from leeway.policy.rules import SAFETY_MARGIN, Policy
 from leeway.reconciliation.lost_events import (
+    EVENT_LOST,
+    STATE_DIFFERS,
     CheckContext,
     LostEvent,
     attempt_of,
     is_undone,
     waits_for_retry,
-)
-from leeway.reconciliation.reasons import (
-    SCHEDULED_CHANGE_CANCELLED,
-    SCHEDULED_CHANGE_COMPLETED,
-    SCHEDULED_CHANGE_EVENT_LOST,
 )
 from leeway.retirement.record import TERMINATED_WITHIN, Retirement
 
@@ -47,9 +44,8 @@ def check_scheduled_change(
         change.event,
         change.starts_at,
     )
-    reason = SCHEDULED_CHANGE_EVENT_LOST(
-        instance=change.instance, change=change.code, time=f"{change.starts_at:%Y-%m-%d %H:%M}"
-    )
+    planned = f"EC2 has scheduled {change.code} of instance {change.instance}"
+    reason = EVENT_LOST(what=f"{planned} for {change.starts_at:%Y-%m-%d %H:%M} UTC")
     return LostEvent(change.instance, event, reason)
 
 
@@ -83,7 +79,10 @@ def check_cancelled_change(
     if not waits or not _is_cancelled(retirement, changes, policy, context.now):
         return None
     event = _cancellation("called-off", retirement, context)
-    reason = SCHEDULED_CHANGE_CANCELLED(instance=retirement.instance)
+    reason = STATE_DIFFERS(
+        what="EC2 cancelled or postponed the scheduled change that the retirement of instance "
+        f"{retirement.instance} waits for"
+    )
     return LostEvent(retirement.instance, event, reason)
 
 
@@ -106,7 +105,10 @@ def check_completed_change(
     if not cancelled and not _is_long_past(retirement, changes, context.now):
         return None
     event = _cancellation("over", retirement, context)
-    reason = SCHEDULED_CHANGE_COMPLETED(instance=retirement.instance)
+    reason = STATE_DIFFERS(
+        what=f"Instance {retirement.instance} still runs after the scheduled change that its node "
+        "was drained for"
+    )
     return LostEvent(retirement.instance, event, reason)
 
 

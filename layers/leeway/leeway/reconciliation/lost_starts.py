@@ -7,21 +7,15 @@ from leeway.execution.attempt import OVERDUE, Phase
 from leeway.notices import InterruptionAction, NoticeKind
 from leeway.notices.synthetic import Event
 from leeway.policy.rules import VOLUNTARY, Action
-from leeway.reasons import Reason
+from leeway.reasons import Reason, ReasonCode
 from leeway.reconciliation.lost_events import (
     CERTAIN_ENDS,
     GONE,
+    STATE_DIFFERS,
     CheckContext,
     LostEvent,
     LostStart,
     is_undone,
-)
-from leeway.reconciliation.reasons import (
-    CAPACITY_NOT_RESTORED,
-    EXECUTION_OVERDUE,
-    INSTANCE_HAS_ENDED,
-    INSTANCE_STILL_RUNS,
-    START_LOST,
 )
 from leeway.retirement.record import (
     ENDED_WITHOUT_NODE_AFTER,
@@ -29,6 +23,23 @@ from leeway.retirement.record import (
     TERMINATED_WITHIN,
     Retirement,
     latest_end,
+)
+
+START_LOST = ReasonCode(
+    "StartLost",
+    "Attempt {attempt} of instance {instance} is recorded and has done nothing: its start may be "
+    "lost.",
+    "eventbridge-delivers-no-notices",
+)
+EXECUTION_OVERDUE = ReasonCode(
+    "ExecutionOverdue",
+    "The {work} of instance {instance} should have ended by {time} UTC: its execution has died.",
+    "retirenodefailuresalarm",
+)
+INSTANCE_STILL_RUNS = ReasonCode(
+    "RetiredInstanceRuns",
+    "Leeway has to terminate instance {instance} after its drain, and it still runs.",
+    "retirementproblemsalarm",
 )
 
 START_DELAY = timedelta(seconds=90)
@@ -68,7 +79,10 @@ def check_overdue_retirement(
     if context.now < end + OVERDUE or (context.dry_run and record.phase in OVER):
         return None
     reason = (
-        CAPACITY_NOT_RESTORED(instance=record.instance)
+        STATE_DIFFERS(
+            what=f"The retirement of instance {record.instance} raised the desired capacity of its "
+            "group and did not lower it again"
+        )
         if record.phase in OVER
         else _died("retirement", record.instance, end)
     )
@@ -133,7 +147,9 @@ def check_detached_instance(
     if state is None or state in GONE:
         end = state or "terminated"
         event = context.origin.state_change(about, context.now, instance, end)
-        reason = INSTANCE_HAS_ENDED(instance=instance)
+        reason = STATE_DIFFERS(
+            what=f"Leeway had to terminate instance {instance} after its drain, and it has ended"
+        )
     elif state == "running":
         event = context.origin.rebalance(about, context.now, instance)
         reason = INSTANCE_STILL_RUNS(instance=instance)

@@ -20,8 +20,7 @@ from leeway.interruption.receive_notice import NoticeResult, ReceiveNotice
 from leeway.notices import INSTANCE_ID
 from leeway.notices.synthetic import EventOrigin
 from leeway.parallel import in_parallel
-from leeway.policy.ports import ClusterPolicies
-from leeway.policy.rules import ClusterPolicy
+from leeway.policy.rules import ClusterPolicies, ClusterPolicy
 from leeway.ports.aws import (
     CloudRefused,
     CloudUnavailable,
@@ -33,7 +32,7 @@ from leeway.ports.aws import (
 from leeway.ports.functions import AdmitNode, RetireNode
 from leeway.ports.kubernetes import ClusterRefused, ClusterUnavailable
 from leeway.ports.kubernetes_objects import Node
-from leeway.reasons import Reason
+from leeway.reasons import Reason, clause
 from leeway.reconciliation.clean_up import (
     CleanUpOutcome,
     CleanUpResult,
@@ -48,21 +47,6 @@ from leeway.reconciliation.find_lost_events import (
     SearchResult,
 )
 from leeway.reconciliation.lost_events import GONE, Finding, LostAnswer, LostEvent, LostStart
-from leeway.reconciliation.reasons import (
-    AWS_NOT_READ,
-    CLEAN_UP_DEFERRED,
-    CLEAN_UP_FAILED,
-    CLUSTER_NOT_RECONCILED,
-    EVENT_HANDLED,
-    FINDING_NOT_HANDLED,
-    HOOK_NOT_WAITING,
-    INDEX_NOT_UPDATED,
-    LAUNCHES_NOT_CHECKED,
-    LOST_ANSWER_REPEATED,
-    LOST_START_REPEATED,
-    NODES_NOT_READ,
-    RECORDS_NOT_READ,
-)
 from leeway.reconciliation.report import ClusterReport, HandledFinding, LaunchCheck, Launches
 from leeway.typed_json import adapter_of
 
@@ -162,7 +146,7 @@ class Reconciliation:
         instances = sweep.instances(names)
 
         def read[T](what: str, list_all: Callable[[], Sequence[T]]) -> Sequence[T] | None:
-            return report.guard(AWS_NOT_READ, lambda: list(list_all()), what=what)
+            return report.guard(f"read {what} from AWS", lambda: list(list_all()))
 
         interruptions = read("Spot requests", sweep.interruptions)
         changes = read("scheduled events", sweep.changes)
@@ -185,7 +169,7 @@ class Reconciliation:
             if facts is not None and facts.cluster in self._deps.clusters:
                 report.clean_ups.append(self._hasty_clean_up.clean_up(facts))
         except _API_ERRORS as error:
-            reason = CLEAN_UP_DEFERRED(instance=request.instance, error=describe_error(error))
+            reason = f"The next run for all clusters cleans up: {describe_error(error)}."
             deferred = CleanUpOutcome(
                 CleanUpResult.DEFERRED, request.instance, report.cluster, "", reason
             )
@@ -194,7 +178,7 @@ class Reconciliation:
 
     def _run_one(self, region: ObservedRegion, cluster: str) -> ClusterReport:
         report = ClusterReport(cluster)
-        report.guard(CLUSTER_NOT_RECONCILED, partial(self._reconcile, report, region))
+        report.guard("start on the cluster", partial(self._reconcile, report, region))
         return report
 
     def _reconcile(self, report: ClusterReport, region: ObservedRegion) -> None:
@@ -203,41 +187,43 @@ class Reconciliation:
         here = {one.facts.instance: one for one in region.instances if one.facts.cluster == cluster}
         report.instances = len(here)
         search = partial(self._search.search, cluster, policy, region)
-        found = report.guard(RECORDS_NOT_READ, search)
+        found = report.guard("read records from the table", search)
         self._handle(report, found or SearchResult(), policy.dry_run)
         self._check_launches(report, policy, list(here.values()))
-        index = report.guard(INDEX_NOT_UPDATED, lambda: self._deps.index.of_cluster(cluster))
+        index = report.guard("read the index", lambda: self._deps.index.of_cluster(cluster))
         if index is None:
             return
         with_node = None
         if not policy.dry_run:
             clean_up = partial(self._clean_up_all, report, policy, here, index)
-            with_node = report.guard(NODES_NOT_READ, clean_up)
+            with_node = report.guard("read the nodes of the cluster", clean_up)
         if with_node is not None:
             release = partial(self._release_marked, report, policy, here, region.changes)
-            report.guard(NODES_NOT_READ, release)
+            report.guard("read the retiring nodes", release)
         update = partial(self._update_index, report, here, index, with_node)
-        report.guard(INDEX_NOT_UPDATED, update)
+        report.guard("write the index", update)
 
     def _check_launches(
         self, report: ClusterReport, policy: ClusterPolicy, here: Sequence[ObservedInstance]
     ) -> None:
         """Continue launches that were left undone, and remove their unused launch templates."""
         launches, cluster = self._deps.launches, report.cluster
-        paused = report.guard(LAUNCHES_NOT_CHECKED, lambda: launches.paused_pools(cluster))
+        paused = report.guard("read the paused pools", lambda: launches.paused_pools(cluster))
         report.paused_pools.extend(paused or ())
         if policy.dry_run:
             return
         check_nodes = partial(self._check_nodes, cluster, here)
         for check in (
-            report.guard(LAUNCHES_NOT_CHECKED, lambda: launches.check_instances(cluster, here)),
-            report.guard(NODES_NOT_READ, check_nodes),
+            report.guard(
+                "check launched instances", lambda: launches.check_instances(cluster, here)
+            ),
+            report.guard("read the names of the nodes", check_nodes),
         ):
             if check is not None:
                 report.findings.extend(check.findings)
                 report.problems.extend(check.problems)
         deleted = report.guard(
-            LAUNCHES_NOT_CHECKED, lambda: launches.delete_unused_templates(cluster)
+            "delete launch templates", lambda: launches.delete_unused_templates(cluster)
         )
         report.deleted_templates.extend(deleted or ())
 
@@ -249,15 +235,15 @@ class Reconciliation:
         findings = [f for f in search.findings if not (dry_run and isinstance(f, LostAnswer))]
         handle = partial(self._handle_guarded, report)
         done = in_parallel(handle, findings, INSTANCE_CONCURRENCY)
-        for finding, reason in zip(findings, done, strict=True):
-            if reason is not None:
-                report.findings.append(HandledFinding(finding.instance, finding.reason, reason))
+        for finding, work in zip(findings, done, strict=True):
+            if work is not None:
+                report.findings.append(HandledFinding(finding.instance, finding.reason, work))
 
-    def _handle_guarded(self, report: ClusterReport, finding: Finding) -> Reason | None:
+    def _handle_guarded(self, report: ClusterReport, finding: Finding) -> str | None:
         handle = partial(self._handle_one, finding)
-        return report.guard(FINDING_NOT_HANDLED, handle, finding=finding.reason)
+        return report.guard(f"act on a finding ({clause(finding.reason)})", handle)
 
-    def _handle_one(self, finding: Finding) -> Reason | None:
+    def _handle_one(self, finding: Finding) -> str | None:
         """Do the work that the event would have led to. None if the event was not lost."""
         deps = self._deps
         match finding:
@@ -266,17 +252,18 @@ class Reconciliation:
                 if all(one.result is NoticeResult.KNOWN for one in outcome.instances):
                     return None  # the event arrived in the meantime
                 outcomes = "; ".join(f"{one.result}: {one.reason}" for one in outcome.instances)
-                return EVENT_HANDLED(outcomes=outcomes)
+                return f"Leeway handled the notice ({outcomes})."
             case LostStart():
                 function = deps.admit_node if finding.is_admission else deps.retire_node
                 function.start(finding.instance, finding.cluster, finding.attempt)
-                return LOST_START_REPEATED(attempt=finding.attempt)
+                return f"Leeway started attempt {finding.attempt} again."
             case LostAnswer():
+                hook = finding.hook.name
                 try:
                     deps.groups.complete(finding.instance, finding.hook, finding.result)
                 except LifecycleActionOver:
-                    return HOOK_NOT_WAITING(hook=finding.hook.name)
-                return LOST_ANSWER_REPEATED(hook=finding.hook.name, result=finding.result)
+                    return f"Lifecycle hook {hook} does not wait for an answer any more."
+                return f"Leeway answered lifecycle hook {hook} with {finding.result}."
 
     def _clean_up_all(
         self,
@@ -319,7 +306,7 @@ class Reconciliation:
             # Without a wait for volumes, which would take too long for many nodes: the next run
             # checks them.
             work = partial(self._clean_up.clean_up, facts, node, timedelta(0), states[instance])
-            return report.guard(CLEAN_UP_FAILED, work, instance=instance)
+            return report.guard(f"clean up after instance {instance}", work)
 
         outcomes = in_parallel(clean_up, list(leftovers), INSTANCE_CONCURRENCY)
         report.clean_ups.extend(outcome for outcome in outcomes if outcome is not None)

@@ -8,8 +8,13 @@ from leeway.failures import describe_error
 from leeway.instances.observed import ObservedInstance
 from leeway.reasons import Reason, ReasonCode
 from leeway.reconciliation.clean_up import CleanUpOutcome, ClusterNodes
-from leeway.reconciliation.reasons import LAUNCH_TEMPLATES_DELETED
 from leeway.telemetry import Telemetry
+
+RECONCILE_INCOMPLETE = ReasonCode(
+    "ReconcileIncomplete",
+    "Reconcile could not {what}: {error}. The next run retries it.",
+    "clusterproblemsalarm",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +23,7 @@ class HandledFinding:
 
     instance: str
     reason: Reason
-    done: Reason
+    done: str
 
 
 @dataclass(slots=True)
@@ -40,14 +45,14 @@ class ClusterReport:
     deleted_templates: list[str] = field(default_factory=list)
     problems: list[Reason] = field(default_factory=list)
 
-    def guard[T](self, problem: ReasonCode, work: Callable[[], T], **facts: object) -> T | None:
-        """Call `work`; if it raises, add the `problem` with the error and its other facts, and
-        return None. An unexpected error in one part stops neither the other parts nor the other
+    def guard[T](self, what: str, work: Callable[[], T]) -> T | None:
+        """Call `work`; if it raises, add the problem that reconcile could not do this, and return
+        None. An unexpected error in one part stops neither the other parts nor the other
         clusters."""
         try:
             return work()
         except Exception as error:  # noqa: BLE001 (reported, counted, and raises an alarm)
-            self.problems.append(problem(error=describe_error(error), **facts))
+            self.problems.append(RECONCILE_INCOMPLETE(what=what, error=describe_error(error)))
             return None
 
 
@@ -114,15 +119,14 @@ class ReconciliationTelemetry(Telemetry):
                     **cluster,
                     "code": finding.reason.code,
                     "instance": finding.instance,
-                    "done": finding.done.message,
+                    "done": finding.done,
                 },
             )
         for outcome in report.clean_ups:
             self.logger.info(
-                outcome.reason.message,
+                outcome.reason,
                 extra={
                     **cluster,
-                    "code": outcome.reason.code,
                     "instance": outcome.instance,
                     "result": outcome.result,
                     "node": outcome.node,
@@ -130,7 +134,8 @@ class ReconciliationTelemetry(Telemetry):
                 },
             )
         if report.deleted_templates:
-            deleted = LAUNCH_TEMPLATES_DELETED(names=", ".join(report.deleted_templates))
-            self.logger.info(deleted.message, extra={**cluster, "code": deleted.code})
+            names = ", ".join(report.deleted_templates)
+            text = f"Leeway deleted launch templates that no launch uses: {names}."
+            self.logger.info(text, extra=cluster)
         for problem in report.problems:
             self.logger.error(problem.message, extra={**cluster, "code": problem.code})

@@ -4,17 +4,24 @@ A repeated or less urgent notice begins no attempt. A more urgent notice does, a
 after which the instance stays.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from leeway.execution.attempt import OVERDUE, Phase, RecordChange, append_notice_id
 from leeway.instances.facts import InstanceFacts
-from leeway.notices import InterruptionAction, Notice, NoticeKind
+from leeway.notices import InstanceId, InterruptionAction, Notice, NoticeKind
 from leeway.policy.rules import SPOT_WARNING, VOLUNTARY, Action, Ruling
 from leeway.reasons import Reason
 from leeway.retirement import reasons
 from leeway.retirement.hooks import LONGEST_TIMEOUT
-from leeway.retirement.record import INTERRUPTIONS, TERMINATED_WITHIN, Retirement, latest_end
+from leeway.retirement.record import (
+    INTERRUPTIONS,
+    TERMINATED_WITHIN,
+    Retirement,
+    ReturnTerms,
+    latest_end,
+)
 
 MIN_DEADLINE_GAIN = timedelta(seconds=5)
 """How much earlier the deadline of a second notice must be to begin a new attempt: AWS may announce
@@ -55,17 +62,53 @@ def apply_notice(
     is repeated: Lambda starts an execution name once.
     """
     if stored is None:
-        return RecordChange(_first(notice, ruling, facts), True, True, reasons.FIRST_NOTICE())
+        return RecordChange(
+            _first(notice, ruling, facts),
+            True,
+            True,
+            reasons.RETIREMENT_STARTED("The notice starts the first retirement of the instance."),
+        )
     if notice.id in stored.notices:
         again = stored.phase is Phase.NOTICED
-        reason = reasons.START_REPEATED() if again else reasons.NOTICE_REPEATED()
+        reason = (
+            reasons.RETIREMENT_EXISTS(
+                "The notice was received before; retire_node is started again "
+                "in case the start was lost."
+            )
+            if again
+            else reasons.RETIREMENT_EXISTS("The notice was received before.")
+        )
         return RecordChange(stored, False, again, reason)
     newer = _why_new_attempt(stored, notice, ruling)
     if newer is None:
         kept = _with_notice(stored, notice) if _has_new_hook(stored, notice) else stored
         start = stored.phase is Phase.NOTICED
-        return RecordChange(kept, kept is not stored, start, reasons.RETIREMENT_EXISTS())
+        return RecordChange(
+            kept, kept is not stored, start, reasons.RETIREMENT_EXISTS("It covers this notice.")
+        )
     return RecordChange(_next_attempt(stored, notice, ruling, facts), True, True, newer)
+
+
+def apply_return(
+    stored: Retirement | None,
+    facts: InstanceFacts,
+    ruling: Ruling,
+    terms: ReturnTerms,
+    now: datetime,
+) -> RecordChange[Retirement]:
+    """Decide how Leeway's decision to give an instance back changes the record of the instance."""
+    notice = Notice(
+        id=f"return-{facts.instance}-{now.isoformat()}",
+        kind=NoticeKind.CAPACITY_RETURN,
+        account="",
+        region="",
+        time=now,
+        instances=(InstanceId(facts.instance),),
+    )
+    change = apply_notice(stored, notice, ruling, facts)
+    if not change.write:
+        return change
+    return replace(change, record=change.record.model_copy(update={"terms": terms}))
 
 
 def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] | None:
@@ -79,7 +122,14 @@ def undo(stored: Retirement | None, notice: Notice) -> RecordChange[Retirement] 
     died = notice.time >= latest_end(stored) + OVERDUE
     if stored.phase is Phase.UNDOING and not died:
         # The start is repeated, in case it was lost.
-        return RecordChange(stored, False, True, reasons.UNDO_IN_PROGRESS())
+        return RecordChange(
+            stored,
+            False,
+            True,
+            reasons.RETIREMENT_CANCELLED(
+                "The retirement is being undone: Leeway uncordons the node."
+            ),
+        )
     must_restore = stored.phase is Phase.UNDONE and stored.must_restore_capacity
     if stored.phase is Phase.UNDOING or must_restore:
         reason = _died(stored) if died else None
@@ -114,15 +164,25 @@ def _why_undo(stored: Retirement, notice: Notice) -> Reason | None:
     if notice.kind is NoticeKind.IMPAIRED_STATUS:
         waits = stored.kind is notice.kind and stored.phase is Phase.NOTICED
         can_stop = waits and stored.replacement_intent is None
-        return reasons.STATUS_CHECKS_PASS() if can_stop else None
+        return (
+            reasons.RETIREMENT_CANCELLED("The status checks of the instance pass again.")
+            if can_stop
+            else None
+        )
     if notice.kind is NoticeKind.SCHEDULED_CHANGE:
         same = stored.kind is notice.kind and stored.event in {"", notice.event}
         if not same or stored.replacement_intent is not None:
             return None
         drained = stored.phase is Phase.FINISHED and not stored.had_no_effect
-        return reasons.SCHEDULED_CHANGE_OVER() if drained or stored.phase is Phase.NOTICED else None
+        return (
+            reasons.RETIREMENT_CANCELLED(
+                "The scheduled change is cancelled, completed or postponed."
+            )
+            if drained or stored.phase is Phase.NOTICED
+            else None
+        )
     if stored.stops or stored.phase is Phase.FINISHED:
-        return reasons.INSTANCE_RESTARTED()
+        return reasons.RETIREMENT_STARTED("The instance was stopped and has been started again.")
     return None
 
 
@@ -163,13 +223,20 @@ def _why_new_attempt(stored: Retirement, notice: Notice, ruling: Ruling) -> Reas
     if stored.phase in {Phase.UNDOING, Phase.UNDONE}:
         tolerance = CLOCK_TOLERANCE if notice.kind in INTERRUPTIONS else timedelta(0)
         before = notice.time < stored.noticed_at - tolerance
-        return None if before else reasons.PREVIOUS_RETIREMENT_UNDONE()
+        return (
+            None
+            if before
+            else reasons.RETIREMENT_STARTED("The previous retirement of the instance was undone.")
+        )
     if stored.phase is Phase.FINISHED:
         if notice.hook is not None and _has_new_hook(stored, notice):
-            return reasons.HOOK_WAITS(hook=notice.hook.name, group=notice.hook.group)
+            return reasons.RETIREMENT_STARTED(
+                f"Lifecycle hook {notice.hook.name} of group "
+                f"{notice.hook.group} waits for an answer."
+            )
         return _why_after_end(stored, notice, ruling)
     if _is_after_restart(stored, notice):
-        return reasons.INSTANCE_RESTARTED()
+        return reasons.RETIREMENT_STARTED("The instance was stopped and has been started again.")
     if notice.time >= latest_end(stored) + OVERDUE:
         return _died(stored)
     return _why_more_urgent(stored, notice, ruling)
@@ -211,11 +278,17 @@ def _why_more_urgent(stored: Retirement, notice: Notice, ruling: Ruling) -> Reas
         return None
     precedence = _PRECEDENCE[notice.kind] - _PRECEDENCE[stored.kind]
     if precedence > 0:
-        return reasons.NOTICE_MORE_URGENT(kind=notice.kind, previous=stored.kind)
+        return reasons.RETIREMENT_STARTED(
+            f"A {notice.kind} notice takes precedence over a {stored.kind} notice."
+        )
     if precedence == 0 and ruling.action is Action.RETIRE and stored.action is Action.CORDON:
-        return reasons.NODE_ONLY_CORDONED()
+        return reasons.RETIREMENT_STARTED(
+            "The previous notice only cordoned the node; this notice drains it."
+        )
     if precedence == 0 and _is_earlier(ruling.deadline, stored.deadline):
-        return reasons.DEADLINE_EARLIER()
+        return reasons.RETIREMENT_STARTED(
+            "The notice has an earlier deadline than the current attempt."
+        )
     return None
 
 
@@ -240,22 +313,45 @@ def _why_after_end(stored: Retirement, notice: Notice, ruling: Ruling) -> Reason
     voluntary notices only.
     """
     if stored.had_no_effect and notice.kind not in VOLUNTARY:
-        return reasons.PREVIOUS_RETIREMENT_HAD_NO_EFFECT()
+        return reasons.RETIREMENT_STARTED(
+            "The previous retirement of the instance was declined, undone or a dry run."
+        )
     intent = stored.replacement_intent
     if intent is not None and stored.must_restore_capacity and notice.kind not in VOLUNTARY:
-        return reasons.CAPACITY_NOT_RESTORED(group=intent.group)
+        return reasons.RETIREMENT_STARTED(
+            "The previous retirement did not lower the desired capacity of "
+            f"group {intent.group} again."
+        )
     if stored.needs_termination and notice.kind is NoticeKind.STATE_CHANGE:
         # EC2 reports the termination that Leeway requests within seconds.
         late = stored.ended_at is not None and notice.time >= stored.ended_at + TERMINATED_WITHIN
-        return reasons.INSTANCE_NOT_TERMINATED() if late else None
+        return (
+            reasons.RETIREMENT_STARTED(
+                "The previous retirement had to terminate the instance and did not."
+            )
+            if late
+            else None
+        )
     if notice.kind in VOLUNTARY and _is_being_interrupted(stored, notice):
         return None
     if _only_cordoned_before(stored, notice, ruling):
-        return reasons.NODE_ONLY_CORDONED()
+        return reasons.RETIREMENT_STARTED(
+            "The previous notice only cordoned the node; this notice drains it."
+        )
     if notice.kind is NoticeKind.STATE_CHANGE:
         kept_running = notice.state != "terminated" and has_kept_running(stored, notice.time)
-        return reasons.INSTANCE_KEPT_RUNNING() if kept_running else None
-    return None if notice.time <= stored.noticed_at else reasons.PREVIOUS_RETIREMENT_ENDED()
+        return (
+            reasons.RETIREMENT_STARTED(
+                "The instance kept running after its retirement ended, and may have pods again."
+            )
+            if kept_running
+            else None
+        )
+    return (
+        None
+        if notice.time <= stored.noticed_at
+        else reasons.RETIREMENT_STARTED("The previous retirement of the instance has ended.")
+    )
 
 
 def has_kept_running(stored: Retirement, now: datetime) -> bool:

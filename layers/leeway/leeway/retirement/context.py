@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.execution.retrying import retry_conflicts, retry_while_unavailable
 from leeway.ports.aws import CloudRefused, CloudUnavailable
 from leeway.retirement.hooks import GroupCache, LifecycleActions
@@ -16,25 +17,24 @@ from leeway.retirement.record import Retirement, Successor
 # For annotations only: the modules of the steps import this one.
 if TYPE_CHECKING:
     from leeway.capacity_requests import CapacityRequests, ProvisionNodes
+    from leeway.catalog.unavailable import UnavailableOfferings
     from leeway.clock import Clock
-    from leeway.execution.attempt import AttemptId
+    from leeway.execution.attempt import AttemptId, Steps
     from leeway.execution.shared_cache import SharedCache
-    from leeway.execution.steps import Steps
-    from leeway.policy.ports import ClusterPolicies
+    from leeway.policy.rules import ClusterPolicies
     from leeway.ports.aws import GroupInstances, Groups, LeewayEvents
     from leeway.ports.kubernetes import Cluster
     from leeway.ports.kubernetes_objects import Node
-    from leeway.ports.table import UnavailableOfferings
-    from leeway.retirement.disruption_budget import DisruptionLedgers
-    from leeway.retirement.drain import DrainStates
     from leeway.retirement.outcome import RetirementTelemetry
     from leeway.retirement.record import Records
+    from leeway.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     """The ports of retire_node, which a warm function keeps for all of its executions.
 
+    - `fast_table` is the table for calls that delay a drain: it gives up early.
     - `open_cluster` returns the API of the cluster with the given name.
     - Without `provision_nodes` the function of this name is not woken, and finds requests by
       itself.
@@ -46,13 +46,13 @@ class Ports:
     open_cluster: Callable[[str], Cluster]
     clock: Clock
     policies: ClusterPolicies
-    ledgers: DisruptionLedgers
+    table: Table
     groups: Groups
     instances: GroupInstances
     offerings: UnavailableOfferings
     region: str
     cache: SharedCache
-    drains: DrainStates
+    fast_table: Table
     events: LeewayEvents
     capacity_requests: CapacityRequests
     provision_nodes: ProvisionNodes | None

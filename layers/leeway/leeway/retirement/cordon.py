@@ -23,32 +23,25 @@ from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
 from leeway.retirement.decide_replacement import why_group_replaces
 from leeway.retirement.disruption_budget import (
+    LEDGER,
     BudgetDecision,
     BudgetVerdict,
     decide_disruption,
     decide_without_node,
     decline_after_timeout,
     is_voluntary,
+    read_ledger,
     retry_pause,
 )
 from leeway.retirement.plan import pause_before_next_pass
-from leeway.retirement.pods import (
-    DAEMONSET,
-    FINISHED_PHASES,
-    PodAction,
-    decide_pod,
-)
+from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES, PodAction, decide_pod
 from leeway.retirement.reasons import (
     DISRUPTION_NOT_DECIDED,
-    LEFT_TO_GROUP,
-    NODE_GOT_PODS,
-    NODE_IS_BACK,
+    LEFT_TO_OWNER,
+    NODE_KEPT,
     NODE_NOT_CORDONED,
     NODE_NOT_FOUND,
-    NODE_NOT_READABLE,
     NODE_PROTECTED,
-    POD_NOT_EVICTABLE,
-    RETURN_NOT_CONFIRMED,
 )
 from leeway.retirement.record import INTERRUPTIONS, Retirement, ReturnTerms, latest_end
 
@@ -163,12 +156,15 @@ def _confirmed(attempt: Attempt, cordoned: CordonResult) -> CordonResult:
         if cordoned.settled and not cordoned.node:
             return cordoned
         if cordoned.node:
-            reason = NODE_IS_BACK(instance=record.instance, node=cordoned.node)
+            reason = NODE_KEPT(f"Instance {record.instance} has Node {cordoned.node} again.")
     elif cordoned.settled and cordoned.node:
         try:
             reason = attempt.retry(partial(_why_kept, attempt, record, record.returns))
         except API_ERRORS as error:
-            reason = RETURN_NOT_CONFIRMED(node=cordoned.node, problem=clause(error))
+            reason = NODE_KEPT(
+                f"Leeway could not confirm that node {cordoned.node} may be "
+                f"given back: {clause(error)}."
+            )
         if reason is None:
             return cordoned
     kept = replace(cordoned, settled=False, problem=reason, course=Course.DECLINE)
@@ -178,7 +174,10 @@ def _confirmed(attempt: Attempt, cordoned: CordonResult) -> CordonResult:
 def _why_kept(attempt: Attempt, record: Retirement, terms: ReturnTerms) -> Reason | None:
     cluster, node = attempt.node_of(record)
     if node is None:
-        return RETURN_NOT_CONFIRMED(node=record.instance, problem="it has no Node")
+        return NODE_KEPT(
+            f"Leeway could not confirm that node {record.instance} may be "
+            "given back: it has no Node."
+        )
     return confirm_return(cluster, node, terms, attempt.now())
 
 
@@ -262,7 +261,9 @@ def try_cordon(
     try:
         return attempt.retry(find_and_cordon)
     except API_ERRORS as error:
-        problem = NODE_NOT_CORDONED(error=f"{type(error).__name__}: {error}")
+        problem = NODE_NOT_CORDONED(
+            f"Leeway cannot cordon the node: {f'{type(error).__name__}: {error}'}."
+        )
         return _not_cordoned(attempt, record, problem)
 
 
@@ -310,7 +311,7 @@ def _dry_run(attempt: Attempt, record: Retirement) -> CordonResult:
     try:
         _, node = attempt.retry(partial(attempt.node_of, record))
     except API_ERRORS as error:
-        problem = NODE_NOT_READABLE(error=error)
+        problem = NODE_NOT_CORDONED(f"Leeway cannot read the node: {error}.")
         return CordonResult(False, record, problem=problem, course=Course.DRY_RUN)
     name, uid = (node.name, node.uid) if node else ("", "")
     return CordonResult(True, record, name, uid, course=Course.DRY_RUN)
@@ -410,14 +411,20 @@ def confirm_return(
         answer = cluster.evict(pod, None, dry_run=True)
         if answer.status not in {200, 201, 404, 409}:
             problem = answer.message or f"status {answer.status}"
-            return POD_NOT_EVICTABLE(pod=pod.key, node=node.name, problem=problem)
+            return NODE_KEPT(
+                f"The API server refuses to evict pod {pod.key} from node "
+                f"{node.name} now ({problem})."
+            )
     return None
 
 
 def why_kept(node: Node, pods: Sequence[Pod], terms: ReturnTerms, now: datetime) -> Reason | None:
     """Decide by the pods that keep the node from being empty; terminating pods are among them."""
     if terms.pods is not None and len(pods) > terms.pods:
-        return NODE_GOT_PODS(node=node.name, pods=len(pods), expected=terms.pods, cause=terms.cause)
+        return NODE_KEPT(
+            f"Node {node.name} has {len(pods)} pods now, and {terms.pods} "
+            f"when Leeway decided to give it back ({terms.cause})."
+        )
     if terms.forced:
         return None
     if node.annotations.get(DO_NOT_DISRUPT) == "true":
@@ -488,7 +495,14 @@ def _why_group_replaces(attempt: Attempt, record: Retirement) -> Reason | None:
     if group is None or not group.terminate_hook_waits:
         return None
     reason = why_group_replaces(record.kind, group)
-    return LEFT_TO_GROUP(why=clause(reason)) if reason else None
+    return (
+        LEFT_TO_OWNER(
+            "The Auto Scaling group replaces the instance itself, and its "
+            f"terminate hook starts the drain: {clause(reason)}."
+        )
+        if reason
+        else None
+    )
 
 
 def _protections(attempt: Attempt, cluster: Cluster, node: Node) -> list[str]:
@@ -506,14 +520,14 @@ def _protections(attempt: Attempt, cluster: Cluster, node: Node) -> list[str]:
 def _request_from_ledger(
     attempt: Attempt, record: Retirement, policy: ClusterPolicy, nodes: int
 ) -> BudgetDecision:
-    ledgers = attempt.ports.ledgers
+    table = attempt.ports.table
 
     def read_and_write() -> BudgetDecision:
         now = attempt.now()
-        ledger = ledgers.ledger(record.facts.cluster)
+        ledger = read_ledger(table, record.facts.cluster)
         changed, decision = ledger.request(record.instance, nodes, policy.churn, now)
         if changed is not None:
-            ledgers.write(changed)
+            table.put(LEDGER, changed)
         return decision
 
     return retry_conflicts(f"the disruption ledger of {record.facts.cluster}", read_and_write)

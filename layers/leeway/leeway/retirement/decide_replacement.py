@@ -8,30 +8,13 @@ from leeway.notices import NoticeKind
 from leeway.policy.rules import VOLUNTARY, Replacement
 from leeway.reasons import Reason
 from leeway.retirement.reasons import (
-    CAPACITY_REBALANCING,
     CAPACITY_REQUESTED,
     DETACHES,
-    GROUP_AT_MAXIMUM,
-    GROUP_DECIDES,
-    GROUP_TERMINATES_ALREADY,
-    IN_ANY_ZONE,
-    INSTANCE_REFRESH,
-    LAUNCH_SUSPENDED,
-    LAUNCH_UNSUPPORTED,
-    LAUNCHES_SUCCESSOR,
-    LEFT_GROUP,
-    NO_GROUP,
-    NO_REPLACEMENT,
-    NOT_DETACHABLE,
-    NOT_IN_SERVICE,
-    OWNER_LAUNCHES,
-    OWNER_REPLACES,
-    POOLS_REPLACE_IN_GROUP,
-    REMOVED_FROM_GROUP,
-    SCALE_IN_PROTECTION,
-    SUCCESSOR_REQUESTED,
-    TERMINATE_SUSPENDED,
-    TERMINATES_IN_GROUP,
+    GROUP_LAUNCHES,
+    GROUP_TERMINATES,
+    LEFT_TO_OWNER,
+    NO_SUCCESSOR,
+    NOT_REPLACED,
 )
 from leeway.retirement.record import Method
 
@@ -56,7 +39,7 @@ def decide_replacement(
     group: GroupFacts | None,
     requested: Method | None = None,
     leeway_retires: bool = False,
-    refused: Reason | None = None,
+    refused: str = "",
     use_pools: bool = False,
 ) -> ReplacementDecision:
     """Decide how a retiring instance is replaced.
@@ -77,17 +60,27 @@ def decide_replacement(
     if group is None:
         return _outside_any_group(owner, requested is not None, before)
     if requested is Method.LAUNCH and group.lifecycle_state == "InService" and not refused:
-        reason = SUCCESSOR_REQUESTED(group=group.name)
+        reason = GROUP_LAUNCHES(
+            f"An earlier attempt requested the successor from group {group.name}."
+        )
         return ReplacementDecision(Method.LAUNCH, reason, before)
     if requested is Method.REQUEST_CAPACITY and group.lifecycle_state == "InService":
         return _with_pools(group, before, refused)
     if requested is Method.TERMINATE_IN_GROUP and group.lifecycle_state.startswith("Terminating"):
-        reason = GROUP_TERMINATES_ALREADY(group=group.name)
+        reason = LEFT_TO_OWNER(
+            f"Group {group.name} terminates the instance already, as an earlier attempt requested."
+        )
         return ReplacementDecision(Method.LEFT_TO_OWNER, reason, before)
     if replaces := why_group_replaces(kind, group):
         return ReplacementDecision(Method.LEFT_TO_OWNER, replaces)
     if "Launch" in group.suspended:
-        return ReplacementDecision(Method.NOTHING, LAUNCH_SUSPENDED(group=group.name))
+        return ReplacementDecision(
+            Method.NOTHING,
+            NO_SUCCESSOR(
+                f"Group {group.name} launches no successor, because its Launch "
+                "process is suspended. Resume it."
+            ),
+        )
     if use_pools:
         return _with_pools(group, before, refused)
     if kind not in VOLUNTARY:
@@ -99,15 +92,24 @@ def decide_replacement(
     return ReplacementDecision(otherwise.method, reason, otherwise.before)
 
 
-def _why_no_launch_instances(group: GroupFacts) -> Reason | None:
-    """Return why LaunchInstances cannot replace this instance; None if it can."""
+def _why_no_launch_instances(group: GroupFacts) -> str:
+    """Return why LaunchInstances cannot replace this instance; empty if it can."""
     if group.launch_unsupported:
-        return LAUNCH_UNSUPPORTED(group=group.name, detail=group.launch_unsupported)
+        return (
+            f"LaunchInstances does not support group {group.name}, which "
+            f"{group.launch_unsupported}."
+        )
     if group.desired + group.units > group.maximum:
-        return GROUP_AT_MAXIMUM(group=group.name, maximum=group.maximum)
+        return (
+            "LaunchInstances would exceed the maximum of group "
+            f"{group.name}, which is {group.maximum}."
+        )
     if "Terminate" in group.suspended:
-        return TERMINATE_SUSPENDED(group=group.name)
-    return None
+        return (
+            f"After LaunchInstances group {group.name} could not terminate "
+            "the instance, because its Terminate process is suspended."
+        )
+    return ""
 
 
 def decide_without_group(
@@ -116,10 +118,20 @@ def decide_without_group(
     """Return the decision if it does not depend on the instance's group; None if it does."""
     if replacement is Replacement.NONE:
         by_hook = kind is NoticeKind.TERMINATE_HOOK
-        reason = GROUP_DECIDES() if by_hook else NO_REPLACEMENT(kind=kind)
+        reason = (
+            NOT_REPLACED(
+                "The group terminates the instance and decides itself whether "
+                "to launch a successor."
+            )
+            if by_hook
+            else NOT_REPLACED(f"The policy for {kind} requests no replacement.")
+        )
         return ReplacementDecision(Method.NOTHING, reason)
     if owner.kind is OwnerKind.LEEWAY:
-        reason = CAPACITY_REQUESTED(pool=owner.name)
+        reason = CAPACITY_REQUESTED(
+            f"The instance is of Leeway's pool {owner.name}: "
+            "provision_nodes launches nodes for its pods."
+        )
         return ReplacementDecision(Method.REQUEST_CAPACITY, reason, _waits(kind, replacement))
     return _owner_replaces(owner, leeway_retires)
 
@@ -131,28 +143,40 @@ _NOT_RECOMMENDED = frozenset({NoticeKind.SCHEDULED_CHANGE, NoticeKind.IMPAIRED_S
 def why_group_replaces(kind: NoticeKind, group: GroupFacts) -> Reason | None:
     """Return why the group replaces the instance without a request; None if it does not."""
     if group.lifecycle_state != "InService":
-        return NOT_IN_SERVICE(group=group.name, state=group.lifecycle_state)
+        return LEFT_TO_OWNER(
+            f"Group {group.name} has the instance in lifecycle state "
+            f"{group.lifecycle_state} and replaces it if needed."
+        )
     if group.capacity_rebalance and kind not in _NOT_RECOMMENDED:
-        return CAPACITY_REBALANCING(group=group.name)
+        return LEFT_TO_OWNER(
+            f"Capacity Rebalancing is on in group {group.name} and replaces the instance."
+        )
     if group.refreshing:
-        return INSTANCE_REFRESH(group=group.name)
+        return LEFT_TO_OWNER(f"An instance refresh of group {group.name} replaces the instance.")
     return None
 
 
 def _with_launch_instances(group: GroupFacts, before: bool) -> ReplacementDecision:
-    reason = LAUNCHES_SUCCESSOR(
-        group=group.name, capacity=group.desired + group.units, maximum=group.maximum
+    reason = GROUP_LAUNCHES(
+        f"Group {group.name} launches the successor with "
+        f"LaunchInstances ({group.desired + group.units} of at most "
+        f"{group.maximum}) and terminates the instance when its pods "
+        "are gone."
     )
     return ReplacementDecision(Method.LAUNCH, _with_cautions(reason, group), before)
 
 
-def _with_pools(group: GroupFacts, before: bool, refused: Reason | None) -> ReplacementDecision:
+def _with_pools(group: GroupFacts, before: bool, refused: str) -> ReplacementDecision:
     """Return the method by which Leeway's pools launch in place of the group. The group then gets
     smaller by the instance, so that it does not launch another one, unless it is at its minimum."""
     capacity = " with a decrement"
     if not (group.from_cache or group.may_shrink):
         capacity = f", and keeps its desired capacity, which is its minimum of {group.minimum}"
-    reason = POOLS_REPLACE_IN_GROUP(group=group.name, capacity=capacity)
+    reason = CAPACITY_REQUESTED(
+        "Leeway's pools launch nodes for the pods instead of group "
+        f"{group.name}, which terminates the instance after the "
+        f"drain{capacity}."
+    )
     reason = reason.and_then(refused) if refused else reason
     return ReplacementDecision(Method.REQUEST_CAPACITY, _with_cautions(reason, group), before)
 
@@ -162,7 +186,11 @@ def _without_launch_instances(owner: Owner, group: GroupFacts, before: bool) -> 
     group's desired capacity does not change."""
     if not group.terminate_hook_waits:
         return _without_hook(owner, group, before)
-    reason = TERMINATES_IN_GROUP(group=group.name, hook=group.terminate_hooks[0])
+    reason = GROUP_TERMINATES(
+        f"Group {group.name} launches the successor at once, and its "
+        f"terminate hook {group.terminate_hooks[0]} keeps the instance "
+        "while the pods move."
+    )
     reason = _with_cautions(_with_zones(reason, group), group)
     return ReplacementDecision(Method.TERMINATE_IN_GROUP, reason, before)
 
@@ -174,7 +202,10 @@ def _without_hook(owner: Owner, group: GroupFacts, before: bool) -> ReplacementD
     elif group.foreign_terminate_hooks:
         why = f"its terminate hook {group.foreign_terminate_hooks[0]} notifies another target"
     if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
-        reason = NOT_DETACHABLE(group=group.name, why=why)
+        reason = NO_SUCCESSOR(
+            f"No successor is requested from group {group.name}: {why}, and "
+            "EKS does not let instances leave its groups."
+        )
         return ReplacementDecision(Method.NOTHING, reason)
     reason = _with_zones(DETACHES(group=group.name, why=why), group)
     return ReplacementDecision(Method.DETACH, _with_cautions(reason, group), before)
@@ -187,12 +218,22 @@ def _waits(kind: NoticeKind, replacement: Replacement) -> bool:
 
 def _with_zones(reason: Reason, group: GroupFacts) -> Reason:
     zones = len(group.zones)
-    return reason.and_then(IN_ANY_ZONE(zones=zones)) if zones > 1 else reason
+    return (
+        reason.and_then(f"The successor may start in any of the group's {zones} zones.")
+        if zones > 1
+        else reason
+    )
 
 
 def _with_cautions(reason: Reason, group: GroupFacts) -> Reason:
     """Add what an operator of the group may not expect."""
-    return reason.and_then(SCALE_IN_PROTECTION()) if group.protected else reason
+    return (
+        reason.and_then(
+            "The instance's scale-in protection does not prevent an explicit termination."
+        )
+        if group.protected
+        else reason
+    )
 
 
 def _owner_replaces(owner: Owner, leeway_retires: bool) -> ReplacementDecision | None:
@@ -200,15 +241,32 @@ def _owner_replaces(owner: Owner, leeway_retires: bool) -> ReplacementDecision |
         return None
     name = f"{owner.kind} {owner.name}".strip()
     if not leeway_retires:
-        return ReplacementDecision(Method.LEFT_TO_OWNER, OWNER_REPLACES(owner=name))
+        return ReplacementDecision(
+            Method.LEFT_TO_OWNER, LEFT_TO_OWNER(f"{name} replaces its own nodes.")
+        )
     if owner.kind is OwnerKind.MANAGED_NODE_GROUP:
         return None
-    return ReplacementDecision(Method.LEFT_TO_OWNER, OWNER_LAUNCHES(owner=name))
+    return ReplacementDecision(
+        Method.LEFT_TO_OWNER,
+        LEFT_TO_OWNER(f"{name} launches the capacity that the evicted pods need."),
+    )
 
 
 def _outside_any_group(owner: Owner, requested: bool, before: bool) -> ReplacementDecision:
     if requested:
-        return ReplacementDecision(Method.NOTHING, LEFT_GROUP(), before)
+        return ReplacementDecision(
+            Method.NOTHING,
+            NOT_REPLACED(
+                "The instance has left its group, and its successor is requested already."
+            ),
+            before,
+        )
     if owner.kind in {OwnerKind.AUTO_SCALING_GROUP, OwnerKind.MANAGED_NODE_GROUP}:
-        return ReplacementDecision(Method.NOTHING, REMOVED_FROM_GROUP(group=owner.name))
-    return ReplacementDecision(Method.NOTHING, NO_GROUP())
+        return ReplacementDecision(
+            Method.NOTHING,
+            NOT_REPLACED(f"The instance is no longer in group {owner.name}, which replaces it."),
+        )
+    return ReplacementDecision(
+        Method.NOTHING,
+        NOT_REPLACED("The instance is in no Auto Scaling group: no group launches a successor."),
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -23,11 +23,11 @@ from leeway.retirement.reasons import (
     BUDGET_EXHAUSTED,
     CLUSTER_PAUSED,
     DISRUPTION_ALLOWED,
-    DISRUPTION_TIMED_OUT,
-    NODE_IS_BACK,
+    NODE_KEPT,
     NODE_PROTECTED,
 )
 from leeway.retirement.record import ENDED_WITHOUT_NODE_AFTER, Retirement
+from leeway.table import Record, Table
 
 INVOLUNTARY_BEFORE = timedelta(hours=1)
 """How long before its deadline a scheduled change ceases to be voluntary: EC2 stops the instance
@@ -98,20 +98,15 @@ class DisruptionLedger(BaseModel):
         return changed, ALLOWED
 
 
-class DisruptionLedgers(Protocol):
-    """The disruption ledgers of clusters in the table."""
+LEDGER = Record(
+    DisruptionLedger, "CHURN#{cluster}", "CHURN", versioned=True, kept_for=timedelta(days=7)
+)
+"""Kept for longer than a retirement lasts."""
 
-    def ledger(self, cluster: str) -> DisruptionLedger:
-        """Read the ledger of a cluster with a consistent read; an empty one if there is none."""
-        ...
 
-    def write(self, ledger: DisruptionLedger) -> None:
-        """Write a ledger whose `version` is the stored version plus one.
-
-        Raises:
-            RecordChanged: the stored version is another one: another writer was faster.
-        """
-        ...
+def read_ledger(table: Table, cluster: str) -> DisruptionLedger:
+    """Read the ledger of a cluster; an empty one if there is none."""
+    return table.get(LEDGER, cluster=cluster) or DisruptionLedger(cluster=cluster)
 
 
 def _allowed(nodes: int, cap: ChurnCap) -> int:
@@ -154,7 +149,7 @@ def decide_without_node(
     """Decide whether an instance whose Node was deleted may end. The ledger decides about the
     number of such instances. `node` is the name of its Node, empty if there is none."""
     if node:
-        reason = NODE_IS_BACK(instance=record.instance, node=node)
+        reason = NODE_KEPT(f"Instance {record.instance} has Node {node} again.")
         return BudgetDecision(BudgetVerdict.DECLINE, reason)
     if now < record.noticed_at + ENDED_WITHOUT_NODE_AFTER:
         return BudgetDecision(BudgetVerdict.WAIT, record.reason)
@@ -180,7 +175,9 @@ def decline_after_timeout(
     if decision.verdict is not BudgetVerdict.WAIT or not (can_decline and timed_out):
         return decision
     hours = BUDGET_TIMEOUT.total_seconds() / 3600
-    reason = DISRUPTION_TIMED_OUT(hours=hours).and_then(decision.reason)
+    reason = decision.reason.and_then(
+        f"The retirement was not allowed to begin within {hours:g} hours and is declined."
+    )
     return BudgetDecision(BudgetVerdict.DECLINE, reason)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from leeway.clock import Clock
 from leeway.execution.attempt import AttemptId
@@ -13,17 +12,13 @@ from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult
 from leeway.retirement.executor import DrainExecutor, NodeIdentity
-from leeway.retirement.hooks import (
-    HeldHook,
-    earliest_deadline,
-    next_heartbeat,
-    with_new_hooks,
-)
+from leeway.retirement.hooks import HeldHook, earliest_deadline, next_heartbeat, with_new_hooks
 from leeway.retirement.plan import pause_before_next_pass, pause_while_terminating
 from leeway.retirement.pods import Terms
 from leeway.retirement.progress import Drain, PodProgress, RemovalMethod, Stage, is_expired
 from leeway.retirement.reasons import PODS_NOT_LISTED
 from leeway.retirement.record import Retirement
+from leeway.table import Record, Table
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -97,6 +92,15 @@ class DrainState:
     pods: tuple[PodState, ...]
 
 
+DRAIN_STATE = Record(
+    DrainState,
+    "PROGRESS#{instance}",
+    "DRAIN",
+    kept_for=lambda state: state.at + timedelta(days=1),
+)
+"""The progress for `leeway status`. The record of the retirement keeps the outcome for longer."""
+
+
 def summarise(instance: str, attempt: int, node: str, drain: Drain, at: datetime) -> DrainState:
     """Return the progress of a drain, without the pods that stay on the node."""
     pods = tuple(
@@ -105,14 +109,6 @@ def summarise(instance: str, attempt: int, node: str, drain: Drain, at: datetime
         if pod.stage is not Stage.LEFT
     )
     return DrainState(instance, attempt, node, at, drain.problem, pods)
-
-
-class DrainStates(Protocol):
-    """The progress of drains, kept in the table for `leeway status`."""
-
-    def put(self, state: DrainState) -> None:
-        """Write the progress of a drain; it replaces the progress that was written before."""
-        ...
 
 
 PUBLISH_EVERY = timedelta(seconds=2)
@@ -127,9 +123,9 @@ class ProgressPublisher:
     drain at the beginning of the pass, which the pass before has published."""
 
     def __init__(
-        self, drains: DrainStates, clock: Clock, attempt_id: AttemptId, node: str, before: Drain
+        self, table: Table, clock: Clock, attempt_id: AttemptId, node: str, before: Drain
     ) -> None:
-        self._drains = drains
+        self._table = table
         self._clock = clock
         self._attempt_id = attempt_id
         self._node = node
@@ -160,7 +156,7 @@ class ProgressPublisher:
             return
         self._last, self._next = state.pods, now + PUBLISH_EVERY
         try:
-            self._drains.put(state)
+            self._table.put(DRAIN_STATE, state)
         except (CloudUnavailable, CloudRefused):
             self._next = now + RETRY_AFTER
 
@@ -314,7 +310,7 @@ def _drain(
         until = min(until, limits.heartbeat)
         answers_until = min(answers_until, limits.heartbeat)
     terms = Terms(limits.deadline, record.on_blocked)
-    publisher = ProgressPublisher(attempt.ports.drains, clock, attempt.id, node, drain)
+    publisher = ProgressPublisher(attempt.ports.fast_table, clock, attempt.id, node, drain)
     try:
         executor = DrainExecutor(
             attempt.cluster_of(record),
@@ -335,7 +331,9 @@ def _drain(
         )
     except API_ERRORS as error:
         clock.sleep(RETRY_EVERY)
-        problem = PODS_NOT_LISTED(error=f"{type(error).__name__}: {error}")
+        problem = PODS_NOT_LISTED(
+            f"Leeway cannot list the pods of the node: {f'{type(error).__name__}: {error}'}."
+        )
         drain = replace(drain, problem=problem)
     publisher.publish_end(drain)
     return drain

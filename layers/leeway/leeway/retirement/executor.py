@@ -33,14 +33,11 @@ from leeway.retirement.progress import (
     without_volumes,
 )
 from leeway.retirement.reasons import (
-    EVICTION_UNANSWERED,
-    LISTED_AFTER_DEADLINE,
-    LISTED_AFTER_NODE,
+    EVICTION_FAILED,
     LOAD_BALANCERS_EXCLUDE_NODE,
     LOAD_BALANCERS_KEEP_NODE,
-    LOAD_BALANCERS_NOT_CHANGED,
+    PODS_LISTED_LATE,
     PODS_NOT_LISTED,
-    VOLUMES_NOT_READABLE,
 )
 from leeway.retirement.requests import HANGS_AFTER, Requests
 
@@ -234,12 +231,18 @@ class _DrainPass:
             self.pods = (self._feed.refresh if fresh else self._feed.pods)(self._list_timeout())
         except ClusterUnavailable as error:
             self.pods = ()
-            return replace(drain, problem=PODS_NOT_LISTED(error=error))
+            return replace(
+                drain,
+                problem=PODS_NOT_LISTED(f"Leeway cannot list the pods of the node: {error}."),
+            )
         except ClusterRefused as error:
             if self.terms.deadline is None:
                 raise
             self.pods = ()
-            return replace(drain, problem=PODS_NOT_LISTED(error=error))
+            return replace(
+                drain,
+                problem=PODS_NOT_LISTED(f"Leeway cannot list the pods of the node: {error}."),
+            )
         now = self._clock.now()
         identity = self._identity
         if identity and not drain.listed and now - identity.seen_at < NODE_CHECK_VALID_FOR:
@@ -258,7 +261,7 @@ class _DrainPass:
     def _why_listed_late(self, now: datetime) -> Reason | None:
         """Return why a first list that is made now may lack pods; None if it lacks none."""
         if is_expired(self.terms, now):
-            return LISTED_AFTER_DEADLINE()
+            return PODS_LISTED_LATE("after the deadline, when its machine may have stopped")
         if self._identity is None or now - self._identity.seen_at < NODE_CHECK_VALID_FOR:
             return None
         try:
@@ -266,7 +269,7 @@ class _DrainPass:
         except (ClusterUnavailable, ClusterRefused):
             return None
         if found is None or found.uid != self._identity.uid:
-            return LISTED_AFTER_NODE()
+            return PODS_LISTED_LATE("when the Node object was gone")
         return None
 
     def _list_timeout(self) -> float:
@@ -285,9 +288,19 @@ class _DrainPass:
         try:
             attached = {one.claim for one in self._cluster.attachments_on(self._node)}
         except ClusterUnavailable as error:
-            return replace(drain, problem=VOLUMES_NOT_READABLE(error=error))
+            return replace(
+                drain,
+                problem=PODS_NOT_LISTED(
+                    f"Leeway cannot read which volumes are attached to the node: {error}."
+                ),
+            )
         except ClusterRefused as error:
-            return without_volumes(drain, VOLUMES_NOT_READABLE(error=error))
+            return without_volumes(
+                drain,
+                PODS_NOT_LISTED(
+                    f"Leeway cannot read which volumes are attached to the node: {error}."
+                ),
+            )
         return observe_volumes(drain, self.pods, attached, now)
 
     def retries_first_list(self, drain: Drain) -> bool:
@@ -363,9 +376,11 @@ class _DrainPass:
         except ClusterUnavailable:
             return drain
         except ClusterRefused as error:
-            return replace(drain, load_balancers=LOAD_BALANCERS_NOT_CHANGED(error=error))
-        code = LOAD_BALANCERS_EXCLUDE_NODE if excluded else LOAD_BALANCERS_KEEP_NODE
-        return replace(drain, load_balancers=code())
+            return replace(drain, load_balancers=LOAD_BALANCERS_KEEP_NODE(f"{error}"))
+        if excluded:
+            return replace(drain, load_balancers=LOAD_BALANCERS_EXCLUDE_NODE())
+        why = "without it, more than half of the Ready nodes would be excluded"
+        return replace(drain, load_balancers=LOAD_BALANCERS_KEEP_NODE(why))
 
     @property
     def has_open_evictions(self) -> bool:
@@ -380,7 +395,9 @@ class _DrainPass:
             evicts = request.method is RemovalMethod.EVICT
             left = math.ceil(EVICTION_SECONDS + EVICTION_SETTLES_SECONDS - seconds)
             unanswered = Answer(
-                Meaning.TRANSIENT, EVICTION_UNANSWERED(), max(left, 0) if evicts else None
+                Meaning.TRANSIENT,
+                EVICTION_FAILED("the API server has not answered the eviction yet"),
+                max(left, 0) if evicts else None,
             )
             drain = record_answer(drain, request, unanswered, self.terms, self._clock.now())
         return drain

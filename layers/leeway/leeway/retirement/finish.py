@@ -24,15 +24,11 @@ from leeway.retirement.pods import Terms
 from leeway.retirement.pool_successors import CapacityResult, end_request, wake_provision_nodes
 from leeway.retirement.progress import Drain, observe
 from leeway.retirement.reasons import (
-    GROUP_NOT_READABLE,
     GROUP_TERMINATION_REFUSED,
-    LAST_TERMINATION,
-    NO_NODE_LEFT_RUNNING,
-    NOT_DRAINED_LEFT_RUNNING,
-    NOT_OWN_LEFT_RUNNING,
-    NOT_REQUESTED,
+    INSTANCE_LEFT_RUNNING,
+    NOT_REPLACED,
     PODS_NOT_LISTED,
-    TERMINATION_REFUSED,
+    REPLACEMENT_REFUSED,
 )
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor
 from leeway.retirement.replace import ReplacementResult
@@ -110,7 +106,13 @@ def dry_run(attempt: Attempt, record: Retirement, node: str) -> tuple[Replacemen
     try:
         group = attempt.ports.groups.facts(record.instance)
     except (CloudUnavailable, CloudRefused) as error:
-        replacement = ReplacementResult(False, record, GROUP_NOT_READABLE(error=error))
+        replacement = ReplacementResult(
+            False,
+            record,
+            REPLACEMENT_REFUSED(
+                f"Leeway cannot read the Auto Scaling group of the instance: {error}."
+            ),
+        )
     else:
         decision = decide_replacement(
             record.kind, record.replacement, record.facts.owner, group, leeway_retires=True
@@ -121,7 +123,9 @@ def dry_run(attempt: Attempt, record: Retirement, node: str) -> tuple[Replacemen
     try:
         pods = attempt.cluster_of(record).pods_on(node)
     except API_ERRORS as error:
-        return replacement, Drain(problem=PODS_NOT_LISTED(error=error))
+        return replacement, Drain(
+            problem=PODS_NOT_LISTED(f"Leeway cannot list the pods of the node: {error}.")
+        )
     return replacement, observe(Drain(), pods, Terms(record.deadline), attempt.now())
 
 
@@ -149,7 +153,7 @@ def terminate(
     instance back anyway, EC2 terminates it. A failure is retried by up to TERMINATION_ATTEMPTS
     attempts."""
     if not progress.drained:
-        return TerminationResult(left_running=NOT_DRAINED_LEFT_RUNNING())
+        return TerminationResult(left_running=INSTANCE_LEFT_RUNNING("its node is not drained"))
     result = _request_termination(attempt, record, progress)
     if record.ec2_terminates:
         return result
@@ -158,7 +162,7 @@ def terminate(
     intent = written[0].replacement_intent if written else None
     if intent is None or result.left_running is None or not intent.settled:
         return result
-    last = LAST_TERMINATION(attempts=TERMINATION_ATTEMPTS)
+    last = f"This was the last of {TERMINATION_ATTEMPTS} attempts: terminate it yourself."
     return replace(result, left_running=result.left_running.and_then(last))
 
 
@@ -166,13 +170,21 @@ def _request_termination(
     attempt: Attempt, record: Retirement, progress: RetirementProgress
 ) -> TerminationResult:
     if not progress.instance_is_empty(record):
-        return TerminationResult(left_running=NO_NODE_LEFT_RUNNING())
+        return TerminationResult(
+            left_running=INSTANCE_LEFT_RUNNING("it has no node and is not known to have had one")
+        )
     try:
         if problem := _why_not_own(attempt, record):
-            return TerminationResult(left_running=NOT_OWN_LEFT_RUNNING(problem=problem))
+            return TerminationResult(
+                left_running=INSTANCE_LEFT_RUNNING(
+                    f"EC2 does not confirm that Leeway launched it for the cluster: {problem}"
+                )
+            )
         attempt.ports.instances.terminate(record.instance)
     except CloudRefused as error:
-        return TerminationResult(True, TERMINATION_REFUSED(error=error))
+        return TerminationResult(
+            True, INSTANCE_LEFT_RUNNING(f"EC2 refuses to terminate it: {error}")
+        )
     except CloudUnavailable:
         if not record.ec2_terminates:
             raise
@@ -258,7 +270,9 @@ def finish(attempt: Attempt, record: Retirement, progress: RetirementProgress) -
 def finish_early(attempt: Attempt, record: Retirement, cordoned: CordonResult) -> FinishResult:
     """Close a retirement without a drain: it only cordons, is declined or undone, or is a dry
     run."""
-    reason = NOT_REQUESTED(why=f"the retirement ends with the step {cordoned.course}")
+    reason = NOT_REPLACED(
+        f"No replacement is requested: {f'the retirement ends with the step {cordoned.course}'}."
+    )
     progress = RetirementProgress(cordoned, ReplacementResult(True, record, reason))
     if cordoned.course is Course.DRY_RUN:
         progress = RetirementProgress(cordoned, *dry_run(attempt, record, cordoned.node))
@@ -447,7 +461,7 @@ def report(attempt: Attempt, cordoned: CordonResult, finished: FinishResult) -> 
 def _with_result(replacement: ReplacementResult, result: CapacityResult) -> ReplacementResult:
     """Add what came of a request for nodes to the reason, unless the reason says it already."""
     told = replacement.reason.message
-    news = [reason for reason in result.reasons if reason.message not in told]
+    news = [reason for reason in result.reasons if reason not in told]
     return replace(replacement, reason=replacement.reason.and_then(*news))
 
 

@@ -5,30 +5,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from leeway.catalog.unavailable import Offering
 from leeway.execution.retrying import API_ERRORS
 from leeway.instances.groups import GroupFacts
 from leeway.policy.rules import SUCCESSOR_TIMEOUT, UNAVAILABLE_FOR
 from leeway.ports.aws import CloudRefused, LaunchError
 from leeway.ports.kubernetes import Cluster
 from leeway.ports.kubernetes_objects import Node
-from leeway.ports.table import Offering
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
-from leeway.retirement.reasons import (
-    LAUNCHED_BY_GROUP,
-    OTHER_ZONE,
-    SAME_ZONE,
-    SAME_ZONE_FOR_PODS,
-    SUCCESSOR_LEFT_GROUP,
-    SUCCESSOR_NOT_JOINED,
-)
-from leeway.retirement.record import (
-    Method,
-    ReplacementIntent,
-    Retirement,
-    Successor,
-    ZoneChoice,
-)
+from leeway.retirement.reasons import SUCCESSOR_FOUND
+from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
 from leeway.selection.offers.catalog import Unavailable
 
 
@@ -69,15 +56,25 @@ def _why(zone: str, needs: SuccessorNeeds) -> Reason:
     others = len(needs.bound) - 1
     if zone == needs.zone:
         if not needs.bound:
-            return SAME_ZONE()
+            return SUCCESSOR_FOUND(
+                "This is the instance's own zone, which keeps the balance of the group."
+            )
         pod, need = needs.bound[0]
         more = f", and {others} more of its pods need it" if others else ""
-        return SAME_ZONE_FOR_PODS(pod=pod, need=need, more=more)
+        return SUCCESSOR_FOUND(
+            f"This is the instance's own zone: pod {pod} needs it because of {need}{more}."
+        )
     if not needs.bound:
-        return OTHER_ZONE(zone=needs.zone, pods="")
+        return SUCCESSOR_FOUND(
+            f"This is another zone of the group, because {needs.zone} has no capacity now."
+        )
     pod, need = needs.bound[0]
     more = f" and {others} more" if others else ""
-    return OTHER_ZONE(zone=needs.zone, pods=f"; pod {pod}{more} needs {needs.zone} ({need})")
+    return SUCCESSOR_FOUND(
+        f"This is another zone of the group, because {needs.zone} has "
+        "no capacity "
+        f"now{f'; pod {pod}{more} needs {needs.zone} ({need})'}."
+    )
 
 
 class GroupLacksCapacity(CloudRefused):
@@ -277,8 +274,8 @@ class SuccessorStatus:
     empty, the retirement waits."""
 
     ready: tuple[Successor, ...] = ()
-    failed: Reason | None = None
-    without_successor: tuple[Reason, ...] = ()
+    failed: str = ""
+    without_successor: tuple[str, ...] = ()
 
 
 def track_in_group(
@@ -308,22 +305,28 @@ def _failure(
     successor: Successor,
     node: Node | None,
     cluster: Cluster,
-) -> Reason | None:
-    """Return why a successor will not be Ready; None if it still may be. A successor that has
+) -> str:
+    """Return why a successor will not be Ready; empty if it still may be. A successor that has
     no node after JOIN_TIMEOUT is terminated, so that its group launches another one."""
     groups, waited = attempt.ports.groups, attempt.now() - intent.requested_at
     if waited < VISIBLE_AFTER:
-        return None
+        return ""
     group = groups.facts(successor.instance)
     if group is None or not group.stays_in_group:
-        return SUCCESSOR_LEFT_GROUP(instance=successor.instance, group=intent.group)
+        return (
+            f"Successor {successor.instance} left group {intent.group} "
+            "before it was Ready; the group launches another one."
+        )
     if node is not None or waited < JOIN_TIMEOUT:
-        return None
+        return ""
     if cluster.node_of(successor.instance, ()) is not None:
-        return None
+        return ""
     groups.terminate_in_group(successor.instance)
     minutes = JOIN_TIMEOUT.total_seconds() / 60
-    return SUCCESSOR_NOT_JOINED(instance=successor.instance, minutes=minutes)
+    return (
+        f"Successor {successor.instance} had no node after {minutes:g} "
+        "minutes and was terminated; the group launches another one."
+    )
 
 
 def _launched_by_group(
@@ -342,6 +345,6 @@ def _launched_by_group(
         if node is None or not node.ready:
             return SuccessorStatus()
         if not node.unschedulable:  # a cordoned node is itself being retired
-            why = LAUNCHED_BY_GROUP()
+            why = SUCCESSOR_FOUND("The group launched it after the replacement was requested.")
             ready.append(Successor(found.instance, found.instance_type, found.zone, why))
     return SuccessorStatus(tuple(ready[:1]))

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from leeway.clock import Clock
+from leeway.execution.attempt import Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.execution.steps import Steps
 from leeway.instances.groups import GroupRules
 from leeway.notices import LifecycleHook
 from leeway.ports.aws import (
@@ -19,14 +19,7 @@ from leeway.ports.aws import (
     LifecycleActionOver,
 )
 from leeway.reasons import Reason
-from leeway.retirement.reasons import (
-    ANSWER_REFUSED,
-    HEARTBEAT_FAILED,
-    HOOK_ANSWERED,
-    HOOK_HAS_TARGET,
-    HOOK_MISSING,
-    HOOK_TIMED_OUT,
-)
+from leeway.retirement.reasons import ANSWER_REFUSED, HEARTBEAT_FAILED, HOOK_OVER
 
 # Source: EC2 Auto Scaling user guide, "How lifecycle hooks work" and "Lifecycle hooks": a heartbeat
 # timeout is 30 to 7,200 seconds, and a lifecycle action waits at most 48 hours or 100 heartbeat
@@ -88,12 +81,18 @@ class HeldHook:
 
     def heartbeat_failed(self, error: str, now: datetime) -> "HeldHook":
         """Record a heartbeat that failed. It is retried until the action has timed out."""
-        facts = {"hook": self.hook.name, "group": self.hook.group, "error": error}
+        hook, group = self.hook.name, self.hook.group
         if now >= self.alive_at + timedelta(seconds=self._timeout):
-            return self.over(HOOK_TIMED_OUT(**facts))
+            return self.over(
+                HEARTBEAT_FAILED(hook=hook, group=group, why=f"{error}. The hook has timed out")
+            )
         pause = max(SHORTEST_PAUSE, self._timeout / TRIES_PER_TIMEOUT)
         next_at = now + timedelta(seconds=pause)
-        return replace(self, next_at=next_at, problem=HEARTBEAT_FAILED(**facts))
+        return replace(
+            self,
+            next_at=next_at,
+            problem=HEARTBEAT_FAILED(hook=hook, group=group, why=f"{error}. It is retried"),
+        )
 
     def over(self, reason: Reason) -> "HeldHook":
         """Record that the lifecycle action does not wait any more, or not for Leeway."""
@@ -241,7 +240,13 @@ class LifecycleActions:
         try:
             self._groups.heartbeat(instance, held.hook)
         except LifecycleActionOver as error:
-            return held.over(HOOK_ANSWERED(hook=held.hook.name, group=held.hook.group, error=error))
+            return held.over(
+                HOOK_OVER(
+                    hook=held.hook.name,
+                    group=held.hook.group,
+                    why=f"it does not wait any more: {error}",
+                )
+            )
         except (CloudUnavailable, CloudRefused) as error:
             return held.heartbeat_failed(str(error), self._clock.now())
         return held.heartbeat_sent(self._clock.now())
@@ -255,9 +260,19 @@ class LifecycleActions:
         except (CloudUnavailable, CloudRefused):
             return held
         if settings is None:
-            return held.over(HOOK_MISSING(hook=hook.name, group=hook.group))
+            return held.over(
+                HOOK_OVER(
+                    hook=hook.name, group=hook.group, why="the group has no such hook any more"
+                )
+            )
         if settings.has_target:
-            return held.over(HOOK_HAS_TARGET(hook=hook.name, group=hook.group))
+            return held.over(
+                HOOK_OVER(
+                    hook=hook.name,
+                    group=hook.group,
+                    why=("it notifies a target of its own, which answers it"),
+                )
+            )
         return held.with_timeout(settings.timeout)
 
     def answer(

@@ -14,29 +14,17 @@ from leeway.ports.kubernetes import NodeEvent
 from leeway.reasons import Reason
 from leeway.retirement.context import Attempt
 from leeway.retirement.cordon import CordonResult, Course
-from leeway.retirement.progress import (
-    FINAL_STAGES,
-    PodProgress,
-    RemovalMethod,
-    Stage,
-)
+from leeway.retirement.progress import FINAL_STAGES, PodProgress, RemovalMethod, Stage
 from leeway.retirement.reasons import (
-    KEPT_BY_FINALIZERS,
-    LEEWAY_EVENT_NOT_PUBLISHED,
-    LEFT_IN_SERVICE,
-    LEFT_TO_EC2,
     NODE_CORDONED,
     NODE_DRAIN_INCOMPLETE,
     NODE_DRAINED,
-    NODE_EVENT_NOT_WRITTEN,
     NODE_NOT_FOUND,
-    PODS_DELETED,
-    PODS_REMAIN,
-    REPLACEMENT,
+    NOT_REPORTED,
+    POD_DOES_NOT_END,
     RETIREMENT_DECLINED,
     RETIREMENT_DRY_RUN,
     RETIREMENT_UNDONE,
-    VOLUMES_REMAIN,
 )
 from leeway.retirement.record import Method, Retirement, Successor
 from leeway.telemetry import Telemetry
@@ -168,7 +156,7 @@ class Outcome:
         )
         return first.and_then(*self._details())
 
-    def _details(self) -> Iterator[Reason]:
+    def _details(self) -> Iterator[object]:
         match self.result:
             case RetirementResult.DRY_RUN:
                 yield self._replacement
@@ -184,30 +172,38 @@ class Outcome:
                 yield self.reason
         yield from self.refused
 
-    def _pod_details(self) -> Iterator[Reason]:
+    def _pod_details(self) -> Iterator[object]:
         if self.deleted:
-            yield PODS_DELETED(deleted=self.deleted)
+            yield (
+                f"Pods deleted at their latest moment, without regard to budgets: {self.deleted}."
+            )
         if self.failed:
             first = self.failed[0]
-            yield PODS_REMAIN(remaining=len(self.failed), pod=first.pod).and_then(first.reason)
+            yield (f"Pods that remain on the node: {len(self.failed)}; the first is {first.pod}.")
+            yield first.reason
         if self.still_attached:
-            yield VOLUMES_REMAIN(pods=len(self.still_attached))
+            yield (
+                f"Pods whose volumes were still attached at the end: {len(self.still_attached)}."
+            )
         if kept := next((pod for pod in self.pods if pod.kept_by), None):
             finalizers = ", ".join(kept.kept_by)
-            yield KEPT_BY_FINALIZERS(finalizers=f"{finalizers} (pod {kept.pod})")
+            yield POD_DOES_NOT_END(
+                "It has ended, but its finalizers keep the object: "
+                f"{f'{finalizers} (pod {kept.pod})'}."
+            )
 
     @property
-    def _replacement(self) -> Reason:
+    def _replacement(self) -> str:
         successors = "".join(f" {one.instance}" for one in self.successors)
-        return REPLACEMENT(method=self.replacement, successors=successors)
+        return f"Replacement: {self.replacement}{successors}."
 
-    def _instance_details(self) -> Iterator[Reason]:
+    def _instance_details(self) -> Iterator[object]:
         if self.left_running:
             yield self.left_running
         elif self.replacement == Method.DETACH and not self.terminated:
-            yield LEFT_TO_EC2()
+            yield ("The instance is detached from its group, and EC2 terminates it.")
         if self.in_service and self.result is RetirementResult.INCOMPLETE:
-            yield LEFT_IN_SERVICE()
+            yield ("The instance stays in service in its group, because its node is not drained.")
 
     @property
     def retired(self) -> bool:
@@ -364,7 +360,7 @@ def _publish(attempt: Attempt, outcome: Outcome) -> str:
     try:
         attempt.ports.events.publish(outcome.title, outcome.to_json())
     except CloudRefused as error:
-        problem = LEEWAY_EVENT_NOT_PUBLISHED(error=error)
+        problem = NOT_REPORTED(f"EventBridge refuses the Leeway event: {error}")
         attempt.ports.telemetry.retirement_not_reported(outcome, problem)
         return problem.message
     return outcome.title
@@ -377,5 +373,5 @@ def _write_node_event(attempt: Attempt, outcome: Outcome, node_uid: str) -> None
     try:
         attempt.retry(lambda: open_cluster(outcome.cluster).write_event(event))
     except API_ERRORS as error:
-        problem = NODE_EVENT_NOT_WRITTEN(error=error)
+        problem = NOT_REPORTED(f"the Kubernetes Event could not be written: {error}")
         attempt.ports.telemetry.retirement_not_reported(outcome, problem)

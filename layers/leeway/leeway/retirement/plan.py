@@ -17,10 +17,9 @@ from leeway.retirement.progress import (
 )
 from leeway.retirement.reasons import (
     DELETED_AT_LATEST_MOMENT,
-    DELETED_WITHOUT_EVICTION,
-    EVICTION_UNANSWERED,
+    EVICTION_FAILED,
+    POD_DELETED,
     POD_EVICTED,
-    REPEATED_DELETION,
 )
 
 POLL_EVERY = timedelta(seconds=1)
@@ -113,7 +112,11 @@ def _unanswered(progress: PodProgress) -> PodProgress:
     """Count an unanswered eviction as a try, so that the pod is deleted at its latest moment."""
     if progress.attempts:
         return progress
-    return replace(progress, attempts=1, reason=EVICTION_UNANSWERED())
+    return replace(
+        progress,
+        attempts=1,
+        reason=EVICTION_FAILED("the API server has not answered the eviction yet"),
+    )
 
 
 def _next_for(
@@ -156,7 +159,12 @@ def _evict(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> PodR
         return None
     grace = None if pod.phase in FINISHED_PHASES else grace_that_fits(pod, terms, now)
     if terms.bypass_budgets:
-        return PodRequest(pod, RemovalMethod.DELETE, grace, DELETED_WITHOUT_EVICTION())
+        return PodRequest(
+            pod,
+            RemovalMethod.DELETE,
+            grace,
+            POD_DELETED("without the Eviction API, as requested"),
+        )
     return PodRequest(pod, RemovalMethod.EVICT, grace, POD_EVICTED())
 
 
@@ -176,7 +184,12 @@ def _shorten(pod: Pod, progress: PodProgress, terms: Terms, now: datetime) -> Po
         return None
     remaining = replace(pod, grace=int((pod.deletion - now).total_seconds()))
     grace = grace_that_fits(remaining, replace(terms, grace=None), now)
-    return PodRequest(pod, RemovalMethod.SHORTEN, grace, REPEATED_DELETION())
+    return PodRequest(
+        pod,
+        RemovalMethod.SHORTEN,
+        grace,
+        POD_DELETED("again, to meet the deadline, because it was terminating already"),
+    )
 
 
 POLL_AFTER_CHANGE = timedelta(seconds=3)

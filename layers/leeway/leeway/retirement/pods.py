@@ -10,27 +10,17 @@ from leeway.policy.rules import OnBlocked
 from leeway.ports.kubernetes_objects import Controller, Pod, Response
 from leeway.reasons import Reason, clause
 from leeway.retirement.reasons import (
-    API_SERVER_THROTTLES,
     BUDGET_BLOCKS,
-    CRITICAL_POD_TO_EVICT,
-    DAEMONSET_MISSING,
-    DAEMONSET_NOT_READABLE,
-    DAEMONSET_POD,
-    DELETION_OVERDUE,
     EVICTION_DENIED,
     EVICTION_FAILED,
-    KEPT_BY_FINALIZERS,
-    NAMES_NODE,
-    NAMESPACE_TERMINATING,
+    POD_COMES_BACK,
+    POD_DOES_NOT_END,
     POD_EVICTED,
-    POD_FINISHED,
     POD_GONE,
-    POD_REPLACED,
+    POD_STAYS,
     POD_TERMINATING,
     POD_TO_EVICT,
     SEVERAL_BUDGETS,
-    STATIC_POD,
-    TOLERATES_CORDON,
 )
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -88,7 +78,11 @@ def decide_pod(
     drain evicted them. Source: `kubectl drain`'s filters.
     """
     if pod.mirror:
-        return PodDecision(pod, PodAction.LEAVE, STATIC_POD())
+        return PodDecision(
+            pod,
+            PodAction.LEAVE,
+            POD_STAYS("it is a static pod, which the kubelet runs until the machine stops"),
+        )
     if pod.controller is not None and pod.controller.kind == DAEMONSET:
         return _decide_daemon(pod, pod.controller, now, skip_deleted_for)
     warning, refusals = _loss(pod)
@@ -96,16 +90,24 @@ def decide_pod(
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
     if pod.phase in FINISHED_PHASES:
-        return PodDecision(pod, PodAction.EVICT, POD_FINISHED(phase=pod.phase))
+        return PodDecision(
+            pod,
+            PodAction.EVICT,
+            POD_TO_EVICT(f"It has finished ({pod.phase}), and no budget protects it."),
+        )
     if returned and pod.cordon_toleration is not None:
-        reason = TOLERATES_CORDON(toleration=pod.cordon_toleration)
+        reason = POD_COMES_BACK(f"its toleration {pod.cordon_toleration} ignores the cordon")
         return PodDecision(pod, PodAction.RETURNED, reason, refusals=refusals)
     if persists:
-        reason = NAMES_NODE(workload=pod.workload)
+        reason = POD_COMES_BACK(
+            f"pods of {pod.workload} came back repeatedly, because their spec names this node"
+        )
         return PodDecision(pod, PodAction.RETURNED, reason, refusals=refusals)
-    reason = POD_TO_EVICT()
+    reason = POD_TO_EVICT("Then it runs on another node.")
     if pod.critical:
-        reason = CRITICAL_POD_TO_EVICT(priority_class=pod.priority_class)
+        reason = POD_TO_EVICT(
+            f"It comes after the ordinary pods, because its priority class is {pod.priority_class}."
+        )
     return PodDecision(pod, PodAction.EVICT, reason, warning, refusals)
 
 
@@ -114,13 +116,17 @@ def overdue_deletion(pod: Pod, now: datetime, skip_deleted_for: timedelta | None
     if pod.deletion is None or skip_deleted_for is None or now - pod.deletion <= skip_deleted_for:
         return None
     minutes = int((now - pod.deletion).total_seconds() // 60)
-    reason = DELETION_OVERDUE(minutes=minutes)
+    reason = POD_DOES_NOT_END(
+        f"Its deletion was due {minutes} minutes ago: the drain does not wait for it."
+    )
     return reason.and_then(kept_by_finalizers(pod)) if pod.kept_by else reason
 
 
 def kept_by_finalizers(pod: Pod) -> Reason:
     """Return the reason that names the finalizers of a pod that has ended."""
-    return KEPT_BY_FINALIZERS(finalizers=", ".join(pod.kept_by))
+    return POD_DOES_NOT_END(
+        f"It has ended, but its finalizers keep the object: {', '.join(pod.kept_by)}."
+    )
 
 
 def _decide_daemon(
@@ -130,16 +136,18 @@ def _decide_daemon(
     finished = pod.phase in FINISHED_PHASES
     if controller.exists is not False:
         refusals = () if finished else (Refusal.DAEMONSET,)
-        reason = DAEMONSET_POD(daemonset=name)
+        reason = POD_STAYS(f"{name} would create it again on this node")
         if controller.exists is None and controller.problem:
-            reason = DAEMONSET_NOT_READABLE(daemonset=name, error=controller.problem)
+            reason = POD_STAYS(f"Leeway cannot read whether {name} exists: {controller.problem}")
         return PodDecision(pod, PodAction.LEAVE, reason, refusals=refusals)
     refusals = () if finished else (Refusal.UNMANAGED,)
     if pod.deletion is not None:
         decision = _decide_terminating(pod, pod.deletion, now, skip_deleted_for)
         return replace(decision, refusals=refusals)
     detail = f" ({controller.problem})" if controller.problem else ""
-    reason = DAEMONSET_MISSING(daemonset=name, detail=detail)
+    reason = POD_TO_EVICT(
+        f"It belongs to {name}, which does not exist{detail}: nothing creates it again."
+    )
     return PodDecision(pod, PodAction.EVICT, reason, refusals=refusals)
 
 
@@ -148,7 +156,11 @@ def _decide_terminating(
 ) -> PodDecision:
     if overdue := overdue_deletion(pod, now, skip_deleted_for):
         return PodDecision(pod, PodAction.LEAVE, overdue)
-    return PodDecision(pod, PodAction.AWAIT, POD_TERMINATING(ends=deletion))
+    return PodDecision(
+        pod,
+        PodAction.AWAIT,
+        POD_TERMINATING(f"Its grace period ends at {deletion:%H:%M:%S}."),
+    )
 
 
 def _loss(pod: Pod) -> tuple[str, tuple[Refusal, ...]]:
@@ -280,25 +292,32 @@ def read_answer(response: Response) -> Answer:
         case 200 | 201 | 202:
             return Answer(Meaning.ACCEPTED, POD_EVICTED())
         case 404:
-            return Answer(Meaning.GONE, POD_GONE())
+            return Answer(Meaning.GONE, POD_GONE(""))
         case 409 if "precondition" in response.message:
-            return Answer(Meaning.GONE, POD_REPLACED())
+            return Answer(Meaning.GONE, POD_GONE(" Another pod has its name now."))
         case 429 if "DisruptionBudget" in causes:
             cause = causes["DisruptionBudget"]
             reason = BUDGET_BLOCKS(answer=clause(cause))
             return Answer(Meaning.BLOCKED, reason, budgets=tuple(_BUDGET.findall(cause)))
         case 429:
-            return Answer(Meaning.THROTTLED, API_SERVER_THROTTLES(), response.retry_after)
+            return Answer(
+                Meaning.THROTTLED,
+                EVICTION_FAILED("the API server throttles it"),
+                response.retry_after,
+            )
         case 403 if "NamespaceTerminating" in causes:
             cause = clause(causes["NamespaceTerminating"])
-            return Answer(Meaning.TERMINATING, NAMESPACE_TERMINATING(answer=cause))
+            return Answer(
+                Meaning.TERMINATING,
+                POD_TERMINATING(f"Its namespace is being deleted: {cause}."),
+            )
         case 400 | 403 | 405 | 422:
             return Answer(Meaning.DENIED, EVICTION_DENIED(answer=message))
         case 500 if _SEVERAL_BUDGETS in response.message:
             return Answer(Meaning.NOT_EVICTABLE, SEVERAL_BUDGETS(budgets="names not read yet"))
         case 0:
-            reason = EVICTION_FAILED(answer=message or "the connection was lost")
+            reason = EVICTION_FAILED(f"{message or 'the connection was lost'}")
             return Answer(Meaning.TRANSIENT, reason, response.retry_after)
         case status:
-            reason = EVICTION_FAILED(answer=f"{status}: {message}"[:_LONGEST_MESSAGE])
+            reason = EVICTION_FAILED(f"{f'{status}: {message}'[:_LONGEST_MESSAGE]}")
             return Answer(Meaning.TRANSIENT, reason, response.retry_after)

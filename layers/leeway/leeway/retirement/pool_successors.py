@@ -11,16 +11,7 @@ from leeway.ports.kubernetes import Cluster
 from leeway.reasons import Reason, clause
 from leeway.retirement.context import Attempt
 from leeway.retirement.group_successors import SuccessorStatus
-from leeway.retirement.reasons import (
-    CAPACITY_NOT_ANSWERED,
-    CAPACITY_NOT_REQUESTED,
-    CAPACITY_REQUEST_NOT_READ,
-    NODE_NAME_UNKNOWN,
-    PODS_FIT_NODES,
-    PODS_WITHOUT_NODE,
-    POOL_LAUNCHES_SUCCESSOR,
-    PROVISION_NODES_NOT_WOKEN,
-)
+from leeway.retirement.reasons import CAPACITY_REQUEST_FAILED, SUCCESSOR_FOUND
 from leeway.retirement.record import Retirement, Successor, latest_end
 
 OPEN_AT_MOST = timedelta(hours=1)
@@ -56,18 +47,28 @@ class CapacityResult:
     answered: bool = False
     complete: bool = False
     successors: tuple[Successor, ...] = ()
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 def request_nodes(attempt: Attempt, record: Retirement, node: str | None) -> Requested:
     """Write the request of this attempt, if it is not written yet, and wake provision_nodes.
     `node` is the name of the node, empty if the instance has none, None if it is not known."""
     if node is None:
-        return _failed(attempt, record, NODE_NAME_UNKNOWN())
+        return _failed(
+            attempt,
+            record,
+            CAPACITY_REQUEST_FAILED("the node of the instance cannot be read"),
+        )
     try:
         _write(attempt, record, node)
     except API_ERRORS as error:
-        return _failed(attempt, record, CAPACITY_NOT_REQUESTED(error=clause(error)))
+        return _failed(
+            attempt,
+            record,
+            CAPACITY_REQUEST_FAILED(
+                f"it cannot be written to the table: {clause(error)}. The drain does not wait"
+            ),
+        )
     name = f"node {node}" if node else f"instance {record.instance} without a node"
     return Requested(True, wake_provision_nodes(attempt, record, f"{name} retires"))
 
@@ -79,7 +80,11 @@ def wake_provision_nodes(attempt: Attempt, record: Retirement, why: str) -> Reas
     try:
         attempt.ports.provision_nodes.wake(record.facts.cluster, why)
     except API_ERRORS as error:
-        problem = PROVISION_NODES_NOT_WOKEN(error=clause(error))
+        problem = CAPACITY_REQUEST_FAILED(
+            "the function provision_nodes cannot be woken: "
+            f"{clause(error)}. It finds the request in its next run, within "
+            "a minute"
+        )
         attempt.ports.telemetry.capacity_problem(record, problem)
         return problem
     return None
@@ -153,9 +158,11 @@ def read_capacity(attempt: Attempt, record: Retirement) -> CapacityResult:
     try:
         request = _stored(attempt, record)
     except API_ERRORS as error:
-        problem = CAPACITY_REQUEST_NOT_READ(error=clause(error))
+        problem = CAPACITY_REQUEST_FAILED(
+            f"it cannot be read or ended: {clause(error)}. It ends by itself"
+        )
         attempt.ports.telemetry.capacity_problem(record, problem)
-        return CapacityResult(reasons=(problem,))
+        return CapacityResult(reasons=(problem.message,))
     return _result_of(attempt, request.answer if request else None)
 
 
@@ -190,19 +197,23 @@ def end_request(attempt: Attempt, record: Retirement) -> CapacityResult:
     try:
         request = retry_conflicts(f"the capacity request of {record.instance}", end)
     except API_ERRORS as error:
-        problem = CAPACITY_REQUEST_NOT_READ(error=clause(error))
+        problem = CAPACITY_REQUEST_FAILED(
+            f"it cannot be read or ended: {clause(error)}. It ends by itself"
+        )
         attempt.ports.telemetry.capacity_problem(record, problem)
-        return CapacityResult(reasons=(problem,))
+        return CapacityResult(reasons=(problem.message,))
     return _result_of(attempt, request.answer if request else None)
 
 
 def _result_of(attempt: Attempt, answer: CapacityAnswer | None) -> CapacityResult:
     if answer is None:
-        return CapacityResult(reasons=(CAPACITY_NOT_ANSWERED(),))
+        return CapacityResult(
+            reasons=(("The function provision_nodes has not answered the request for nodes."),)
+        )
     successors = tuple(_successor(attempt, one) for one in answer.launched)
-    reasons = [successor.why for successor in successors]
+    reasons = [successor.why.message for successor in successors]
     if answer.existing or not (answer.launched or answer.without_node):
-        reasons.append(PODS_FIT_NODES(pods=answer.existing))
+        reasons.append(f"Pods that have a place on existing nodes: {answer.existing}.")
     if answer.without_node:
         reasons.append(_without_node(answer.without_node))
     return CapacityResult(True, not answer.without_node, successors, tuple(reasons))
@@ -216,17 +227,20 @@ def _successor(attempt: Attempt, instance: str) -> Successor:
     with suppress(*API_ERRORS):
         facts = attempt.ports.instances.describe(instance)
     if facts is None:
-        why = POOL_LAUNCHES_SUCCESSOR(pool="of Leeway", instance=instance, offering="unknown")
+        why = SUCCESSOR_FOUND(f"Pool of Leeway launches {instance} (unknown).")
         return Successor(instance, "", "", why)
     offering = f"{facts.instance_type}, {facts.zone}"
-    why = POOL_LAUNCHES_SUCCESSOR(pool=facts.owner.name, instance=instance, offering=offering)
+    why = SUCCESSOR_FOUND(f"Pool {facts.owner.name} launches {instance} ({offering}).")
     found = Successor(instance, facts.instance_type, facts.zone, why)
     attempt.ports.successors[instance] = found
     return found
 
 
-def _without_node(reasons: Iterable[Reason]) -> Reason:
+def _without_node(reasons: Iterable[Reason]) -> str:
     messages = list(dict.fromkeys(clause(reason) for reason in reasons))
     more = len(messages) - REASONS_SHOWN
     shown = "; ".join(messages[:REASONS_SHOWN])
-    return PODS_WITHOUT_NODE(reasons=f"{shown}; and {more} more" if more > 0 else shown)
+    return (
+        "No replacement for some pods, because: "
+        f"{f'{shown}; and {more} more' if more > 0 else shown}."
+    )

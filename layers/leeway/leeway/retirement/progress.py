@@ -19,11 +19,9 @@ from leeway.retirement.pods import (
     overdue_deletion,
 )
 from leeway.retirement.reasons import (
-    DEADLINE_REACHED,
-    DELETED_BY_OTHERS,
-    GRACE_SHORTENED,
     NEEDS_OPTION,
     NODE_NAME_REUSED,
+    POD_TERMINATING,
     SEVERAL_BUDGETS,
     VOLUME_STILL_ATTACHED,
 )
@@ -198,7 +196,7 @@ def _expired(progress: PodProgress) -> PodProgress:
         attached = VOLUME_STILL_ATTACHED(claims=", ".join(progress.attached))
         return replace(progress, stage=Stage.GONE, reason=attached.and_then(progress.reason))
     # The code stays that of the cause, such as a budget, by which operators search.
-    reason = progress.reason.and_then(DEADLINE_REACHED(stage=progress.stage))
+    reason = progress.reason.and_then(f"The deadline came while the pod was {progress.stage}.")
     return replace(progress, stage=Stage.FAILED, reason=reason)
 
 
@@ -327,7 +325,11 @@ def _known_pod(known: PodProgress, pod: Pod, terms: Terms, now: datetime) -> Pod
         due = now + retry_delay(pod.uid, known.attempts, terms)
         return replace(known, stage=Stage.PENDING, attached=(), gone_at=None, next_try_at=due)
     if pod.deletion is not None and known.stage in {Stage.PENDING, Stage.BLOCKED}:
-        known = replace(known, stage=Stage.TERMINATING, reason=DELETED_BY_OTHERS())
+        known = replace(
+            known,
+            stage=Stage.TERMINATING,
+            reason=POD_TERMINATING("Another client evicted or deleted it."),
+        )
     if pod.kept_by and known.stage is Stage.TERMINATING:
         finalizers = kept_by_finalizers(pod)
         if finalizers.message not in known.reason.message:
@@ -422,7 +424,9 @@ def record_budgets(drain: Drain, uid: str, budgets: tuple[str, ...]) -> Drain:
 def _accepted(tried: PodProgress, request: PodRequest, now: datetime) -> PodProgress:
     own, granted, reason = request.pod.grace, request.grace, request.reason
     if granted is not None and granted < own:
-        reason = reason.and_then(GRACE_SHORTENED(own=own, granted=granted))
+        reason = reason.and_then(
+            f"The grace period of the pod is shortened from {own} s to {granted} s by the deadline."
+        )
     return replace(
         tried, stage=Stage.TERMINATING, reason=reason, requested_at=now, next_try_at=None
     )

@@ -32,15 +32,10 @@ from leeway.retirement.group_successors import (
 from leeway.retirement.hooks import HeldHook, with_new_hooks
 from leeway.retirement.pool_successors import is_answered, request_nodes, track_nodes
 from leeway.retirement.reasons import (
-    LAUNCH_REFUSED,
-    NO_ZONE_WITH_CAPACITY,
-    NODE_NOT_MARKED,
-    NOT_NEEDED,
+    NODE_KEPT,
+    NODE_NOT_CORDONED,
+    NOT_REPLACED,
     REPLACEMENT_REFUSED,
-    RETURN_WITHOUT_SUCCESSOR,
-    SUCCESSOR_LAUNCHED,
-    SUCCESSOR_READY,
-    SUCCESSOR_TIMEOUT_PASSED,
     SUPERSEDED,
 )
 from leeway.retirement.record import Method, ReplacementIntent, Retirement, Successor, ZoneChoice
@@ -68,11 +63,11 @@ ACTING = BY_GROUP | {Method.REQUEST_CAPACITY}
 class Refusal:
     """AWS has refused a request: the next decision reads fresh facts.
 
-    - `launch`: why `LaunchInstances` was refused; None if the request was another one.
+    - `launch`: why `LaunchInstances` was refused; empty if the request was another one.
     - `lacks_capacity`: EC2 has no capacity for the group in any zone.
     """
 
-    launch: Reason | None
+    launch: str
     lacks_capacity: bool
 
 
@@ -130,7 +125,10 @@ def request_replacement(
         before_drain = record.kind in VOLUNTARY and record.drain_began_at is None
         waits = before_drain and record.replacement is Replacement.BEFORE
         pause = CHECK_SUCCESSOR_EVERY if waits else 0
-        reason = REPLACEMENT_REFUSED(error=error)
+        reason = REPLACEMENT_REFUSED(
+            f"AWS did not carry out the request for the successor: {error}. "
+            "Leeway retries until the deadline."
+        )
         return ReplacementResult(False, record, reason, pause=pause)
 
 
@@ -185,9 +183,7 @@ def _decide_and_request(
     if intent is not None and _is_carried_out(intent, group):
         method, reason = intent.method, intent.reason
         launched = (
-            SUCCESSOR_LAUNCHED(
-                instance=one.instance, instance_type=one.instance_type, zone=one.zone
-            ).and_then(one.why)
+            f"Successor {one.instance} is of type {one.instance_type} in zone {one.zone}. {one.why}"
             for one in intent.successors
         )
         reason = reason.and_then(*launched)
@@ -243,7 +239,7 @@ def _decide_again(
         if without_intent is None:
             return _superseded()
         running = without_intent[0]
-    launch = LAUNCH_REFUSED(error=error) if with_launch_instances else None
+    launch = f"LaunchInstances was refused: {error}." if with_launch_instances else ""
     refused = Refusal(launch, lacks_capacity=isinstance(error, GroupLacksCapacity))
     return _decide_and_request(attempt, running, node, refused)
 
@@ -304,7 +300,7 @@ def _check_successor(
         return replace(result, reason=reason, pause=0)
     if status.ready:
         instances = ", ".join(one.instance for one in status.ready)
-        reason = result.reason.and_then(SUCCESSOR_READY(instances=instances))
+        reason = result.reason.and_then(f"Successor {instances} is Ready.")
         return replace(result, successors=status.ready, reason=reason, pause=0)
     if status.failed:
         update = partial(with_intent, {"successors": (), "zones": ()})
@@ -338,7 +334,9 @@ def _begin_drain(attempt: Attempt, result: ReplacementResult) -> ReplacementResu
     try:
         attempt.retry(partial(_update_marks, attempt, record))
     except API_ERRORS as error:
-        reason = NODE_NOT_MARKED(error=error).and_then(result.reason)
+        reason = NODE_NOT_CORDONED(
+            f"Leeway cannot write the deadline to the node's annotation: {error}. It retries."
+        ).and_then(result.reason)
         return replace(result, settled=False, record=record, reason=reason, pause=0)
     return replace(result, record=record)
 
@@ -363,11 +361,15 @@ def _without_successor(result: ReplacementResult, record: Retirement) -> Replace
     whose node may as well stay is called off."""
     minutes = SUCCESSOR_TIMEOUT.total_seconds() / 60
     if record.returns is not None and record.returns.optional:
-        reason = RETURN_WITHOUT_SUCCESSOR(minutes=minutes)
+        reason = NODE_KEPT(
+            f"No replacement for all of its pods is Ready after {minutes:.0f} minutes."
+        )
         return replace(result, called_off=reason, pause=0)
     if not result.settled:
         return replace(result, pause=0)
-    reason = result.reason.and_then(SUCCESSOR_TIMEOUT_PASSED(minutes=minutes))
+    reason = result.reason.and_then(
+        f"No successor was Ready within {minutes:g} minutes; the drain begins without it."
+    )
     return replace(result, reason=reason, pause=0)
 
 
@@ -412,7 +414,7 @@ def decide_intent(
     requested = known.method if known else None
     decide = partial(decide_replacement, record.kind, when, owner, group, requested, True)
     may_use_pools = partial(_may_use_pools, attempt, record, node)
-    launch_refused = refused.launch if refused else None
+    launch_refused = refused.launch if refused else ""
     lacks_capacity = refused is not None and refused.lacks_capacity
     decision = decide(launch_refused, lacks_capacity and may_use_pools())
     zones: tuple[ZoneChoice, ...] = ()
@@ -420,14 +422,26 @@ def decide_intent(
     if group is not None and decision.method is Method.LAUNCH and is_new:
         zones = choose_zones(attempt, record, group)
         if not zones:
-            decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name), may_use_pools())
+            decision = decide(
+                (
+                    "EC2 reported within the last minutes that no zone of group "
+                    f"{group.name} has capacity."
+                ),
+                may_use_pools(),
+            )
     elif (
         group is not None
         and is_new
         and not launch_refused
         and _should_use_pools(attempt, record, node, group, decision.method)
     ):
-        decision = decide(NO_ZONE_WITH_CAPACITY(group=group.name), True)
+        decision = decide(
+            (
+                "EC2 reported within the last minutes that no zone of group "
+                f"{group.name} has capacity."
+            ),
+            True,
+        )
     if group is None or decision.method not in ACTING:
         return running, (decision, group)
     intent = _intent(attempt, record, decision, group, zones)
@@ -465,7 +479,10 @@ def _decided_for_pool(
     if node is None:
         return running, (decision, None)
     if not node:
-        reason = NOT_NEEDED(pool=running.facts.owner.name)
+        reason = NOT_REPLACED(
+            f"The instance of Leeway's pool {running.facts.owner.name} has "
+            "no node, so no pod needs another place."
+        )
         return running, (ReplacementDecision(Method.NOTHING, reason), None)
     intent = _intent(attempt, running, decision, None, ())
     return running.model_copy(update={"replacement_intent": intent}), (decision, None)

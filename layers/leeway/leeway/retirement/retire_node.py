@@ -28,7 +28,7 @@ from leeway.retirement.finish import (
 from leeway.retirement.hooks import HookAnswers
 from leeway.retirement.outcome import Outcome
 from leeway.retirement.progress import Drain
-from leeway.retirement.reasons import INSTANCE_WITHOUT_NODE, RETURN_NOT_DRAINED
+from leeway.retirement.reasons import NODE_KEPT, NOT_REPLACED
 from leeway.retirement.replace import (
     ReplacementResult,
     replace_instance,
@@ -73,7 +73,11 @@ def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult
     if cordoned.record is None:
         return FinishResult(None)
     if never_joined(cordoned):
-        nothing = ReplacementResult(True, cordoned.record, INSTANCE_WITHOUT_NODE())
+        nothing = ReplacementResult(
+            True,
+            cordoned.record,
+            NOT_REPLACED("The instance has no node, so no replacement is requested."),
+        )
         progress = RetirementProgress(cordoned, nothing)
         work = partial(finish, attempt, cordoned.record, progress)
         return attempt.steps.run("finish", FinishResult, work)
@@ -105,7 +109,7 @@ def _replace_and_drain(attempt: Attempt, cordoned: CordonResult) -> FinishResult
         return FinishResult(None)
     returns = drained.record.returns
     if returns is not None and returns.optional and cordoned.node and not progress.drained:
-        reason = RETURN_NOT_DRAINED(node=cordoned.node)
+        reason = NODE_KEPT(f"Node {cordoned.node} is not drained in the time that its pool allows.")
         return _call_off(attempt, progress, reason)
     wait_for_answer(attempt, drained.record, replacement)
     end = partial(finish, attempt, drained.record, progress)

@@ -202,7 +202,8 @@ def log_execution(arn: str) -> None:
 @cache
 def table(tries: int = 0, name: str = "") -> DynamoTable:
     """Build the table, by default of this stack; `tries` 0 means DEFAULT_TRIES."""
-    dynamodb = partial(client, "dynamodb", tries=tries)
+    # `prepare` has built the client with these arguments: with others, it would be built again.
+    dynamodb = partial(client, "dynamodb", tries=tries) if tries else partial(client, "dynamodb")
     return DynamoTable(dynamodb, name or settings().table, clock())
 
 

@@ -4,15 +4,14 @@ import os
 from functools import cache, partial
 from urllib.parse import urlsplit
 
-from leeway.aws.eks import EksClusters
-from leeway.aws.endpoints import CachedClusters
+from leeway.aws.eks import CachedClusters, EksClusters
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.eks import eks_connection
 from leeway.kubernetes.eks_hosts import endpoint_problem
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.kubernetes.open_clusters import OpenClusters
 from leeway.ports.aws import ClusterEndpoint
-from leeway.wiring.clients import client, clock, session, settings
+from leeway.wiring.clients import client, clock, session, table
 
 
 def open_cluster(name: str) -> LightkubeCluster:
@@ -33,8 +32,7 @@ def _cluster_on(connection: Connection) -> LightkubeCluster:
 @cache
 def _connections() -> OpenClusters[Connection]:
     clusters = CachedClusters(
-        partial(client, "dynamodb"),
-        settings().table,
+        table(),
         EksClusters(partial(client, "eks")),
         clock(),
         _endpoint_problem,

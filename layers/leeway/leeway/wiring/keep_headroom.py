@@ -2,9 +2,8 @@
 
 from functools import cache
 
-from leeway.headroom.keep_headroom import KeepHeadroom
+from leeway.headroom.keep_headroom import HeadroomTelemetry, KeepHeadroom
 from leeway.headroom.ports import Workloads
-from leeway.headroom.telemetry import HeadroomTelemetry
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.workloads import HttpWorkloads
 from leeway.manifests.headroom import HeadroomSource
@@ -28,7 +27,7 @@ def keep_headroom() -> KeepHeadroom:
         manifests=HeadroomSource(configuration()),
         table=table(),
         workloads_in=_workloads_in,
-        telemetry=HeadroomTelemetry(logger(), metrics()),
+        report=HeadroomTelemetry(logger(), metrics()).headroom_reconciled,
         clock=clock(),
     )
 

@@ -12,13 +12,12 @@ from leeway.aws.networks import Ec2Networks
 from leeway.aws.node_clusters import EksNodeClusters
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.records import DynamoRecords
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LaunchDependencies
 from leeway.launch.resolve_pools import NodeSources
 from leeway.ports.functions import AdmitNode
-from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock
-from leeway.wiring.clients import table as of_stack
+from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock, table
 
 
 def node_sources() -> NodeSources:
@@ -33,17 +32,17 @@ def node_sources() -> NodeSources:
     )
 
 
-def launch_nodes(table: str, admit_node: AdmitNode) -> LaunchNodes:
+def launch_nodes(name: str, admit_node: AdmitNode) -> LaunchNodes:
     """Build the use case on a table; `admit_node` starts the admissions."""
     return LaunchNodes(
         LaunchDependencies(
             sources=node_sources(),
             templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
-            table=of_stack(name=table),
-            offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), table),
-            pools=DynamoPoolRecords(partial(client, "dynamodb"), table),
-            admissions=DynamoRecords(partial(client, "dynamodb"), table),
+            table=table(name=name),
+            offerings=UnavailableOfferings(table()),
+            pools=DynamoPoolRecords(partial(client, "dynamodb"), name),
+            admissions=DynamoRecords(partial(client, "dynamodb"), name),
             admit_node=admit_node,
             instances=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             clock=clock(),

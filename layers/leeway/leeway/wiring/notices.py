@@ -4,8 +4,7 @@ import os
 from functools import cache, partial
 
 from leeway.aws.functions import LambdaCleanUp, LambdaExecutions, RateLimit
-from leeway.aws.shared_cache import DynamoClaims
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.interruption.receive_notice import ReceiveNotice
 from leeway.notices.synthetic import EventOrigin
 from leeway.ports.functions import Schedules
@@ -17,6 +16,7 @@ from leeway.wiring.clients import (
     records,
     session,
     settings,
+    table,
 )
 
 
@@ -56,11 +56,11 @@ def receive_notice_with(schedules: Schedules) -> ReceiveNotice:
         policies=configuration(),
         retire_node=retirements(),
         schedules=schedules,
-        offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+        offerings=UnavailableOfferings(table()),
         clusters=frozenset(settings().clusters),
         clock=clock(),
         admissions=records(),
         admit_node=admissions(),
         clean_up=LambdaCleanUp(partial(client, "lambda"), settings().reconcile),
-        claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
+        claims=table(),
     )

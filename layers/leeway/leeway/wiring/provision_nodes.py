@@ -3,15 +3,14 @@
 from functools import cache, partial
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
 from leeway.aws.ec2 import Ec2Instances
-from leeway.aws.index import DynamoIndex
 from leeway.aws.pool_records import DynamoPoolRecords
 from leeway.aws.provision_queue import SqsMessageVisibility, SqsProvisionNodes
 from leeway.aws.provisioning_records import DynamoProvisioningRecords
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.catalog.stored import StoredCatalog
+from leeway.catalog.unavailable import UnavailableOfferings
 from leeway.disruption import return_capacity as returning
+from leeway.instances.facts import InstanceIndex
 from leeway.kubernetes.cluster_states import KubernetesClusterStates
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.pod_events import HttpPodEvents
@@ -65,10 +64,10 @@ def _return_capacity() -> returning.ReturnCapacity:
     dynamodb, name = partial(client, "dynamodb"), settings().table
     return returning.ReturnCapacity(
         returning.Dependencies(
-            instances=DynamoIndex(dynamodb, name, clock()),
+            instances=InstanceIndex(table()),
             records=records(),
-            ledgers=DynamoDisruptionLedgers(dynamodb, name),
-            offerings=DynamoUnavailableOfferings(dynamodb, name),
+            ledgers=table(),
+            offerings=UnavailableOfferings(table()),
             requests=DynamoCapacityRequests(dynamodb, name),
             watched=DynamoProvisioningRecords(dynamodb, name),
             pools=configuration(),

@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 from leeway.admission.record import Admission
-from leeway.aws.scheduler import EventBridgeSchedules, ScheduleTarget
+from leeway.aws.eventbridge import EventBridgeSchedules, ScheduleTarget
 from leeway.interruption.receive_notice import (
     NotAllInstancesReceived,
     NoticeTelemetry,

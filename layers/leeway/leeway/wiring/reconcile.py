@@ -5,12 +5,11 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
-from leeway.aws.index import DynamoIndex
+from leeway.aws.autoscaling import AutoScalingWaitingActions
+from leeway.aws.ec2 import Ec2Sweep
 from leeway.aws.launch_templates import Ec2LaunchTemplates
 from leeway.aws.pool_records import DynamoPoolRecords
-from leeway.aws.shared_cache import DynamoClaims
-from leeway.aws.sweep import Ec2Sweep
-from leeway.aws.waiting_hooks import AutoScalingWaitingActions
+from leeway.instances.facts import InstanceIndex
 from leeway.launch.left_launches import LeftLaunches
 from leeway.ports.aws import CloudRefused
 from leeway.reconciliation.reconcile import Dependencies, ReconcileRequest, Reconciliation
@@ -57,7 +56,7 @@ def reconciliation() -> Reconciliation:
             hasty_sweep=Ec2Sweep(partial(client, "ec2", tries=FAIL_FAST_TRIES)),
             waiting=AutoScalingWaitingActions(partial(client, "autoscaling", tries=DEFAULT_TRIES)),
             groups=groups(),
-            index=DynamoIndex(partial(client, "dynamodb"), settings().table, clock()),
+            index=InstanceIndex(table()),
             records=records(),
             policies=configuration(),
             receive_notice=receive_notice_with(_NoSchedules()),
@@ -80,7 +79,7 @@ def _launches() -> LeftLaunches:
         retire_node=retirements(),
         templates=Ec2LaunchTemplates(partial(client, "ec2", tries=DEFAULT_TRIES)),
         pools=DynamoPoolRecords(partial(client, "dynamodb"), settings().table),
-        claims=DynamoClaims(partial(client, "dynamodb"), settings().table),
+        claims=table(),
         clock=clock(),
     )
 

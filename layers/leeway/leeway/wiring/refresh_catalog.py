@@ -3,8 +3,7 @@
 from functools import cache, partial
 
 from leeway.aws.market import Ec2Market, PricingPriceList, pricing_region
-from leeway.catalog.refresh import CatalogReader, RefreshCatalog
-from leeway.catalog.telemetry import CatalogTelemetry
+from leeway.catalog.refresh import CatalogReader, CatalogTelemetry, RefreshCatalog
 from leeway.wiring.clients import (
     background_client,
     clock,
@@ -32,7 +31,7 @@ def refresh_catalog() -> RefreshCatalog:
             ),
         ),
         table=table(),
-        telemetry=CatalogTelemetry(logger(), metrics()),
+        report=CatalogTelemetry(logger(), metrics()).catalog_refreshed,
         clock=clock(),
     )
 

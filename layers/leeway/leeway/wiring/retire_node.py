@@ -6,16 +6,12 @@ from functools import cache, partial
 from typing import Any
 
 from leeway.aws.capacity_requests import DynamoCapacityRequests
-from leeway.aws.disruption_ledger import DynamoDisruptionLedgers
-from leeway.aws.drain_states import DynamoDrainStates
 from leeway.aws.ec2 import Ec2Instances
 from leeway.aws.provision_queue import SqsProvisionNodes
-from leeway.aws.shared_cache import DynamoSharedCache
-from leeway.aws.unavailable_offerings import DynamoUnavailableOfferings
 from leeway.capacity_requests import ProvisionNodes
-from leeway.execution.attempt import AttemptId
+from leeway.catalog.unavailable import UnavailableOfferings
+from leeway.execution.attempt import AttemptId, Steps
 from leeway.execution.shared_cache import SharedCache
-from leeway.execution.steps import Steps
 from leeway.kubernetes.connection import Connection
 from leeway.kubernetes.lightkube_cluster import LightkubeCluster
 from leeway.retirement.context import Attempt, Ports
@@ -35,13 +31,14 @@ from leeway.wiring.clients import (
     records,
     session,
     settings,
+    table,
 )
 from leeway.wiring.clusters import connection_to
 
 
 @cache
 def _shared_cache() -> SharedCache:
-    return SharedCache(DynamoSharedCache(partial(client, "dynamodb"), settings().table), clock())
+    return SharedCache(table(), clock())
 
 
 def _open_cluster(name: str) -> LightkubeCluster:
@@ -69,7 +66,7 @@ def _ports() -> Ports:
         records=records(),
         open_cluster=_open_cluster,
         clock=clock(),
-        ledgers=DynamoDisruptionLedgers(partial(client, "dynamodb"), settings().table),
+        table=table(),
         policies=configuration(),
         groups=groups(),
         cache=_shared_cache(),
@@ -80,11 +77,9 @@ def _ports() -> Ports:
             partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
         ),
         provision_nodes=_provision_nodes(),
-        drains=DynamoDrainStates(
-            partial(client, "dynamodb", tries=FAIL_FAST_TRIES), settings().table
-        ),
+        fast_table=table(tries=FAIL_FAST_TRIES),
         telemetry=RetirementTelemetry(logger(), metrics()),
-        offerings=DynamoUnavailableOfferings(partial(client, "dynamodb"), settings().table),
+        offerings=UnavailableOfferings(table()),
         region=str(session().region_name),
     )
 
