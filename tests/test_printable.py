@@ -71,7 +71,7 @@ def test_the_command_line_writes_only_through_the_output_module() -> None:
     assert writes == {
         "command.py: sys.stdout.write(data.text)",
         'completion.py: sys.stdout.write(f"{script}\\n")',
-        "get.py: sys.stdout.write(as_yaml(document))",
+        "commands.py: sys.stdout.write(as_yaml(document))",
         "main.py: sys.stdout.write(f\"leeway {version('leeway')}\\n\")",
         "schema.py: sys.stdout.write(_rendered(kinds[-1], output))",
         'schema.py: sys.stdout.write(f"{path}\\n")',

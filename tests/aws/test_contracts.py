@@ -48,7 +48,6 @@ def test_an_admission_is_written_only_over_the_version_that_was_read(
 
 
 @BOTH
-@BOTH
 def test_a_retirement_is_written_only_over_the_version_that_was_read(
     aws: Sandbox, fake: bool
 ) -> None:

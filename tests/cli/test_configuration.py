@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from leeway.manifests.configuration import StoredManifests
 from leeway.policy.rules import ClusterPolicy
 from leeway.provisioning.cluster_state import ClusterState
 from leeway_cli import main
 from leeway_cli.explain.capacity import read_records
 
-from tests.aws.stored import TABLE
+from tests.aws.stored import TABLE, table_in
 from tests.cli.conftest import drop_clients
 from tests.sandbox.aws.started import Sandbox
 
@@ -292,15 +294,11 @@ def test_pause_and_resume_change_only_one_field(run: Run, write: Any, aws: Sandb
 def put_body(aws: Sandbox, spec: Any) -> None:
     """Store a manifest as a newer version of Leeway could write it."""
     document = {"apiVersion": "leeway.sh/v1", "kind": "Cluster", "metadata": {"name": "prod"}}
-    aws.client("dynamodb").update_item(
-        TableName=TABLE,
-        Key={"pk": {"S": "MANIFESTS#prod"}, "sk": {"S": "cluster.leeway.sh#/prod"}},
-        UpdateExpression="SET body = :b, written_by = :w",
-        ExpressionAttributeValues={
-            ":b": {"S": json.dumps(document | {"spec": spec})},
-            ":w": {"S": "9.0.0"},
-        },
-    )
+    manifests = StoredManifests(table_in(aws))
+    (stored,) = manifests.of("prod", "cluster.leeway.sh")
+    body = json.dumps(document | {"spec": spec})
+    newer = replace(stored, body=body, written_by="9.0.0", version=stored.version + 1)
+    manifests.write("prod", newer, stored.version)
 
 
 def test_a_manifest_of_a_newer_version_is_shown_with_its_unknown_fields(

@@ -103,7 +103,7 @@ def test_adopt_writes_what_doctor_finds_missing_and_release_removes_it(
 
 
 def is_about_an_object(finding: Document) -> bool:
-    kinds = ("ClusterRole", "Role", "Namespace", "PriorityClass")
+    kinds = ("ClusterRole", "Role", "Namespace", "PriorityClass", "ValidatingAdmission")
     return bool(finding["subject"].startswith(kinds)) and finding["code"] == "ClusterSettingDiffers"
 
 

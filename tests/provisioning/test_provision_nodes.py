@@ -275,7 +275,7 @@ def test_a_dry_run_reports_and_changes_nothing(buying: Buying) -> None:
     assert report.result.code == "ProvisioningRehearsed"
     assert [one.pod for one in report.without_node] == ["shop/huge-0"]
     assert not buying.fleets.running
-    assert not buying.table.items
+    assert {key for _, key in buying.table.items} == {"WATCHED"}, "no launch intent"
     assert not buying.events.calls
     assert buying.requests.stored["prod", RETIRING] == request
     assert buying.records.statuses["prod"].dry_run

@@ -71,7 +71,7 @@ def acceptance(
 
     \b
     leeway acceptance CLUSTER --html acceptance.html
-    leeway acceptance CLUSTER --fis-role arn:aws:iam::123456789012:role/fis
+    leeway acceptance CLUSTER --fis-role ARN
     leeway acceptance CLUSTER --clean
     """
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
@@ -121,7 +121,7 @@ def _subjects(only: list[str] | None, fis_role: str) -> list[str]:
     for one in only or ():
         if one not in SUBJECTS:
             raise BadInputError(f"--only: expected one of {', '.join(SUBJECTS)}, got {one!r}.")
-    if fis_role and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", fis_role):
+    if fis_role and not re.fullmatch(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+", fis_role):
         raise BadInputError(f"--fis-role: expected the ARN of a role, got {fis_role!r}.")
     if not fis_role and SPOT in (only or ()):
         raise BadInputError(
