@@ -198,7 +198,7 @@ def test_subnets_without_addresses_are_the_reason(sandbox: Sandbox, case: Begin)
             taken.append(interface["NetworkInterface"]["NetworkInterfaceId"])
     full.need(3)
     assert full.runs(1) == [1]
-    assert "or add a subnet." in full.shown()
+    assert "SubnetWithoutAddresses" in full.shown()
     full.check_told("SubnetWithoutAddresses", pods=2)
     assert full.runs(2) == [0, 0]
     full.check_told("SubnetWithoutAddresses", pods=2)
