@@ -1,18 +1,35 @@
-"""Derives the AWS actions of a function from its code.
+"""Derives what a function can call from its code: AWS actions, and reports.
 
-It reads the handler, the objects that wiring builds for it, and of each adapter only the methods
-that a module of the function names.
+It starts at the handler and follows names from definition to definition. A method is reached if
+its class is, and if reached code uses its name on an object that may have this class.
 """
 
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import boto3
+from leeway.table import Table
 
-ROOT = Path(__file__).parents[2]
-LAYER = ROOT / "layers" / "leeway"
+from tests.template.kinds import (
+    PROPERTIES,
+    ROOT,
+    Place,
+    Scope,
+    definition_of,
+    file_of,
+    foreign_bases,
+    lineage,
+    marks_of,
+    may_be,
+    methods_of,
+    module_of,
+    names_imported,
+    place_in,
+    place_of,
+)
+
+__all__ = ["IAM_NAMES", "ROOT", "actions_reached_by", "reports_reached_by"]
 
 PROBES = "leeway.wiring.probes"
 """It serves all functions, and asks for rights that others give: test_probes.py compares them."""
@@ -23,103 +40,257 @@ IAM_NAMES = {
 }
 """Operations whose permission has another name."""
 
+TABLE = Place("leeway.table", "Table")
+RECORD = Place("leeway.table", "Record")
+IN_DYNAMODB = Place("leeway.aws.table", "DynamoTable")
+OPERATIONS_OF_THE_TABLE = {
+    "change": "BatchWriteItem",
+    "delete": "DeleteItem",
+    "find": "Query",
+    "get": "GetItem",
+    "get_many": "BatchGetItem",
+    "list": "Query",
+    "put": "PutItem",
+}
+"""The operation of each method of the table. `claim` calls `put`."""
+assert {*OPERATIONS_OF_THE_TABLE, "claim"} == {m for m in vars(Table) if not m.startswith("_")}
+
+TELEMETRY = Place("leeway.telemetry", "Telemetry")
+"""The base of the classes of reports."""
+
+IMPORTED_BY_NAME = "leeway.manifests"
+"""Its `Kind` names models and converters in texts: `module:name`."""
+
+CALL_NOTHING = {"ABC", "BaseModel", "Exception", "Protocol", "StrEnum", "ValueError"}
+"""Classes of libraries that do not call methods of their subclasses by name."""
+
+OF_PYTHON = PROPERTIES | {
+    "abstractmethod",
+    "classmethod",
+    "contextmanager",
+    "overload",
+    "staticmethod",
+}
+"""Decorators that do not make a library call the method."""
+
+ANYTHING = Place("", "")
+DATA = Place("", "data")
+"""Objects of unknown classes. Attributes of DATA are no methods, but may be properties."""
+
 
 def actions_reached_by(function: str) -> set[str]:
     """Return the AWS actions that a function (a folder of functions/) can call, as IAM names
     them."""
-    reach = _Reach()
-    reach.module(_parsed(ROOT / "functions" / function / "handler.py"))
-    return {action for adapter in reach.adapters for action in reach.actions_of(adapter)}
+    return {IAM_NAMES.get(action, action) for action in _reach_of(function).actions()}
 
 
-def methods_named_by(function: str) -> set[str]:
-    """Return the methods of ports that the code of a function (a folder of functions/) names."""
-    reach = _Reach()
-    reach.module(_parsed(ROOT / "functions" / function / "handler.py"))
-    return reach.named
+def reports_reached_by(function: str) -> set[str]:
+    """Return the methods of telemetry that a function (a folder of functions/) can call."""
+    methods = _reach_of(function).methods
+    return {method for place, method in methods if TELEMETRY in lineage(place)}
+
+
+@cache
+def _reach_of(function: str) -> "_Reach":
+    return _Reach(function)
 
 
 class _Reach:
-    """The reachable modules, functions of wiring, and adapters."""
+    """The definitions and methods that the code of a function can reach."""
 
-    def __init__(self) -> None:
-        self.adapters: dict[str, tuple[str, ...]] = {}
-        self.named: set[str] = set()
-        self._seen: set[str] = set()
+    def __init__(self, function: str) -> None:
+        self.methods: set[tuple[Place, str]] = set()
+        self._used: dict[str, set[Place]] = {}
+        self._classes: set[Place] = set()
+        self._adapters: dict[Place, tuple[str, ...]] = {}
+        self._seen: set[Place] = set()
+        self._modules: set[str] = set()
+        self._todo: list[Place] = []
+        handler = f"functions.{function}.handler"
+        for name in module_of(handler).definitions:
+            self._follow(Place(handler, name))
+        while self._todo or self._reach_methods():
+            while self._todo:
+                self._reach(self._todo.pop())
 
-    def module(self, tree: ast.Module) -> None:
-        """Add everything that a module names, and every module of Leeway that it imports."""
-        self.named |= _methods_named(tree, on_names=False)
-        for origin, name in _imports(tree).values():
-            self._follow(origin, name)
+    def _follow(self, place: Place) -> None:
+        if place not in self._seen and place.module != PROBES:
+            self._seen.add(place)
+            self._todo.append(place)
 
-    def _follow(self, origin: str, name: str) -> None:
-        if f"{origin}:{name}" in self._seen:
-            return
-        self._seen.add(f"{origin}:{name}")
-        if origin == PROBES:
-            return
-        if origin.startswith("leeway.wiring"):
-            self._wiring(origin, name)
-        elif not origin.startswith("leeway.aws") and origin not in self._seen:
-            self._seen.add(origin)
-            self.module(_parsed(_file(origin)))
-
-    def _wiring(self, origin: str, name: str) -> None:
-        """Add a function or setting of wiring, and the objects that it builds."""
-        tree = _parsed(_file(origin))
-        imports = _imports(tree)
-        for node in tree.body:
-            if not isinstance(node, ast.FunctionDef) or node.name != name:
+    def _reach(self, place: Place) -> None:
+        """Scan a definition, and what the import of its module runs."""
+        module = module_of(place.module)
+        if place.module not in self._modules:
+            self._modules.add(place.module)
+            for statement in module.run_on_import:
+                self._scan(Scope(statement, place.module))
+        if place.name in module.imports:
+            self._follow(module.imports[place.name])
+        for found in module.definitions.get(place.name, ()):
+            if not isinstance(found, ast.ClassDef):
+                self._scan(Scope(found, place.module))
                 continue
-            self.named |= _methods_named(node, on_names=True)
-            for call in ast.walk(node):
-                if isinstance(call, ast.Call) and (services := _services_of(call)):
-                    adapter = ast.unparse(call.func)
-                    self.adapters[f"{imports[adapter][0]}:{adapter}"] = services
-            for used in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - {name}:
-                self._follow(*imports.get(used, (origin, used)))
+            self._classes.add(place)
+            fields = [one for one in found.body if not isinstance(one, ast.FunctionDef)]
+            keywords = [keyword.value for keyword in found.keywords]
+            for part in [*found.bases, *keywords, *found.decorator_list, *fields]:
+                self._scan(Scope(part, place.module, place))
 
-    def actions_of(self, adapter: str) -> Iterator[str]:
-        """Return the actions of the named methods of adapters."""
-        origin, _, name = adapter.partition(":")
-        services = self.adapters[adapter]
-        for service, held in zip(services, _clients_of(origin, name, services), strict=True):
-            operations = boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping
-            for method in _client_calls(origin, name, held, self._everything_named()):
-                action = f"{service}:{operations[method]}"
-                yield IAM_NAMES.get(action, action)
+    def _reach_methods(self) -> bool:
+        """Scan the methods of reached classes that are used; return whether there are any."""
+        found = [
+            (place, method)
+            for place in self._classes
+            for method in methods_of(place)
+            if (place, method.name) not in self.methods and self._is_used(place, method)
+        ]
+        for place, method in found:
+            self.methods.add((place, method.name))
+            self._scan(Scope(method, place.module, place))
+        return bool(found)
 
-    def _everything_named(self) -> set[str]:
-        """Add the methods that adapters call on each other."""
-        classes = [_class(*adapter.split(":")) for adapter in self.adapters]
-        return self.named.union(*(_methods_named(found, on_names=False) for found in classes))
+    def _is_used(self, place: Place, method: ast.FunctionDef) -> bool:
+        by_a_library = marks_of(method) - OF_PYTHON or foreign_bases(place) - CALL_NOTHING
+        if method.name.startswith("__") or by_a_library:
+            return True
+        used_on = self._used.get(method.name, set())
+        of_table = place == TABLE and method.name in OPERATIONS_OF_THE_TABLE
+        if ANYTHING in used_on and not of_table:
+            return True
+        if DATA in used_on and marks_of(method) & PROPERTIES:
+            return True
+        return any(may_be(place, on) for on in used_on - {ANYTHING, DATA})
+
+    def _scan(self, scope: Scope) -> None:
+        """Follow the names and note the attributes that code uses."""
+        module = module_of(scope.module)
+        for node in _nodes(scope.code):
+            match node:
+                case ast.Name(id=name) if name not in scope.parameters:
+                    self._follow(Place(scope.module, name))
+                case ast.ImportFrom():
+                    for name in names_imported(node):
+                        self._follow(Place(scope.module, name))
+                case ast.Constant(value=str() as text) if text.count(":") == 1:
+                    self._import_by_name(scope, text)
+                case ast.Attribute():
+                    if place := module.of_module(node):
+                        self._follow(place)
+                    elif ast.unparse(node.value) != "self._client()":
+                        self._use(node, scope)
+                case ast.Call():
+                    if services := _services_of(node, scope):
+                        self._add_adapter(node, scope, services)
+
+    def _import_by_name(self, scope: Scope, text: str) -> None:
+        name, _, attribute = text.partition(":")
+        place = Place(f"{IMPORTED_BY_NAME}.{name}", attribute)
+        if scope.module.startswith(IMPORTED_BY_NAME) and file_of(place.module).exists():
+            self._follow(place)
+
+    def _use(self, node: ast.Attribute, scope: Scope) -> None:
+        """Note the use of an attribute. The table's methods have the names of those of dicts: on an
+        object of an unknown class they count if they get a record."""
+        kinds = scope.kinds_of(node.value)
+        used_on = {place for kind in kinds or () if (place := place_in(kind))}
+        if kinds is None:
+            used_on = {DATA if node in scope.data else ANYTHING}
+            if node.attr in OPERATIONS_OF_THE_TABLE and _is_of_the_table(node, scope):
+                used_on.add(TABLE)
+        self._used.setdefault(node.attr, set()).update(used_on)
+
+    def _add_adapter(self, call: ast.Call, scope: Scope, services: tuple[str, ...]) -> None:
+        (kind,) = scope.kinds_of(call) or ()
+        place = place_in(kind)
+        assert place
+        assert self._adapters.setdefault(place, services) == services
+
+    def actions(self) -> Iterator[str]:
+        """Return the actions of the reached methods of adapters."""
+        for place in self._classes:
+            assert place in self._adapters or not _has_client(place), f"{place} has which client?"
+        for name, operation in OPERATIONS_OF_THE_TABLE.items():
+            if (TABLE, name) in self.methods:
+                yield f"dynamodb:{operation}"
+        for place in self._adapters.keys() - {IN_DYNAMODB}:
+            services = self._adapters[place]
+            for service, client in zip(services, _clients_of(place, services), strict=True):
+                for method in methods_of(place):
+                    if (place, method.name) in self.methods:
+                        for call in _calls_on(client, method, place.module):
+                            yield f"{service}:{_operations_of(service)[call]}"
 
 
-def _clients_of(origin: str, name: str, services: tuple[str, ...]) -> list[str]:
+def _nodes(code: ast.AST) -> Iterator[ast.AST]:
+    """Return the nodes of code, without the annotations of parameters, results and attributes. The
+    annotation of a field counts, since a library may build the field's value."""
+    yield code
+    for field, value in ast.iter_fields(code):
+        is_field = isinstance(code, ast.AnnAssign) and isinstance(code.target, ast.Name)
+        if field == "returns" or (field == "annotation" and not is_field):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if isinstance(node, ast.AST):
+                yield from _nodes(node)
+
+
+def _is_of_the_table(method: ast.Attribute, scope: Scope) -> bool:
+    """Whether a method gets the declaration of a record, in a call or by `partial`, or is called on
+    what has the table's name."""
+    calls = [node for node in ast.walk(scope.code) if isinstance(node, ast.Call)]
+    arguments = [one for call in calls if method in {call.func, *call.args} for one in call.args]
+    kinds = [kind for one in arguments for kind in scope.kinds_of(one) or ()]
+    return ast.unparse(method.value).endswith("table") or RECORD in map(place_in, kinds)
+
+
+def _services_of(call: ast.Call, scope: Scope) -> tuple[str, ...]:
+    """Return the services of an adapter's clients: `Adapter(partial(client, "ec2"), …)`."""
+    found = []
+    for argument in call.args:
+        values = scope.values_of(argument.id) if isinstance(argument, ast.Name) else [argument]
+        services = {service for value in values for service in _services_in(value)}
+        if not services:
+            break
+        (service,) = services
+        found.append(service)
+    return tuple(found)
+
+
+def _services_in(value: ast.expr) -> set[str]:
+    """Return the service of a client that is put off; two such clients may be alternatives."""
+    if isinstance(value, ast.IfExp):
+        return _services_in(value.body) | _services_in(value.orelse)
+    put_off = ("partial(client, ", "partial(background_client, ")
+    if isinstance(value, ast.Call) and ast.unparse(value).startswith(put_off):
+        return {str(ast.literal_eval(value.args[1]))}
+    return set()
+
+
+@cache
+def _operations_of(service: str) -> dict[str, str]:
+    """Return the operations of a service by the methods of its client."""
+    return dict(boto3.client(service, region_name="us-east-1").meta.method_to_api_mapping)
+
+
+def _constructor(place: Place) -> list[ast.arg]:
+    """Return the parameters of the constructor of a class."""
+    made = [method for method in methods_of(place) if method.name == "__init__"]
+    return made[0].args.args[1:] if made else []
+
+
+def _has_client(place: Place) -> bool:
+    clients = [one for one in _constructor(place) if one.annotation]
+    return place.module.startswith("leeway.aws.") and any(
+        ast.unparse(one.annotation) == "Callable[[], Any]" for one in clients if one.annotation
+    )
+
+
+def _clients_of(place: Place, services: tuple[str, ...]) -> list[str]:
     """Return how a class calls its clients, in the order of its parameters."""
     if len(services) == 1:
         return ["self._client()"]
-    (made,) = [
-        one
-        for one in _class(origin, name).body
-        if isinstance(one, ast.FunctionDef) and one.name == "__init__"
-    ]
-    return [f"self._{one.arg}()" for one in made.args.args[1 : len(services) + 1]]
-
-
-def _client_calls(origin: str, name: str, client: str, named: set[str]) -> Iterator[str]:
-    """Return the boto3 methods and paginators that these methods of a class call on a client."""
-    methods = {m.name: m for m in _class(origin, name).body if isinstance(m, ast.FunctionDef)}
-    reached = {m for m in methods if m in named and not m.startswith("_")}
-    todo = list(reached)
-    while todo:
-        attributes = {n.attr for n in ast.walk(methods[todo.pop()]) if isinstance(n, ast.Attribute)}
-        more = (attributes & methods.keys()) - reached
-        reached |= more
-        todo += more
-    for method in reached:
-        yield from _calls_on(client, methods[method], origin)
+    return [f"self._{one.arg}()" for one in _constructor(place)[: len(services)]]
 
 
 def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[str]:
@@ -131,102 +302,19 @@ def _calls_on(client: str, function: ast.FunctionDef, origin: str) -> Iterator[s
             understood += 1
             paginated = call.func.attr == "get_paginator"
             yield str(ast.literal_eval(call.args[0])) if paginated else call.func.attr
-        for place, argument in enumerate(call.args):
+        for number, argument in enumerate(call.args):
             if ast.unparse(argument) == client:
                 understood += 1
                 handed_to, where = _function(ast.unparse(call.func), origin)
-                yield from _calls_on(handed_to.args.args[place].arg, handed_to, where)
+                yield from _calls_on(handed_to.args.args[number].arg, handed_to, where)
     named = sum(ast.unparse(n) == client for n in ast.walk(function) if isinstance(n, ast.expr))
     assert named == understood, f"{origin}: {function.name} does more with its client than is seen"
 
 
 def _function(name: str, origin: str) -> tuple[ast.FunctionDef, str]:
     """Return the function of a module with this name, or the imported one, with its module."""
-    tree = _parsed(_file(origin))
-    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
-    if found:
-        return found[0], origin
-    where, there = _imports(tree)[name]
-    return _function(there, where)
-
-
-def _methods_named(tree: ast.AST, *, on_names: bool) -> set[str]:
-    """Return the methods that are called, bound by `partial`, or run under a report's `guard`. Use
-    cases call those of ports on their attributes (`self._records.write`) or on a local name; wiring
-    calls them on any name."""
-    held = {name for name, value in _assigned(tree) if isinstance(value, ast.Attribute)}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    put_off = [call.args[0] for call in calls if ast.unparse(call.func) == "partial" and call.args]
-    guarded = [call.args[1] for call in calls if ast.unparse(call.func).endswith(".guard")]
-    functions = [call.func for call in calls] + put_off + guarded
-    return {
-        function.attr
-        for function in functions
-        if isinstance(function, ast.Attribute)
-        and (on_names or not isinstance(function.value, ast.Name) or function.value.id in held)
-        and ast.unparse(function.value) != "self._client()"
-    }
-
-
-def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Return every assigned name with its value."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign):
-            continue
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                yield from zip(map(ast.unparse, target.elts), node.value.elts, strict=False)
-            else:
-                yield ast.unparse(target), node.value
-
-
-def _services_of(call: ast.Call) -> tuple[str, ...]:
-    """Return the services of an adapter's clients: `Adapter(partial(client, "ec2"), …)`."""
-    found = []
-    for argument in call.args:
-        put_off = ("partial(client, ", "partial(background_client, ")
-        if not isinstance(argument, ast.Call) or not ast.unparse(argument).startswith(put_off):
-            break
-        found.append(str(ast.literal_eval(argument.args[1])))
-    return tuple(found)
-
-
-@cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def _file(module: str) -> Path:
-    path = LAYER.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-def _class(origin: str, name: str) -> ast.ClassDef:
-    (found,) = [
-        node
-        for node in _parsed(_file(origin)).body
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
-    return found
-
-
-def _imports(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Return the imports of a module from Leeway: name → module and name there."""
-    found: dict[str, tuple[str, str]] = {}
-    shapes = {node for test in ast.walk(tree) if _is_for_types(test) for node in ast.walk(test)}
-    for node in ast.walk(tree):
-        if node in shapes:
-            continue
-        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("leeway"):
-            continue
-        for alias in node.names:
-            assert node.module
-            below = f"{node.module}.{alias.name}"
-            is_module = _file(below).exists()
-            origin = below if is_module else node.module
-            found[alias.asname or alias.name] = (origin, "" if is_module else alias.name)
-    return found
-
-
-def _is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    place = place_of(origin, name)
+    assert place
+    found = definition_of(place)
+    assert isinstance(found, ast.FunctionDef)
+    return found, place.module

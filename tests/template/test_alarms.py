@@ -6,7 +6,7 @@ import pytest
 
 from tests.log_lines import REPORTS, lines_of, metrics_in
 from tests.template.granted import resources
-from tests.template.reached import ROOT, methods_named_by
+from tests.template.reached import ROOT, reports_reached_by
 from tests.template.translation import translate
 
 type Watched = tuple[str, str, frozenset[str]]
@@ -62,7 +62,7 @@ def emitted_by(function: str) -> set[Watched]:
         if r["Type"] == "AWS::Lambda::Function"
         and r["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == function
     ]
-    reports = [REPORTS[method] for method in sorted(methods_named_by(function) & REPORTS.keys())]
+    reports = [REPORTS[method] for method in sorted(reports_reached_by(function) & REPORTS.keys())]
     lines = lines_of(*reports, service=environment["POWERTOOLS_SERVICE_NAME"])
     namespace = environment["POWERTOOLS_METRICS_NAMESPACE"]
     return {
