@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from leeway.selection.offers.catalog import Unavailable
 from leeway.table import Record, Table
+
+if TYPE_CHECKING:
+    from leeway.selection.offers.catalog import Unavailable
 
 REFRESHED_AFTER = timedelta(seconds=30)
 """A mark is written again only if its end moves by this much. EC2 may interrupt a thousand
@@ -71,9 +74,12 @@ class UnavailableOfferings:
             known = until
         self._marked[offering] = known
 
-    def now(self, region: str, at: datetime) -> frozenset[Unavailable]:
+    def now(self, region: str, at: datetime) -> "frozenset[Unavailable]":
         """Read the offerings of a region that are unavailable at this time. The result may be a
         second old."""
+        # receive_notice only marks: it starts without the catalog of instance types.
+        from leeway.selection.offers.catalog import Unavailable
+
         marks = self._table.list(_MARK, consistent=False, region=region)
         return frozenset(
             Unavailable(one.instance_type, one.zone, one.capacity_type)
