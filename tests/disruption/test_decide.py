@@ -10,8 +10,7 @@ from leeway.disruption.rules import Budget, Cause, ReturnRules
 from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
 from leeway.selection.labels import HOSTNAME
-from leeway.selection.pods import Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod
 
 from tests.disruption.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
 from tests.selection.workloads import catalog, instance_type, spec, term
