@@ -11,8 +11,7 @@ from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
-from leeway.selection.pods import Pod, PodSpec, Spread, Weighted
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 

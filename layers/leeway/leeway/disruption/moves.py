@@ -15,8 +15,7 @@ from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.pod_groups import has_preferences, with_preferences_required
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm, Spread
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Floats

@@ -26,8 +26,7 @@ from leeway.provisioning.demand import ClusterRead
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
 
 @dataclass(frozen=True, slots=True)
