@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Without bytecode each process of a sandbox compiles its libraries again, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 # SAM builds the layer with the python3.13 of the PATH: that of .venv.
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
