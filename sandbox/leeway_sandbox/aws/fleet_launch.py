@@ -1,4 +1,4 @@
-"""Launches the instances of a fleet in one pool, or says why EC2 does not.
+"""Launches the instances of a launch template in one pool, or says why EC2 does not.
 
 The errors are those of RunInstances, which EC2 reports for each override of a fleet.
 """
@@ -290,9 +290,10 @@ def _refusal(code: str, message: str) -> ServiceException:
 
 
 def launch(
-    ec2: Any, fleet_id: str, market: Market, specification: LaunchSpecification, count: int
+    ec2: Any, fleet_id: str | None, market: Market, specification: LaunchSpecification, count: int
 ) -> list[Instance]:
-    """Launch so many instances, with the tags that EC2 and the request give them."""
+    """Launch so many instances, with the tags that EC2 and the request give them. `fleet_id` is
+    None for those of an Auto Scaling group."""
     data, pool, tags = specification.data, specification.pool, specification.tags
     options: dict[str, Any] = {}
     if volumes := [one for one in data.get("BlockDeviceMappings") or () if one.get("Ebs")]:
@@ -321,9 +322,11 @@ def launch(
     _tag_the_rest(ec2, launched, tags)
     version = specification.version
     system = {TEMPLATE_TAG: version.template.id, VERSION_TAG: str(version.number)}
+    if fleet_id:
+        system[FLEET_TAG] = fleet_id
     for instance in launched:
         # Tags of AWS do not count towards the 50 of a resource, as they would in moto.
-        ec2.tags[instance.id] |= system | {FLEET_TAG: fleet_id}
+        ec2.tags[instance.id] |= system
         _associate(ec2, instance, specification.profile)
         setattr(instance, _EFAS, _efas(specification))
     return launched
