@@ -286,7 +286,7 @@ class _Nodes:
 
     def _movable(self, one: PodOnNode) -> MovablePod:
         budgets = self._budgets.get(one.pod.spec.namespace, ())
-        blocked_by = blocking(budgets, one.pod)
+        blocked_by = blocking(budgets, one.pod, one.ready)
         return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controlled)
 
     def _drift(

@@ -16,7 +16,8 @@ class PodOnNode:
     """A pod that runs on a node, and is neither a DaemonSet's nor a static pod.
 
     `controlled`: a controller creates it again. `protected_until` is until when an annotation
-    forbids to disrupt it. `created_at` is None if it is not known.
+    forbids to disrupt it. `created_at` is None if it is not known. `ready`: its condition Ready is
+    True.
     """
 
     pod: Pod
@@ -24,6 +25,7 @@ class PodOnNode:
     controlled: bool
     protected_until: datetime | None = None
     created_at: datetime | None = None
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,14 @@ class NodeDetails:
 
 @dataclass(frozen=True, slots=True)
 class PodBudget:
-    """A PodDisruptionBudget, and how many of its pods may be disrupted now."""
+    """A PodDisruptionBudget, and how many of its pods may be disrupted now. `only_ready`: it keeps
+    only pods that are Ready."""
 
     namespace: str
     name: str
     selector: LabelSelector | None
     allowed: int
+    only_ready: bool = False
 
     def selects(self, pod: Pod) -> bool:
         """Whether it selects a pod. A missing selector selects nothing. Source: Kubernetes API,
@@ -65,13 +69,13 @@ class PodBudget:
         return of_namespace and self.selector is not None and self.selector.selects(pod.spec.labels)
 
 
-def blocking(budgets: Iterable[PodBudget], pod: Pod) -> tuple[str, ...]:
+def blocking(budgets: Iterable[PodBudget], pod: Pod, ready: bool = True) -> tuple[str, ...]:
     """Return the names of the budgets that let the API server refuse the eviction of a pod now. It
     evicts no pod that several budgets select. Source: Kubernetes, eviction subresource."""
     selecting = [one for one in budgets if one.selects(pod)]
     if len(selecting) > 1:
         return tuple(one.name for one in selecting)
-    return tuple(one.name for one in selecting if one.allowed < 1)
+    return tuple(one.name for one in selecting if one.allowed < 1 and (ready or not one.only_ready))
 
 
 @dataclass(frozen=True, slots=True)
