@@ -116,7 +116,8 @@ class NodeReturn:
 
     - `nodes`: their names. Several nodes are given back together only for one that replaces them.
     - `replaced`: their pods need a new node, which is requested before the first of them goes.
-    - `saving`: USD per hour. `moves`: how many pods move.
+    - `saving`: USD per hour. `moves`: how many pods move. `loose`: those of them that lose
+      preferences which hold where they are.
     """
 
     nodes: tuple[str, ...]
@@ -125,6 +126,7 @@ class NodeReturn:
     saving: float = 0.0
     moves: int = 0
     replaced: bool = False
+    loose: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ class FleetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TemplateOverrides:
-    """A launch template, and the overrides that boot with it."""
+    """A launch template, and the overrides that boot with it. `template` is its name until it is
+    created, and then its id."""
 
     template: str
     overrides: tuple[Override, ...]

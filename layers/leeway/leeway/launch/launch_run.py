@@ -378,8 +378,8 @@ class LaunchRun:
             pool, codes = one.intent.pool, {error.code for error in one.errors}
             found = consequences_of(pool, one.errors, denied_before=pool in self.denied)
             if DENIED in codes or Cause.TEMPLATE in map(cause_of, codes):
-                # It may have been deleted since it was last seen: the next round creates it.
-                self.deps.templates.forget(one.intent.templates)
+                # It may have been deleted since it was created: the next round looks for it.
+                self.deps.templates.doubt(one.intent.templates)
             self.reasons += found.reasons
             self.unavailable |= found.unavailable.keys() | found.avoided
             self.exhausted |= found.exhausted
