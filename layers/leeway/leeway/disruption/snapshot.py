@@ -17,7 +17,7 @@ from leeway.launch.fleets import Offers
 from leeway.launch.images import variant_of
 from leeway.launch.intent import LaunchIntent, nodes_on_the_way
 from leeway.manifests.node_pool import NodePool as PoolManifest
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_pool import pools_of
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
