@@ -44,7 +44,6 @@ subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: User, name: stand-in}
 """
 _REVIEWS = "/apis/authorization.k8s.io/v1"
-_LIST_PODS = {"verb": "list", "resource": "pods", "namespace": "default"}
 
 
 @pytest.fixture(scope="module")
