@@ -118,7 +118,6 @@ def test_a_group_without_a_user_is_refused(guarded: Live) -> None:
         (["list", "nodes", "--as", "reader"], "no"),
         (["list", "pods", "--as", "x", "--as-group", "readers"], "yes"),
         (["create", "pods", "--subresource=eviction", "--as", "reader"], "no"),
-        (["--list", "--as", "reader"], "pods"),
     ],
 )
 def test_kubectl_can_impersonate_a_user(guarded: Live, arguments: list[str], answer: str) -> None:
