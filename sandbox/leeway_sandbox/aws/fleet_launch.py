@@ -1,4 +1,4 @@
-"""Launches the instances of a fleet in one pool, or says why EC2 does not.
+"""Launches the instances of a launch template in one pool, or says why EC2 does not.
 
 The errors are those of RunInstances, which EC2 reports for each override of a fleet.
 """
@@ -44,7 +44,8 @@ type Market = Literal["on-demand", "spot"]
 class Pool:
     """An instance type in a zone: a launch template version with one override of a request.
 
-    `price` is USD per hour in the market of the fleet; `request_tags` are by resource type.
+    `subnet` is empty for an Auto Scaling group without subnets. `price` is USD per hour in the
+    market of the fleet; `request_tags` are by resource type.
     """
 
     version: LaunchTemplateVersion
@@ -276,8 +277,11 @@ def _refusal(code: str, message: str) -> ServiceException:
     return ServiceException(code, message)
 
 
-def launch(ec2: Any, fleet_id: str, market: Market, pool: Pool, count: int) -> list[Instance]:
-    """Launch so many instances, with the tags that EC2 and the request give them."""
+def launch(
+    ec2: Any, fleet_id: str | None, market: Market, pool: Pool, count: int
+) -> list[Instance]:
+    """Launch so many instances, with the tags that EC2 and the request give them. `fleet_id` is
+    None for those of an Auto Scaling group."""
     data, tags = pool.data, pool.tags
     options: dict[str, Any] = {}
     if volumes := [one for one in data.get("BlockDeviceMappings") or () if one.get("Ebs")]:
@@ -290,7 +294,8 @@ def launch(ec2: Any, fleet_id: str, market: Market, pool: Pool, count: int) -> l
         instance_type=pool.instance_type,
         is_instance_type_default=True,  # otherwise moto searches its whole catalog for the type
         region_name=ec2.region_name,
-        subnet_id=pool.subnet,
+        subnet_id=pool.subnet or None,
+        placement=None if pool.subnet else pool.zone,
         nics=_interfaces(pool),
         key_name=data.get("KeyName"),
         security_group_ids=list(data.get("SecurityGroupIds") or ()),
@@ -305,9 +310,11 @@ def launch(ec2: Any, fleet_id: str, market: Market, pool: Pool, count: int) -> l
     _tag_the_rest(ec2, launched, tags)
     version = pool.version
     system = {TEMPLATE_TAG: version.template.id, VERSION_TAG: str(version.number)}
+    if fleet_id:
+        system[FLEET_TAG] = fleet_id
     for instance in launched:
         # Tags of AWS do not count towards the 50 of a resource, as they would in moto.
-        ec2.tags[instance.id] |= system | {FLEET_TAG: fleet_id}
+        ec2.tags[instance.id] |= system
         _associate(ec2, instance, pool.profile)
         setattr(instance, _EFAS, _efas(pool))
     return launched

@@ -135,3 +135,25 @@ def test_a_failed_launch_sends_an_event_and_is_retried(aws: Sandbox) -> None:
     )
     assert aws.journal("notice", detail_type="EC2 Instance Launch Unsuccessful")
     _steady(aws, "starved", 1)
+
+
+def test_a_group_with_instances_is_deleted_only_by_force_and_is_gone_with_the_last_of_them(
+    aws: Sandbox,
+) -> None:
+    scaling = aws.client("autoscaling")
+    members = aws.group("forced", 2)
+    scaling.put_lifecycle_hook(AutoScalingGroupName="forced", **hook("drain", "TERMINATING"))
+    code, _ = _refusal(scaling.delete_auto_scaling_group, AutoScalingGroupName="forced")
+    assert code == "ResourceInUse"
+    scaling.delete_auto_scaling_group(AutoScalingGroupName="forced", ForceDelete=True)
+    groups = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["forced"])
+    assert [one["Status"] for one in groups["AutoScalingGroups"]] == ["Delete in progress"]
+
+    def gone() -> bool:
+        found = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["forced"])
+        return not found["AutoScalingGroups"]
+
+    aws.wait(gone)
+    answer = aws.client("ec2").describe_instances(InstanceIds=members)
+    states = {one["State"]["Name"] for r in answer["Reservations"] for one in r["Instances"]}
+    assert states == {"terminated"}
