@@ -247,6 +247,6 @@ def ask_functions(found: Connected, objects: Iterable[ClusterObject], command: C
             break
         command.sleep(_PAUSE)
     for one in (*of_aws, *of_cluster):
-        command.say(f"{one.severity.value}  {one.code}: {one.message}")
+        command.say(f"{one.severity.value}  {one.code}: {one.reason}")
         if one.command:
             command.say(f"$ {one.command}")
