@@ -14,8 +14,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 from leeway.selection.resources import Resources
 
 from leeway_cli.rehearse.cluster import Cluster, NodeFacts, Pace
