@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leeway.manifests.base import Manifest, Problem
     from leeway.manifests.configuration import StoredManifest
     from leeway.manifests.reading import Reading
-    from leeway.selection.pools import NodePool
+    from leeway.selection.pods import NodePool
 
 STDIN = Path("-")
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
