@@ -28,6 +28,8 @@ PAUSE = deployment_object(PausePods("warm", "leeway-headroom", {"cpu": "1"}), 1)
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with running_cluster(tmp_path_factory.mktemp("guarded"), "--rbac", str(RBAC)) as cluster:
         groups = {one: [f"leeway:{one}"] for one in ("drain", "capacity", "headroom")}
+        listed = merge(cluster.api, REGISTRIES, {"data": {"mirror": MIRROR}})
+        assert listed.status_code == 200
         grant(cluster, **groups, person=sorted({g for one in groups.values() for g in one}))
         yield cluster
 
@@ -79,6 +81,23 @@ POD = "spec.template.spec"
 SECRET = {"name": "s", "secret": {"secretName": "s"}}
 # A kubelet sends it from its node's network, to any host.
 PROBE = {"httpGet": {"host": "169.254.169.254", "port": 80, "path": "/"}}
+REGISTRIES = "/api/v1/namespaces/leeway-headroom/configmaps/leeway-headroom-registries"
+MIRROR = "registry.example.com:5000/mirror"
+
+
+def kept_away(rule: str = "required", **term: Any) -> dict[str, Any]:
+    """Anti-affinity to all pods of its own namespace on its node, except for some fields."""
+    one: Any = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, **term}
+    if rule == "preferred":
+        one = {"weight": 1, "podAffinityTerm": one}
+    return {"podAntiAffinity": {f"{rule}DuringSchedulingIgnoredDuringExecution": [one]}}
+
+
+WIDE: tuple[dict[str, Any], ...] = (
+    {"topologyKey": "topology.kubernetes.io/zone"},
+    {"namespaceSelector": {}},
+    {"namespaces": ["kube-system"]},
+)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +105,27 @@ PROBE = {"httpGet": {"host": "169.254.169.254", "port": 80, "path": "/"}}
     [
         (f"{POD}.containers.0.image", "docker.io/library/bash:5"),
         (f"{POD}.containers.0.image", "pause.example.com/bash"),
+        (f"{POD}.containers.0.image", "evil.example.com/pause:latest"),
+        (f"{POD}.containers.0.image", "registry.k8s.io.example.com/pause:3.10"),
+        (f"{POD}.containers.0.image", f"{MIRROR}-of-others/pause:3.10"),
+        (f"{POD}.containers.0.image", f"{MIRROR}/bash:5"),
+        ("spec.template.metadata.labels.app", "web"),
+        ("spec.template.metadata.annotations", {"karpenter.sh/do-not-disrupt": "true"}),
+        *((f"{POD}.affinity", kept_away(**term)) for term in WIDE),
+        *((f"{POD}.affinity", kept_away("preferred", **term)) for term in WIDE),
+        *(
+            (f"{POD}.tolerations", [{"operator": "Exists", **key}])
+            for key in (
+                {},
+                {"key": "leeway.sh/retiring"},
+                {"key": "karpenter.sh/disrupted"},
+                {"key": "node.kubernetes.io/unschedulable"},
+                {"key": "node.cloudprovider.kubernetes.io/uninitialized"},
+                {"key": "node-role.kubernetes.io/control-plane"},
+                {"key": "ToBeDeletedByClusterAutoscaler"},
+            )
+        ),
+        (f"{POD}.resourceClaims", [{"name": "gpu", "resourceClaimName": "theirs"}]),
         (f"{POD}.containers.0.command", ["/bin/sh"]),
         (f"{POD}.containers.0.args", ["x"]),
         (f"{POD}.containers.0.env", [{"name": "LD_PRELOAD", "value": "/x"}]),
@@ -130,16 +170,37 @@ def test_headroom_may_create_pause_pods_only(
     assert live.api.delete(f"{OWN}/warm").status_code == 200
 
 
-def test_a_pause_image_of_another_registry_is_allowed(headroom: httpx.Client) -> None:
-    image = "registry.example.com:5000/mirror/pause:3.10"
-    mirrored = changed(PAUSE, f"{POD}.containers.0.image", image)
-    assert apply(headroom, f"{OWN}/warm", mirrored).status_code == 201
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{POD}.containers.0.image", "registry.k8s.io/pause:3.9"),
+        (f"{POD}.containers.0.image", f"{MIRROR}/pause:3.10"),
+        (f"{POD}.containers.0.securityContext.procMount", "Default"),
+        (f"{POD}.nodeSelector", {"karpenter.sh/nodepool": "gpu"}),
+        (f"{POD}.tolerations", [{"key": "nvidia.com/gpu", "operator": "Exists"}]),
+        (f"{POD}.affinity", kept_away()),
+    ],
+)
+def test_pause_pods_may_run_on_every_pool(headroom: httpx.Client, path: str, value: object) -> None:
+    assert apply(headroom, f"{OWN}/warm", changed(PAUSE, path, value)).status_code == 201
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 
-def test_the_default_proc_mount_is_allowed(headroom: httpx.Client) -> None:
-    usual = changed(PAUSE, f"{POD}.containers.0.securityContext.procMount", "Default")
-    assert apply(headroom, f"{OWN}/warm", usual).status_code == 201
+def test_without_the_list_of_registries_there_are_no_pause_pods(
+    live: Live, headroom: httpx.Client
+) -> None:
+    listed = live.api.get(REGISTRIES).json()
+    assert live.api.delete(REGISTRIES).status_code == 200
+    refused = apply(headroom, f"{OWN}/warm", PAUSE)
+    assert denied(refused, "leeway-headroom-deployments")
+    assert "no params found" in refused.json()["message"]
+    kept = {"metadata": {"name": listed["metadata"]["name"]}, "data": listed["data"]}
+    assert live.api.post(REGISTRIES.rpartition("/")[0], json=kept).status_code == 201
+    assert apply(headroom, f"{OWN}/warm", PAUSE).status_code == 201
+    # A label that somebody else has set stays, as server-side apply lets it.
+    labelled = {"spec": {"template": {"metadata": {"labels": {"cost-center": "12"}}}}}
+    assert merge(live.api, f"{OWN}/warm", labelled).status_code == 200
+    assert apply(headroom, f"{OWN}/warm", PAUSE).status_code == 200
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 
@@ -322,7 +383,11 @@ def test_capacity_sets_up_a_node_once(live: Live, node: str) -> None:
 
 
 def test_every_policy_is_bound_and_denies() -> None:
-    documents = list(yaml.safe_load_all((RBAC / "admission.yaml").read_text()))
+    documents = [
+        one
+        for one in yaml.safe_load_all((RBAC / "admission.yaml").read_text())
+        if one["apiVersion"].startswith("admissionregistration")
+    ]
     policies = {d["metadata"]["name"] for d in documents if d["kind"].endswith("Policy")}
     bound = {
         d["spec"]["policyName"]: d["spec"]["validationActions"]

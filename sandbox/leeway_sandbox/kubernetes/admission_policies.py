@@ -1,8 +1,8 @@
 """Checks writes by the ValidatingAdmissionPolicies in the store and their CEL expressions.
 
 Rules: Kubernetes documentation, "Validating Admission Policy". Resource rules, match conditions,
-variables, validations and the action Deny are supported. A policy with another feature denies every
-request that it matches; the message names the feature.
+variables, validations, a ConfigMap as parameters and the action Deny are supported. A policy with
+another feature denies every request that it matches; the message names the feature.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from leeway_sandbox.kubernetes.calls import Call
 from leeway_sandbox.kubernetes.objects import Object, name_of
 from leeway_sandbox.kubernetes.store import Change, Store
 
-_UNSUPPORTED = ("paramKind", "auditAnnotations")
+_UNSUPPORTED = ("auditAnnotations",)
+_CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap"}
 _UNSUPPORTED_MATCHES = (
     "excludeResourceRules",
     "namespaceSelector",
@@ -33,7 +34,8 @@ class _Rule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Policy:
-    """A bound policy with compiled expressions; `flaw` is the reason why it cannot be compiled."""
+    """A bound policy with compiled expressions; `flaw` is the reason why it cannot be compiled.
+    `parameters` are the namespace and name of its ConfigMap."""
 
     name: str
     binding: str
@@ -41,6 +43,7 @@ class _Policy:
     conditions: tuple[_Rule, ...] = ()
     variables: tuple[tuple[str, _Rule], ...] = ()
     validations: tuple[_Rule, ...] = ()
+    parameters: tuple[str, str] | None = None
     flaw: str = ""
 
 
@@ -84,6 +87,11 @@ class AdmissionPolicies:
         for condition in policy.conditions:
             if not self._value(policy, call, name, condition, context):
                 return
+        if policy.parameters is not None:
+            found = self._store.get(registry.CONFIG_MAP, *policy.parameters)
+            if found is None:
+                raise self._denied(policy, call, name, _WITHOUT_PARAMETERS)
+            context["params"] = registry.CONFIG_MAP.typed(found)
         variables: dict[str, Any] = {}
         context["variables"] = variables
         for variable, rule in policy.variables:
@@ -124,14 +132,31 @@ class AdmissionPolicies:
             spec = binding["spec"]
             policy = self._store.get(registry.ADMISSION_POLICY, "", spec["policyName"])
             if policy is not None and "Deny" in spec["validationActions"]:
-                yield _compile(policy["spec"], spec["policyName"], name_of(binding))
+                yield _compile(policy["spec"], spec["policyName"], binding)
 
 
-def _compile(spec: Object, name: str, binding: str) -> _Policy:
+_WITHOUT_PARAMETERS = (
+    "failed to configure binding: no params found for policy binding with `Deny` "
+    "parameterNotFoundAction"
+)
+
+
+def _compile(spec: Object, name: str, bound: Object) -> _Policy:
+    binding = name_of(bound)
     constraints = spec.get("matchConstraints") or {}
     resources = constraints.get("resourceRules") or []
     beyond = [one for one in _UNSUPPORTED if spec.get(one)]
     beyond += [one for one in _UNSUPPORTED_MATCHES if constraints.get(one)]
+    parameters = None
+    if kind := spec.get("paramKind"):
+        reference = bound["spec"].get("paramRef") or {}
+        parameters = (reference.get("namespace", ""), reference.get("name", ""))
+        if (
+            kind != _CONFIG_MAP
+            or not all(parameters)
+            or reference.get("parameterNotFoundAction") != "Deny"
+        ):
+            beyond.append("parameters other than one ConfigMap that must exist")
     if beyond:
         return _Policy(
             name, binding, resources, flaw=f"the sandbox does not support {', '.join(beyond)}"
@@ -144,6 +169,7 @@ def _compile(spec: Object, name: str, binding: str) -> _Policy:
             tuple(_rule(one) for one in spec.get("matchConditions") or ()),
             tuple((one["name"], _rule(one)) for one in spec.get("variables") or ()),
             tuple(_rule(one) for one in spec.get("validations") or ()),
+            parameters,
         )
     except ValueError as error:
         return _Policy(name, binding, resources, flaw=str(error))

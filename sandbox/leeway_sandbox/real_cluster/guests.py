@@ -22,6 +22,7 @@ MARKS = "leeway.sh/"
 _PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "ConfigMap": "configmaps",
     "Namespace": "namespaces",
     "PriorityClass": "priorityclasses",
     "Role": "roles",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
+    "ConfigMap": "configmaps",
     "Namespace": "namespaces",
     "PriorityClass": "priorityclasses",
     "RoleBinding": "rolebindings",
