@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -299,31 +299,55 @@ BY_DRAIN = [
     metadata(annotations={"leeway.sh/attempt": "2", "leeway.sh/cordoned": "true"}),
     spec(unschedulable=None),
 ]
+LAUNCHED = {"leeway.sh/launched": "true"}
+UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 REGISTERS = {"karpenter.sh/registered": "true"}
 RESTRICTED = "node-restriction.kubernetes.io/team"
+NODE_GROUP = {"eks.amazonaws.com/nodegroup": "web"}
 OF_KUBERNETES = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 BY_CAPACITY = [
-    metadata(labels={"pool": "gpu"}),
     spec(taints=[TEAM, DOWN]),
     metadata(annotations={"leeway.sh/out-of-service": "true"}),
+]
+BY_CAPACITY_ON_ITS_OWN = [
+    *BY_CAPACITY,
+    metadata(labels={"pool": "gpu"}),
     {
         **metadata(labels={**REGISTERS, RESTRICTED: "a"}),
         **spec(taints=[{**TEAM, "value": "b"}, DOWN]),
     },
 ]
-NOT_BY_DRAIN = [*BY_NOBODY, metadata(labels={"team": "web"}), metadata(labels={"pool": "gpu"})]
-NOT_BY_CAPACITY = [
+NOT_BY_DRAIN = [
+    *BY_NOBODY,
+    metadata(labels={"team": "web"}),
+    metadata(labels={"pool": "gpu"}),
+    metadata(labels=LAUNCHED),
+]
+NOT_BY_CAPACITY_ON_ITS_OWN = [
     *BY_NOBODY,
     spec(unschedulable=True),
     spec(taints=[TEAM, RETIRING]),
     metadata(labels={EXCLUDE: "true"}),
-    metadata(labels={"eks.amazonaws.com/nodegroup": "x"}),
+    metadata(labels=NODE_GROUP),
     spec(taints=[TEAM, {"key": "pool", "value": "gpu", "effect": "NoSchedule"}]),
     metadata(labels={RESTRICTED: "a"}),
     {**metadata(labels=REGISTERS), **spec(taints=[])},
     {**metadata(labels=REGISTERS), **spec(taints=[TEAM, OF_KUBERNETES])},
     metadata(labels={**REGISTERS, EXCLUDE: "true"}),
-    metadata(labels={**REGISTERS, "eks.amazonaws.com/nodegroup": "x"}),
+    metadata(labels={**REGISTERS, **NODE_GROUP}),
+]
+NOT_BY_CAPACITY = [
+    *NOT_BY_CAPACITY_ON_ITS_OWN,
+    metadata(labels={"pool": "gpu"}),
+    metadata(labels=REGISTERS),
+    metadata(labels={**REGISTERS, RESTRICTED: "a"}),
+    metadata(labels={**REGISTERS, **LAUNCHED}),
+    metadata(labels=LAUNCHED),
+    spec(taints=[TEAM, UNREGISTERED]),
+    {
+        **metadata(labels=REGISTERS),
+        **spec(taints=[TEAM, {"key": "pool", "value": "gpu", "effect": "NoExecute"}]),
+    },
 ]
 
 
@@ -333,46 +357,58 @@ def node(live: Live) -> str:
     return f"/api/v1/nodes/{name}"
 
 
-def fresh(live: Live, node: str) -> None:
+def fresh(live: Live, node: str, taints: Sequence[object] = (), **labels: str) -> None:
     """Reset the node: with the taint and annotation of a team, without those of Leeway."""
-    labels = dict.fromkeys((EXCLUDE, "leeway.sh/retiring", "pool", *REGISTERS, RESTRICTED))
-    notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned"))
+    keys = (EXCLUDE, "leeway.sh/retiring", "pool", *REGISTERS, RESTRICTED, *LAUNCHED, *NODE_GROUP)
+    notes = dict.fromkeys(("leeway.sh/attempt", "leeway.sh/cordoned", "leeway.sh/out-of-service"))
     body = {
-        **metadata(labels={**labels, "team": "ml"}, annotations={**notes, "theirs": "yes"}),
-        **spec(taints=[TEAM], unschedulable=None),
+        **metadata(
+            labels={**dict.fromkeys(keys), "team": "ml", **labels},
+            annotations={**notes, "theirs": "yes"},
+        ),
+        **spec(taints=[TEAM, *taints], unschedulable=None),
     }
     assert live.patch(node, body).status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("group", "allowed", "refused"),
+    ("group", "labels", "allowed", "refused"),
     [
-        ("drain", BY_DRAIN, NOT_BY_DRAIN),
-        ("capacity", BY_CAPACITY, NOT_BY_CAPACITY),
-        ("person", BY_DRAIN, []),
+        ("drain", {}, BY_DRAIN, NOT_BY_DRAIN),
+        ("drain", LAUNCHED, BY_DRAIN, [*BY_NOBODY, metadata(labels=REGISTERS)]),
+        ("capacity", {}, BY_CAPACITY, NOT_BY_CAPACITY),
+        ("capacity", LAUNCHED, BY_CAPACITY_ON_ITS_OWN, NOT_BY_CAPACITY_ON_ITS_OWN),
+        ("capacity", {**LAUNCHED, **NODE_GROUP}, BY_CAPACITY, [metadata(labels=REGISTERS)]),
+        ("person", {}, BY_DRAIN, []),
     ],
 )
 def test_each_group_may_change_only_the_fields_of_nodes_that_it_needs(
-    live: Live, node: str, group: str, allowed: list[Any], refused: list[Any]
+    live: Live,
+    node: str,
+    group: str,
+    labels: dict[str, str],
+    allowed: list[Any],
+    refused: list[Any],
 ) -> None:
     with live.client(eks_token(group)) as client:
         for body in refused:
-            fresh(live, node)
+            fresh(live, node, **labels)
             answer = merge(client, node, body)
             assert denied(answer, f"leeway-{group}-nodes"), (body, answer.text)
-        fresh(live, node)
+        fresh(live, node, **labels)
         for body in allowed:
             answer = merge(client, node, body)
             assert answer.status_code == 200, (body, answer.text)
 
 
-def test_capacity_sets_up_a_node_once(live: Live, node: str) -> None:
-    gate = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
+@pytest.mark.parametrize(("labels", "taints"), [(LAUNCHED, []), ({}, [UNREGISTERED])])
+def test_capacity_sets_up_a_node_once(
+    live: Live, node: str, labels: dict[str, str], taints: list[object]
+) -> None:
     pool = {"key": "pool", "value": "gpu", "effect": "NoSchedule"}
-    fresh(live, node)
-    assert live.patch(node, spec(taints=[TEAM, gate])).status_code == 200
+    fresh(live, node, taints, **labels)
     with live.client(eks_token("capacity")) as client:
-        first = {**metadata(labels=REGISTERS), **spec(taints=[TEAM, pool])}
+        first = {**metadata(labels={**REGISTERS, **LAUNCHED}), **spec(taints=[TEAM, pool])}
         assert merge(client, node, first).status_code == 200
         again = {**metadata(labels=REGISTERS), **spec(taints=[TEAM, pool, {**pool, "key": "x"}])}
         assert denied(merge(client, node, again), "leeway-capacity-nodes")
