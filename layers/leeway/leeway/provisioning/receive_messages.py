@@ -269,6 +269,7 @@ class ProvisioningTelemetry(Telemetry):
                 "pods": report.pods,
                 "launched": [one.instance.instance for one in report.launched],
                 "without_node": len(report.without_node),
+                "without_event": report.without_event,
                 "seconds": round(report.seconds, 3),
             },
         )
