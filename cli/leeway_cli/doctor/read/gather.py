@@ -24,7 +24,7 @@ from leeway_cli.adopt.reachability import FunctionsNetwork, functions_network
 from leeway_cli.adopt.settings.access import AccessEntry, Eks, EksCluster, Mode
 from leeway_cli.adopt.settings.groups import AutoScaling, ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack
-from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects
+from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects, is_limited
 from leeway_cli.adopt.settings.spot_role import spot_role_exists
 from leeway_cli.doctor.facts import (
     ClusterFacts,
@@ -197,6 +197,12 @@ class ClusterReading:
             self._groups.get(), "the capacity of the groups", FAILS, _capacity
         )
         self._pools = parts.start_with(self._manifests.get(), "the pools", FAILS, self._read_pools)
+        self._policies = parts.start_with(
+            connection,
+            "the kinds of the API server",
+            FAILS,
+            lambda one: KubernetesObjects(one).has_policies(),
+        )
         self._objects = parts.start_with(
             connection, "the objects of rbac/", FAILS, self._read_objects
         )
@@ -228,6 +234,7 @@ class ClusterReading:
             eks=self._eks.get(),
             entries=self._entries.get(),
             objects=self._objects.get(),
+            policies=self._policies.get(),
             scaling_groups=self._groups.get(),
             configuration=manifests if isinstance(manifests, Unread) else manifests[0],
             groups=self._capacity.get(),
@@ -253,7 +260,9 @@ class ClusterReading:
         return tuple(one for one in read if one is not None)
 
     def _read_rights(self, connection: Connection) -> tuple[MissingRight, ...]:
-        objects = [one.body for one in self._sources.wanted]
+        limited = known(self._policies.get()) is False
+        wanted = (one for one in self._sources.wanted if not (limited and is_limited(one)))
+        objects = [one.body for one in wanted]
         manifests = known(self._manifests.get())
         bindings = manifests[0].bindings if manifests is not None else ()
         rights = (*rights_of(objects), *rights_in_namespaces(objects, bindings))
