@@ -10,7 +10,14 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from leeway.headroom.pause_pods import PausePods, deployment_object, priority_class_object
+from leeway.headroom.pause_pods import (
+    IMAGE,
+    PausePods,
+    deployment_object,
+    priority_class_object,
+)
+from leeway_cli.adopt.plan import read_objects
+from leeway_cli.adopt.settings.objects import is_limited
 
 from tests.sandbox.kubernetes.live import DEPLOYMENTS, Live, deployment, running_cluster
 from tests.sandbox.kubernetes.test_access import eks_token, grant
@@ -28,8 +35,6 @@ PAUSE = deployment_object(PausePods("warm", "leeway-headroom", {"cpu": "1"}), 1)
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with running_cluster(tmp_path_factory.mktemp("guarded"), "--rbac", str(RBAC)) as cluster:
         groups = {one: [f"leeway:{one}"] for one in ("drain", "capacity", "headroom")}
-        listed = merge(cluster.api, REGISTRIES, {"data": {"mirror": MIRROR}})
-        assert listed.status_code == 200
         grant(cluster, **groups, person=sorted({g for one in groups.values() for g in one}))
         yield cluster
 
@@ -81,8 +86,8 @@ POD = "spec.template.spec"
 SECRET = {"name": "s", "secret": {"secretName": "s"}}
 # A kubelet sends it from its node's network, to any host.
 PROBE = {"httpGet": {"host": "169.254.169.254", "port": 80, "path": "/"}}
-REGISTRIES = "/api/v1/namespaces/leeway-headroom/configmaps/leeway-headroom-registries"
 MIRROR = "registry.example.com:5000/mirror"
+DIGEST = IMAGE.partition("@")[2]
 
 
 def kept_away(rule: str = "required", **term: Any) -> dict[str, Any]:
@@ -100,63 +105,66 @@ WIDE: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (f"{POD}.containers.0.image", "docker.io/library/bash:5"),
-        (f"{POD}.containers.0.image", "pause.example.com/bash"),
-        (f"{POD}.containers.0.image", "evil.example.com/pause:latest"),
-        (f"{POD}.containers.0.image", "registry.k8s.io.example.com/pause:3.10"),
-        (f"{POD}.containers.0.image", f"{MIRROR}-of-others/pause:3.10"),
-        (f"{POD}.containers.0.image", f"{MIRROR}/bash:5"),
-        ("spec.template.metadata.labels.app", "web"),
-        ("spec.template.metadata.annotations", {"karpenter.sh/do-not-disrupt": "true"}),
-        *((f"{POD}.affinity", kept_away(**term)) for term in WIDE),
-        *((f"{POD}.affinity", kept_away("preferred", **term)) for term in WIDE),
-        *(
-            (f"{POD}.tolerations", [{"operator": "Exists", **key}])
-            for key in (
-                {},
-                {"key": "leeway.sh/retiring"},
-                {"key": "karpenter.sh/disrupted"},
-                {"key": "node.kubernetes.io/unschedulable"},
-                {"key": "node.cloudprovider.kubernetes.io/uninitialized"},
-                {"key": "node-role.kubernetes.io/control-plane"},
-                {"key": "ToBeDeletedByClusterAutoscaler"},
-            )
-        ),
-        (f"{POD}.resourceClaims", [{"name": "gpu", "resourceClaimName": "theirs"}]),
-        (f"{POD}.containers.0.command", ["/bin/sh"]),
-        (f"{POD}.containers.0.args", ["x"]),
-        (f"{POD}.containers.0.env", [{"name": "LD_PRELOAD", "value": "/x"}]),
-        (f"{POD}.containers.0.envFrom", [{"secretRef": {"name": "s"}}]),
-        (f"{POD}.containers.0.ports", [{"containerPort": 80, "hostPort": 80}]),
-        (f"{POD}.containers.0.livenessProbe", PROBE),
-        (f"{POD}.containers.0.readinessProbe", PROBE),
-        (f"{POD}.containers.0.startupProbe", PROBE),
-        (f"{POD}.containers.0.securityContext.procMount", "Unmasked"),
-        (f"{POD}.containers.0.securityContext.privileged", True),
-        (f"{POD}.containers.0.securityContext.runAsUser", 0),
-        (f"{POD}.containers.0.securityContext.runAsNonRoot", False),
-        (f"{POD}.containers.0.securityContext.allowPrivilegeEscalation", True),
-        (f"{POD}.containers.0.securityContext.capabilities.add", ["SYS_ADMIN"]),
-        (f"{POD}.containers.0.securityContext.capabilities.drop", []),
-        (f"{POD}.containers.1", {"name": "more", "image": "pause"}),
-        (f"{POD}.initContainers", [{"name": "init", "image": "pause"}]),
-        (f"{POD}.volumes", [{"name": "host", "hostPath": {"path": "/"}}]),
-        (f"{POD}.volumes", [SECRET]),
-        (f"{POD}.hostNetwork", True),
-        (f"{POD}.hostPID", True),
-        (f"{POD}.hostIPC", True),
-        (f"{POD}.nodeName", "node-1"),
-        (f"{POD}.automountServiceAccountToken", True),
-        (f"{POD}.serviceAccountName", "admin"),
-        (f"{POD}.imagePullSecrets", [{"name": "s"}]),
-        (f"{POD}.securityContext.runAsNonRoot", False),
-        (f"{POD}.priorityClassName", "system-node-critical"),
-        (f"{POD}.priorityClassName", ""),
-    ],
-)
+NO_PAUSE_PODS: list[tuple[str, Any]] = [
+    (f"{POD}.containers.0.image", "docker.io/library/bash:5"),
+    (f"{POD}.containers.0.image", "pause.example.com/bash"),
+    (f"{POD}.containers.0.image", "evil.example.com/pause:latest"),
+    (f"{POD}.containers.0.image", "registry.k8s.io.example.com/pause:3.10"),
+    (f"{POD}.containers.0.image", "registry.k8s.io/pause"),
+    (f"{POD}.containers.0.image", f"{MIRROR}/pause:3.10"),
+    (f"{POD}.containers.0.image", f"{MIRROR}/pause@sha256:{'0' * 64}"),
+    (f"{POD}.containers.0.image", f"{MIRROR}/bash@{DIGEST}"),
+    ("spec.template.metadata.labels.app", "web"),
+    ("spec.template.metadata.annotations", {"karpenter.sh/do-not-disrupt": "true"}),
+    *((f"{POD}.affinity", kept_away(**term)) for term in WIDE),
+    *((f"{POD}.affinity", kept_away("preferred", **term)) for term in WIDE),
+    *(
+        (f"{POD}.tolerations", [{"operator": "Exists", **key}])
+        for key in (
+            {},
+            {"key": "leeway.sh/retiring"},
+            {"key": "karpenter.sh/disrupted"},
+            {"key": "node.kubernetes.io/unschedulable"},
+            {"key": "node.cloudprovider.kubernetes.io/uninitialized"},
+            {"key": "node-role.kubernetes.io/control-plane"},
+            {"key": "ToBeDeletedByClusterAutoscaler"},
+        )
+    ),
+    (f"{POD}.resourceClaims", [{"name": "gpu", "resourceClaimName": "theirs"}]),
+    (f"{POD}.containers.0.command", ["/bin/sh"]),
+    (f"{POD}.containers.0.args", ["x"]),
+    (f"{POD}.containers.0.env", [{"name": "LD_PRELOAD", "value": "/x"}]),
+    (f"{POD}.containers.0.envFrom", [{"secretRef": {"name": "s"}}]),
+    (f"{POD}.containers.0.ports", [{"containerPort": 80, "hostPort": 80}]),
+    (f"{POD}.containers.0.livenessProbe", PROBE),
+    (f"{POD}.containers.0.readinessProbe", PROBE),
+    (f"{POD}.containers.0.startupProbe", PROBE),
+    (f"{POD}.containers.0.securityContext.procMount", "Unmasked"),
+    (f"{POD}.containers.0.securityContext.privileged", True),
+    (f"{POD}.containers.0.securityContext.runAsUser", 0),
+    (f"{POD}.containers.0.securityContext.runAsNonRoot", False),
+    (f"{POD}.containers.0.securityContext.allowPrivilegeEscalation", True),
+    (f"{POD}.containers.0.securityContext.capabilities.add", ["SYS_ADMIN"]),
+    (f"{POD}.containers.0.securityContext.capabilities.drop", []),
+    (f"{POD}.containers.1", {"name": "more", "image": "pause"}),
+    (f"{POD}.initContainers", [{"name": "init", "image": "pause"}]),
+    (f"{POD}.volumes", [{"name": "host", "hostPath": {"path": "/"}}]),
+    (f"{POD}.volumes", [SECRET]),
+    (f"{POD}.hostNetwork", True),
+    (f"{POD}.hostPID", True),
+    (f"{POD}.hostIPC", True),
+    (f"{POD}.nodeName", "node-1"),
+    (f"{POD}.automountServiceAccountToken", True),
+    (f"{POD}.serviceAccountName", "admin"),
+    (f"{POD}.imagePullSecrets", [{"name": "s"}]),
+    (f"{POD}.securityContext.runAsNonRoot", False),
+    (f"{POD}.priorityClassName", "system-node-critical"),
+    (f"{POD}.priorityClassName", ""),
+]
+"""Fields that Leeway may not give a Deployment."""
+
+
+@pytest.mark.parametrize(("path", "value"), NO_PAUSE_PODS)
 def test_headroom_may_create_pause_pods_only(
     live: Live, headroom: httpx.Client, path: str, value: object
 ) -> None:
@@ -170,37 +178,31 @@ def test_headroom_may_create_pause_pods_only(
     assert live.api.delete(f"{OWN}/warm").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (f"{POD}.containers.0.image", "registry.k8s.io/pause:3.9"),
-        (f"{POD}.containers.0.image", f"{MIRROR}/pause:3.10"),
-        (f"{POD}.containers.0.securityContext.procMount", "Default"),
-        (f"{POD}.nodeSelector", {"karpenter.sh/nodepool": "gpu"}),
-        (f"{POD}.tolerations", [{"key": "nvidia.com/gpu", "operator": "Exists"}]),
-        (f"{POD}.affinity", kept_away()),
-    ],
-)
+ALL_PAUSE_PODS: list[tuple[str, Any]] = [
+    (f"{POD}.containers.0.image", "registry.k8s.io/pause:3.9"),
+    (f"{POD}.containers.0.image", f"{MIRROR}/pause:3.10@{DIGEST}"),
+    (f"{POD}.containers.0.securityContext.procMount", "Default"),
+    (f"{POD}.nodeSelector", {"karpenter.sh/nodepool": "gpu"}),
+    (f"{POD}.tolerations", [{"key": "nvidia.com/gpu", "operator": "Exists"}]),
+    (f"{POD}.affinity", kept_away()),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), ALL_PAUSE_PODS)
 def test_pause_pods_may_run_on_every_pool(headroom: httpx.Client, path: str, value: object) -> None:
     assert apply(headroom, f"{OWN}/warm", changed(PAUSE, path, value)).status_code == 201
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 
-def test_without_the_list_of_registries_there_are_no_pause_pods(
+def test_a_label_that_somebody_else_sets_on_pause_pods_stays(
     live: Live, headroom: httpx.Client
 ) -> None:
-    listed = live.api.get(REGISTRIES).json()
-    assert live.api.delete(REGISTRIES).status_code == 200
-    refused = apply(headroom, f"{OWN}/warm", PAUSE)
-    assert denied(refused, "leeway-headroom-deployments")
-    assert "no params found" in refused.json()["message"]
-    kept = {"metadata": {"name": listed["metadata"]["name"]}, "data": listed["data"]}
-    assert live.api.post(REGISTRIES.rpartition("/")[0], json=kept).status_code == 201
     assert apply(headroom, f"{OWN}/warm", PAUSE).status_code == 201
-    # A label that somebody else has set stays, as server-side apply lets it.
     labelled = {"spec": {"template": {"metadata": {"labels": {"cost-center": "12"}}}}}
     assert merge(live.api, f"{OWN}/warm", labelled).status_code == 200
     assert apply(headroom, f"{OWN}/warm", PAUSE).status_code == 200
+    kept = live.api.get(f"{OWN}/warm").json()["spec"]["template"]["metadata"]["labels"]
+    assert kept["cost-center"] == "12"
     assert headroom.request("DELETE", f"{OWN}/warm").status_code == 200
 
 
@@ -416,6 +418,25 @@ def test_capacity_sets_up_a_node_once(
         initialized = metadata(labels={"karpenter.sh/initialized": "true"})
         assert merge(client, node, initialized).status_code == 200
     fresh(live, node)
+
+
+def test_headroom_gets_no_right_to_write_pods_without_the_policies() -> None:
+    documents = list(yaml.safe_load_all((RBAC / "leeway.yaml").read_text()))
+    names = [one["metadata"]["name"] for one in documents]
+    granted = {
+        (verb, resource)
+        for one in documents
+        if one["kind"] == "ClusterRole" and "headroom" in one["metadata"]["name"]
+        for rule in one["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {resource for verb, resource in granted if verb not in {"get", "list"}} == {
+        "deployments/scale",
+        "statefulsets/scale",
+    }
+    # `leeway adopt` leaves out the other objects on an API server without policies.
+    assert names == [one.name for one in read_objects(RBAC) if not is_limited(one)]
 
 
 def test_every_policy_is_bound_and_denies() -> None:

@@ -1,5 +1,4 @@
-"""Loads access rules from YAML: roles, bindings, admission policies with their parameters, and
-namespaces."""
+"""Loads access rules from YAML: roles, bindings, admission policies and namespaces."""
 
 from __future__ import annotations
 
@@ -12,13 +11,7 @@ from leeway_sandbox.kubernetes import defaults, registry
 from leeway_sandbox.kubernetes.store import Store
 
 _KINDS = {
-    kind.kind: kind
-    for kind in (
-        *registry.RBAC,
-        *registry.ADMISSION_POLICIES,
-        registry.CONFIG_MAP,
-        registry.NAMESPACE,
-    )
+    kind.kind: kind for kind in (*registry.RBAC, *registry.ADMISSION_POLICIES, registry.NAMESPACE)
 }
 
 
@@ -44,7 +37,7 @@ def _load(store: Store, file: Path, document: dict[str, object]) -> None:
     if kind is None or kind not in registry.KINDS.values():
         raise SandboxError(
             f"{file}: the kind {document.get('kind')!r} is not a role, a binding, an "
-            "admission policy, a ConfigMap or a namespace."
+            "admission policy or a namespace."
         )
     stored = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
     defaults.fill(kind, stored)

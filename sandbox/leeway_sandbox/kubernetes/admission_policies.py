@@ -1,8 +1,8 @@
 """Checks writes by the ValidatingAdmissionPolicies in the store and their CEL expressions.
 
 Rules: Kubernetes documentation, "Validating Admission Policy". Resource rules, match conditions,
-variables, validations, a ConfigMap as parameters and the action Deny are supported. A policy with
-another feature denies every request that it matches; the message names the feature.
+variables, validations and the action Deny are supported. A policy with another feature denies every
+request that it matches; the message names the feature.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from leeway_sandbox.kubernetes.calls import Call
 from leeway_sandbox.kubernetes.objects import Object, name_of
 from leeway_sandbox.kubernetes.store import Change, Store
 
-_UNSUPPORTED = ("auditAnnotations",)
-_CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap"}
+_UNSUPPORTED = ("paramKind", "auditAnnotations")
 _UNSUPPORTED_MATCHES = (
     "excludeResourceRules",
     "namespaceSelector",
@@ -34,8 +33,7 @@ class _Rule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Policy:
-    """A bound policy with compiled expressions; `flaw` is the reason why it cannot be compiled.
-    `parameters` are the namespace and name of its ConfigMap."""
+    """A bound policy with compiled expressions; `flaw` is the reason why it cannot be compiled."""
 
     name: str
     binding: str
@@ -43,7 +41,6 @@ class _Policy:
     conditions: tuple[_Rule, ...] = ()
     variables: tuple[tuple[str, _Rule], ...] = ()
     validations: tuple[_Rule, ...] = ()
-    parameters: tuple[str, str] | None = None
     flaw: str = ""
 
 
@@ -87,11 +84,6 @@ class AdmissionPolicies:
         for condition in policy.conditions:
             if not self._value(policy, call, name, condition, context):
                 return
-        if policy.parameters is not None:
-            found = self._store.get(registry.CONFIG_MAP, *policy.parameters)
-            if found is None:
-                raise self._denied(policy, call, name, _WITHOUT_PARAMETERS)
-            context["params"] = registry.CONFIG_MAP.typed(found)
         variables: dict[str, Any] = {}
         context["variables"] = variables
         for variable, rule in policy.variables:
@@ -132,31 +124,14 @@ class AdmissionPolicies:
             spec = binding["spec"]
             policy = self._store.get(registry.ADMISSION_POLICY, "", spec["policyName"])
             if policy is not None and "Deny" in spec["validationActions"]:
-                yield _compile(policy["spec"], spec["policyName"], binding)
+                yield _compile(policy["spec"], spec["policyName"], name_of(binding))
 
 
-_WITHOUT_PARAMETERS = (
-    "failed to configure binding: no params found for policy binding with `Deny` "
-    "parameterNotFoundAction"
-)
-
-
-def _compile(spec: Object, name: str, bound: Object) -> _Policy:
-    binding = name_of(bound)
+def _compile(spec: Object, name: str, binding: str) -> _Policy:
     constraints = spec.get("matchConstraints") or {}
     resources = constraints.get("resourceRules") or []
     beyond = [one for one in _UNSUPPORTED if spec.get(one)]
     beyond += [one for one in _UNSUPPORTED_MATCHES if constraints.get(one)]
-    parameters = None
-    if kind := spec.get("paramKind"):
-        reference = bound["spec"].get("paramRef") or {}
-        parameters = (reference.get("namespace", ""), reference.get("name", ""))
-        if (
-            kind != _CONFIG_MAP
-            or not all(parameters)
-            or reference.get("parameterNotFoundAction") != "Deny"
-        ):
-            beyond.append("parameters other than one ConfigMap that must exist")
     if beyond:
         return _Policy(
             name, binding, resources, flaw=f"the sandbox does not support {', '.join(beyond)}"
@@ -169,7 +144,6 @@ def _compile(spec: Object, name: str, bound: Object) -> _Policy:
             tuple(_rule(one) for one in spec.get("matchConditions") or ()),
             tuple((one["name"], _rule(one)) for one in spec.get("variables") or ()),
             tuple(_rule(one) for one in spec.get("validations") or ()),
-            parameters,
         )
     except ValueError as error:
         return _Policy(name, binding, resources, flaw=str(error))

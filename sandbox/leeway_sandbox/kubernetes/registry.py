@@ -182,6 +182,5 @@ ROLE = KINDS["rbac.authorization.k8s.io", "v1", "roles"]
 ROLE_BINDING = KINDS["rbac.authorization.k8s.io", "v1", "rolebindings"]
 ADMISSION_POLICY = KINDS["admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"]
 ADMISSION_BINDING = KINDS["admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"]
-CONFIG_MAP = KINDS["", "v1", "configmaps"]
 ADMISSION_POLICIES = (ADMISSION_POLICY, ADMISSION_BINDING)
 RBAC = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)

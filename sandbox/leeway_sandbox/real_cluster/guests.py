@@ -22,7 +22,6 @@ MARKS = "leeway.sh/"
 _PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
-    "ConfigMap": "configmaps",
     "Namespace": "namespaces",
     "PriorityClass": "priorityclasses",
     "Role": "roles",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 PLURALS = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
-    "ConfigMap": "configmaps",
     "Namespace": "namespaces",
     "PriorityClass": "priorityclasses",
     "RoleBinding": "rolebindings",
@@ -52,7 +51,6 @@ and a ServiceAccount into each namespace."""
 _WHOLE = frozenset({"rules", "subjects", "roleRef"})
 _LIMITED_KINDS = frozenset(
     {
-        "ConfigMap",
         "Namespace",
         "PriorityClass",
         "ValidatingAdmissionPolicy",

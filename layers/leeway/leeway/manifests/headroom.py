@@ -202,8 +202,7 @@ class HeadroomSpec(Strict):
     ignore pending pods below -10."""
     image: Annotated[str, StringConstraints(max_length=255), AfterValidator(_pause_image)] = IMAGE
     """Image of the pause pods: `registry.k8s.io/pause`, or a copy of the default image in another
-    registry, with its digest. The ConfigMap `leeway-headroom-registries` has to name the other
-    registry."""
+    registry, with its digest."""
     buffers: Annotated[tuple[BufferSpec, ...], Field(min_length=1, max_length=100)]
     """The buffers, each with its own number of pods, requests and placement."""
 
