@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leeway.provisioning.read_objects import DEFAULT_SCHEDULER
+from leeway.provisioning.cluster_state import DEFAULT_SCHEDULER
 
 from leeway_cli.output import stdout_console
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.provisioning.explain_pod import PodPlan, PoolMiss
     from leeway.reasons import Reason
+
+    from leeway_cli.explain.plan_pod import PodPlan, PoolMiss
 
 _MOST_NAMES = 5
 

@@ -61,7 +61,7 @@ def _plan(
     region: str | None,
     stack: str,
 ) -> "Plan":
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods

@@ -55,7 +55,7 @@ def types(
     Without a manifest, lists every type of the region, as a node of AL2023 with a root volume of
     20 Gi. If several pools may launch a type, the pool with the largest weight defines its values.
     """
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     reading = read_files(files) if files else None
     catalog = find_catalog(region, stack, sandbox=sandbox)
