@@ -16,8 +16,7 @@ from moto.ec2.models.instances import Instance
 from leeway_sandbox.aws import spot
 from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.eventbridge import EventBus
-from leeway_sandbox.aws.fleet_launch import LaunchSpecification, launch
-from leeway_sandbox.aws.fleet_plan import Market, Pool
+from leeway_sandbox.aws.fleet_launch import Market, Pool, launch
 from leeway_sandbox.aws.lifecycle_hooks import ABANDON, LifecycleActions, WaitingHook
 from leeway_sandbox.aws.notices import LAUNCHING, TERMINATING, scaling_outcome
 
@@ -172,10 +171,9 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         tags = {"instance": self._tags_at_launch()}
         if self.ec2_launch_template:
             version = self.ec2_launch_template.get_version(self.launch_template_version)
-            pool = Pool(instance_type, zone, subnet, 0.0, {}, {}, 0)
-            specification = LaunchSpecification(version, pool, tags)
+            pool = Pool(version, {}, instance_type, zone, subnet or "", 0.0, tags)
             kind: Market = "spot" if market else "on-demand"
-            launched = launch(self.ec2_backend, None, kind, specification, count)
+            launched = launch(self.ec2_backend, None, kind, pool, count)
         else:
             launched = self._run_configuration(instance_type, market, count, zone, subnet, tags)
         for instance in launched:
