@@ -30,8 +30,8 @@ _LAST_OF_AL2 = 32
 AL2-Accelerated AMIs transition features"."""
 
 _WINDOWS_LICENCE = 0.092
-"""USD per hour that a Windows instance with two processors costs more than a Linux one, in the
-families m. Source: EC2 On-Demand pricing."""
+"""How much more an instance of the families m with two processors costs with Windows, in USD per
+hour. Source: EC2 On-Demand pricing."""
 
 _ALIAS = FAMILIES["al2023"]
 """The AMI of the stages that are about something else than an AMI family."""
