@@ -9,7 +9,7 @@ from leeway_cli.adopt.reachability import FunctionsNetwork
 from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
 from leeway_cli.adopt.settings.groups import ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
-from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.objects import ClusterObject, is_limited
 from leeway_cli.doctor.finding import Severity
 
 
@@ -167,7 +167,7 @@ class WorkloadFacts:
 
 @dataclass(frozen=True, slots=True)
 class MissingRight:
-    """A right in rbac/leeway.yaml that a group does not have. `role` grants it."""
+    """A right in rbac/ that a group does not have. `role` grants it."""
 
     group: str
     verb: str
@@ -219,7 +219,8 @@ class ConfigurationFacts:
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """What was read of one cluster. `entries` are the access entries of the roles that need one,
-    `objects` are those of rbac/ that exist."""
+    `objects` are those of rbac/ that exist, `policies` whether the API server has admission
+    policies."""
 
     name: str
     eks: Read[EksCluster]
@@ -232,6 +233,7 @@ class ClusterFacts:
     roles: Read[tuple[RoleFacts, ...]]
     workloads: Read[tuple[WorkloadFacts, ...]]
     rights: Read[tuple[MissingRight, ...]]
+    policies: Read[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,11 @@ class Facts:
     clusters: tuple[ClusterFacts, ...] = ()
     answers: Read[tuple[FunctionAnswers, ...]] = ()
 
+    def wanted_in(self, cluster: ClusterFacts) -> tuple[ClusterObject, ...]:
+        """Return the objects that a cluster needs, as `leeway adopt` writes them."""
+        limited = known(cluster.policies) is False
+        return tuple(one for one in self.wanted_objects if not (limited and is_limited(one)))
+
 
 def unread_parts(facts: object, cluster: str = "") -> Iterator[tuple[str, Unread]]:
     """Find every part that could not be read, with the name of its cluster."""
@@ -313,8 +320,3 @@ def spot_of_clusters(facts: Facts) -> tuple[InstanceUse, ...]:
     return tuple(
         one for one in known(facts.instances) or () if one.market == "spot" and one.cluster in names
     )
-
-
-def spot_instances(facts: Facts) -> int:
-    """Count the Spot instances of the clusters that were read."""
-    return len(spot_of_clusters(facts))
