@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from leeway.provisioning.read_objects import DEFAULT_SCHEDULER
+from leeway.provisioning.cluster_state import DEFAULT_SCHEDULER
 
 from leeway_cli.output import as_json, picked, some, stdout_console
 from leeway_cli.selection.select import launch_as_data
 
 if TYPE_CHECKING:
-    from leeway.provisioning.explain_pod import PodPlan, PoolMiss
+    from leeway_cli.explain.plan_pod import PodPlan, PoolMiss
 
 _MOST_NAMES = 5
 

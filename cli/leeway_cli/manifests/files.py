@@ -55,7 +55,7 @@ def read_pools(paths: Iterable[Path]) -> "tuple[list[Manifest], tuple[NodePool, 
     Raises:
         BadInputError: as `read_files`, or there is no pool.
     """
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     manifests = [one.manifest for one in read_files(paths).written]
     pools = pools_of(manifests)

@@ -177,7 +177,7 @@ def _read(
     """Read the cluster, and return it with its source."""
     from leeway.clock import SystemClock
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     from leeway_cli.rehearse.read import read_documents, read_objects, taken_at
 
@@ -243,7 +243,7 @@ def _market(
     stack: str,
 ) -> "Market":
     """Return what may be launched: the pools, and the catalog of the account or the sandbox."""
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     from leeway_cli.rehearse.room import Market
 

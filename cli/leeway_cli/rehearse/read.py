@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from leeway.instances.owners import OwnerKind, owner_of
 from leeway.kubernetes.budgets import selects
-from leeway.kubernetes.connection import Connection, is_unknown_path, list_objects
-from leeway.kubernetes.decoders import ObjectList, without_nulls
-from leeway.kubernetes.kept_kind import PATHS
+from leeway.kubernetes.cluster_states import PATHS
+from leeway.kubernetes.connection import Connection, is_unknown_path
+from leeway.kubernetes.list_watch import ObjectList, list_objects, without_nulls
 from leeway.kubernetes.translate import to_pod
 from leeway.ports.kubernetes import ClusterForbidden, ClusterUnavailable
 from leeway.ports.kubernetes_objects import RETIRING, Controller, Pod

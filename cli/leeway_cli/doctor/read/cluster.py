@@ -15,8 +15,7 @@ from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.headroom import CapacityBuffer
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_without_limits
+from leeway.manifests.node_pool import NodePool, pools_without_limits
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
