@@ -8,6 +8,7 @@ import pytest
 from leeway.reasons import ReasonCode
 from leeway_cli.adopt.settings.access import Mode
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag, ScalingGroup
+from leeway_cli.adopt.settings.objects import cluster_objects
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.checks.second_handlers import KARPENTER, TERMINATION_HANDLER
 from leeway_cli.doctor.examine import CHECKS, examine
@@ -29,9 +30,11 @@ from leeway_cli.doctor.names import EVENTS
 from leeway_cli.doctor.rights import Right
 
 from tests.doctor.cases import (
+    BINDING,
     HOOKS,
     NOW,
     OBJECTS,
+    ROLE,
     STACK,
     TAGS,
     arn,
@@ -229,6 +232,10 @@ ONE_THING: dict[str, tuple[dict[str, Any], str]] = {
     "no role": (
         in_cluster(objects=OBJECTS[1:]),
         "warns ClusterSettingDiffers: has no ClusterRole leeway-drain",
+    ),
+    "no admission policies": (
+        in_cluster(policies=False),
+        "warns AdmissionPoliciesMissing: older than Kubernetes 1.30",
     ),
     "a missing right": (
         in_cluster(rights=(Right("leeway:drain", "get", "", "nodes"),)),
@@ -481,3 +488,15 @@ def test_a_foreign_tag_fails() -> None:
 
 def test_checks_are_made_once_each() -> None:
     assert len(set(CHECKS)) == len(CHECKS)
+
+
+def test_without_policies_the_rights_that_only_they_limit_are_findings() -> None:
+    rights = {**ROLE, "metadata": {"name": "leeway-headroom-buffer"}}
+    given = cluster_objects([ROLE, BINDING, rights])
+    facts = replace(healthy(), wanted_objects=given)
+    assert said(replace(facts, **in_cluster(objects=given))) == []
+    old = replace(facts, **in_cluster(policies=False, objects=given))
+    said_of_old = ("has no admission policies", "lets leeway:headroom write any Deployment")
+    assert sorted(said(old, *reversed(said_of_old))) == ["fails", "warns"]
+    gone = replace(facts, **in_cluster(policies=False, objects=OBJECTS))
+    assert said(gone, "has no admission policies") == ["warns"]

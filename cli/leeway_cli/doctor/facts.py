@@ -9,7 +9,7 @@ from leeway_cli.adopt.reachability import FunctionsNetwork
 from leeway_cli.adopt.settings.access import AccessEntry, EksCluster
 from leeway_cli.adopt.settings.groups import ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack
-from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.objects import ClusterObject, is_limited
 from leeway_cli.doctor.finding import Severity
 from leeway_cli.doctor.rights import Right
 
@@ -197,7 +197,8 @@ class ConfigurationFacts:
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """What was read of one cluster. `entries` are the access entries of the roles that need one,
-    `objects` are those of rbac/ that exist, `rights` are those that a group does not have."""
+    `objects` are those of rbac/ that exist, `rights` are those that a group does not have,
+    `policies` says whether the API server has admission policies."""
 
     name: str
     eks: Read[EksCluster]
@@ -210,6 +211,7 @@ class ClusterFacts:
     roles: Read[tuple[RoleFacts, ...]]
     workloads: Read[tuple[WorkloadFacts, ...]]
     rights: Read[tuple[Right, ...]]
+    policies: Read[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +273,11 @@ class Facts:
     wanted_objects: tuple[ClusterObject, ...] = ()
     clusters: tuple[ClusterFacts, ...] = ()
     answers: Read[tuple[FunctionAnswers, ...]] = ()
+
+    def wanted_in(self, cluster: ClusterFacts) -> tuple[ClusterObject, ...]:
+        """Return the objects that a cluster needs, as `leeway adopt` writes them."""
+        limited = known(cluster.policies) is False
+        return tuple(one for one in self.wanted_objects if not (limited and is_limited(one)))
 
 
 def unread_parts(facts: object, cluster: str = "") -> Iterator[tuple[str, Unread]]:

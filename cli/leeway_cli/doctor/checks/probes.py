@@ -27,12 +27,12 @@ def check_answers(facts: Facts) -> Iterator[Finding]:
     if stack is None:
         return
     yield from about_aws(stack, answers)
-    rights = rights_of(one.body for one in facts.wanted_objects)
     clusters = {one.name: one for one in facts.clusters}
     for one in answers:
         cluster = clusters.get(one.cluster)
         # Without its access entry, which check_setup reports, a role has no right.
         if cluster is not None and _has_entry(cluster, *_role_of(stack, one.function)):
+            rights = rights_of(wanted.body for wanted in facts.wanted_in(cluster))
             yield from about_cluster(stack, one, rights, known(cluster.rights) or ())
 
 

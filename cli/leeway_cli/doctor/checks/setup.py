@@ -10,7 +10,7 @@ from leeway_cli.adopt.reachability import reachability
 from leeway_cli.adopt.settings.access import AccessEntry, Authentication
 from leeway_cli.adopt.settings.groups import GroupHook, GroupTag
 from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, version_difference
-from leeway_cli.adopt.settings.objects import ClusterObject
+from leeway_cli.adopt.settings.objects import ClusterObject, is_limited, policies_missing
 from leeway_cli.adopt.settings.spot_role import SpotRole
 from leeway_cli.doctor import reasons
 from leeway_cli.doctor.facts import ClusterFacts, Facts, known
@@ -28,7 +28,22 @@ def check_setup(facts: Facts) -> Iterator[Finding]:
     if reason := version_difference(stack, facts.wanted_objects):
         yield About(reasons.VERSIONS_DIFFER, f"stack {stack.name}").fails(reason)
     for cluster in facts.clusters:
+        if known(cluster.policies) is False:
+            yield from _without_policies(cluster)
         yield from _differences(facts, stack, cluster)
+
+
+def _without_policies(cluster: ClusterFacts) -> Iterator[Finding]:
+    code, name = reasons.POLICIES_MISSING, cluster.name
+    update = aws("eks update-cluster-version", name=name, kubernetes_version="1.30")
+    yield About(code, f"cluster {name}", name).warns(policies_missing(name), update)
+    for one in known(cluster.objects) or ():
+        if one.kind in _RBAC and is_limited(one):
+            yield About(code, one.title, name).fails(
+                f"{one.title} lets leeway:headroom write any Deployment or priority class: cluster "
+                f"{name} has no admission policy that limits it.",
+                shell("kubectl", "delete", "--filename", "rbac/admission.yaml"),
+            )
 
 
 def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Iterator[Finding]:
@@ -36,7 +51,7 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
     wanted = Wanted(
         cluster.name,
         stack,
-        facts.wanted_objects,
+        facts.wanted_in(cluster),
         tuple(sorted(one.name for one in groups)),
         tuple(one.arn for one in known(cluster.roles) or () if one.arn),
     )

@@ -23,7 +23,7 @@ from leeway_cli.adopt.reachability import FunctionsNetwork, functions_network
 from leeway_cli.adopt.settings.access import AccessEntry, Eks, Mode
 from leeway_cli.adopt.settings.groups import AutoScaling, ScalingGroup
 from leeway_cli.adopt.settings.leeway_stack import CloudFormation, LeewayStack
-from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects
+from leeway_cli.adopt.settings.objects import ClusterObject, KubernetesObjects, is_limited
 from leeway_cli.adopt.settings.spot_role import spot_role_exists
 from leeway_cli.doctor.facts import (
     ClusterFacts,
@@ -197,7 +197,9 @@ def _cluster(
         return tuple(one for one in read if one is not None)
 
     def read_rights() -> tuple[Right, ...]:
-        asked, objects = connection.needed(), [one.body for one in sources.wanted]
+        asked, limited = connection.needed(), known(policies.get()) is False
+        wanted = (one for one in sources.wanted if not (limited and is_limited(one)))
+        objects = [one.body for one in wanted]
         found = known(manifests.get())
         bindings = found[0].bindings if found is not None else ()
         rights = (*rights_of(objects), *rights_in_namespaces(objects, bindings))
@@ -211,6 +213,11 @@ def _cluster(
         return tuple(sources.clusters.entries(name, sorted(arns)))
 
     pools = start("the pools", FAILS, read_pools)
+    policies = start(
+        "the kinds of the API server",
+        FAILS,
+        lambda: KubernetesObjects(connection.needed()).has_policies(),
+    )
     objects = start("the objects of rbac/", FAILS, read_objects)
     rights = start("the rights of Leeway's groups", FAILS, read_rights)
     workloads = start(
@@ -230,6 +237,7 @@ def _cluster(
             eks=eks.get(),
             entries=entries.get(),
             objects=objects.get(),
+            policies=policies.get(),
             scaling_groups=groups.get(),
             configuration=stored if isinstance(stored, Unread) else stored[0],
             groups=capacity.get(),
