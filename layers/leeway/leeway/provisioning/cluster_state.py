@@ -35,7 +35,8 @@ class ObservedPod:
     """A pod that waits for a node, or runs on one and is neither a DaemonSet's nor a static pod.
 
     `controller` is the uid of its controller, such as a ReplicaSet, which creates it again; empty
-    without one. `protected_until` is until when an annotation forbids to disrupt it.
+    without one. `protected_until` is until when an annotation forbids to disrupt it. `ready`: its
+    condition Ready is True.
     """
 
     pod: Pod
@@ -43,6 +44,7 @@ class ObservedPod:
     created_at: datetime
     controller: str = ""
     protected_until: datetime | None = None
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,14 @@ class NodeDetails:
 
 @dataclass(frozen=True, slots=True)
 class PodBudget:
-    """A PodDisruptionBudget, and how many of its pods may be disrupted now."""
+    """A PodDisruptionBudget, and how many of its pods may be disrupted now. `only_ready`: it keeps
+    only pods that are Ready."""
 
     namespace: str
     name: str
     selector: LabelSelector | None
     allowed: int
+    only_ready: bool = False
 
     def selects(self, pod: Pod) -> bool:
         """Whether it selects a pod. A missing selector selects nothing. Source: Kubernetes API,
@@ -84,13 +88,13 @@ class PodBudget:
         return of_namespace and self.selector is not None and self.selector.selects(pod.spec.labels)
 
 
-def blocking(budgets: Iterable[PodBudget], pod: Pod) -> tuple[str, ...]:
+def blocking(budgets: Iterable[PodBudget], pod: Pod, ready: bool = True) -> tuple[str, ...]:
     """Return the names of the budgets that let the API server refuse the eviction of a pod now. It
     evicts no pod that several budgets select. Source: Kubernetes, eviction subresource."""
     selecting = [one for one in budgets if one.selects(pod)]
     if len(selecting) > 1:
         return tuple(one.name for one in selecting)
-    return tuple(one.name for one in selecting if one.allowed < 1)
+    return tuple(one.name for one in selecting if one.allowed < 1 and (ready or not one.only_ready))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,8 @@ _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volum
 class KeptPod:
     """A pod. `node` is the node that it is bound to or nominated for. `spec` is without the needs
     of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
-    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty."""
+    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty. `ready`:
+    its condition Ready is True."""
 
     key: str
     uid: str
@@ -185,6 +190,7 @@ class KeptPod:
     controller: str = ""
     stays_with_node: bool = False
     protected_until: datetime | None = None
+    ready: bool = True
 
 
 @dataclass(slots=True)
@@ -241,6 +247,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         controller=controller_of(document),
         stays_with_node=bool(daemon_of(document)) or is_mirror(document),
         protected_until=_protected_until(document),
+        ready=_condition(document, "Ready").get("status") == "True",
     )
 
 
@@ -357,12 +364,14 @@ def waits_for_node(pod: Document) -> bool:
 
 
 def _was_unschedulable(pod: Document) -> bool:
-    return any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") == "Unschedulable"
-        for condition in (pod.get("status") or {}).get("conditions") or ()
-    )
+    scheduled = _condition(pod, "PodScheduled")
+    return scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+
+
+def _condition(document: Document, kind: str) -> Document:
+    """Return a condition; empty without it."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), {})
 
 
 def is_mirror(pod: Document) -> bool:
@@ -389,21 +398,25 @@ def needs_another_place(pod: Document) -> bool:
 
 
 def budget_of(document: Document) -> PodBudget:
-    """Read a validated PodDisruptionBudget. Without a status it allows no disruption."""
+    """Read a validated PodDisruptionBudget. Without a status it allows no disruption.
+
+    Source: Kubernetes documentation, "Unhealthy Pod Eviction Policy".
+    """
     spec, status = document.get("spec") or {}, document.get("status") or {}
+    healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
     return PodBudget(
         namespace_of(document),
         name_of(document),
         selector_of(spec.get("selector")),
         int(status.get("disruptionsAllowed") or 0),
+        only_ready=spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        or healthy >= desired > 0,
     )
 
 
 def details_of(document: Document, instance: str) -> NodeDetails:
     """Read a validated Node without its pods."""
-    metadata, status = document.get("metadata") or {}, document.get("status") or {}
-    conditions = status.get("conditions") or ()
-    ready: Document = next((one for one in conditions if one.get("type") == "Ready"), {})
+    metadata, ready = document.get("metadata") or {}, _condition(document, "Ready")
     return NodeDetails(
         instance=instance,
         created_at=_time(metadata.get("creationTimestamp")) or FOREVER,

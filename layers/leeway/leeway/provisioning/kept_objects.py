@@ -288,7 +288,7 @@ class KeptObjects:
 
     def _update_node(self, name: str) -> None:
         """Put the pods on a node, and find those that need another place after a drain."""
-        self._existing.pop(name, None)
+        before = self._existing.pop(name, None)
         self._unusable.pop(name, None)
         self._movable.pop(name, None)
         self._leaving.pop(name, None)
@@ -316,7 +316,8 @@ class KeptObjects:
             if pod.bound and (pod.movable or not pod.terminating):
                 known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
                 running.append(_observed(pod, known))
-        self._existing[name] = there.on(kept.node, self._facts.attachable.get(name))
+        node = there.on(kept.node, self._facts.attachable.get(name))
+        self._existing[name] = before if node == before and before else node
         self._movable[name] = tuple(moving)
         self._leaving[name] = tuple(leaving)
         self._details[name] = replace(kept.details, pods=tuple(running), busy=busy)
@@ -345,7 +346,9 @@ class KeptObjects:
 
 
 def _observed(kept: KeptPod, pod: Pod) -> ObservedPod:
-    return ObservedPod(pod, kept.uid, kept.created_at, kept.controller, kept.protected_until)
+    return ObservedPod(
+        pod, kept.uid, kept.created_at, kept.controller, kept.protected_until, kept.ready
+    )
 
 
 def _where(pod: KeptPod | None) -> Iterator[tuple[str, str]]:

@@ -394,10 +394,13 @@ class RuntimeClass(TypedDict, total=False):
 
 
 class _BudgetSpec(TypedDict, total=False):
+    unhealthyPodEvictionPolicy: str | None
     selector: Selector | None
 
 
 class _BudgetStatus(TypedDict, total=False):
+    currentHealthy: int | None
+    desiredHealthy: int | None
     disruptionsAllowed: int | None
 
 
