@@ -1,7 +1,7 @@
 """Which labels the kubelet registers, by the rules of NodeRestriction."""
 
 import pytest
-from leeway.bootstrap.node import kubelet_may_set, split
+from leeway.bootstrap.node import kubelet_may_set, labels_of_admission, labels_of_kubelet
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,18 @@ def test_a_kubelet_may_not_set(key: str) -> None:
 
 
 def test_labels_of_pools_and_of_node_restriction_are_left_to_admission() -> None:
-    parts = split(
-        {
-            "team": "a",
-            "karpenter.sh/nodepool": "web",
-            "karpenter.sh/capacity-type": "spot",
-            "karpenter.k8s.aws/instance-family": "m5",
-            "leeway.sh/pool": "web",
-            "node-restriction.kubernetes.io/x": "y",
-            "node.kubernetes.io/x": "y",
-        }
-    )
-    assert list(parts.kubelet) == ["leeway.sh/launched", "node.kubernetes.io/x", "team"]
-    assert list(parts.admission) == [
+    labels = {
+        "team": "a",
+        "karpenter.sh/nodepool": "web",
+        "karpenter.sh/capacity-type": "spot",
+        "karpenter.k8s.aws/instance-family": "m5",
+        "leeway.sh/pool": "web",
+        "node-restriction.kubernetes.io/x": "y",
+        "node.kubernetes.io/x": "y",
+    }
+    of_kubelet = ["leeway.sh/launched", "node.kubernetes.io/x", "team"]
+    assert list(labels_of_kubelet(labels)) == of_kubelet
+    assert list(labels_of_admission(labels)) == [
         "karpenter.k8s.aws/instance-family",
         "karpenter.sh/capacity-type",
         "karpenter.sh/nodepool",

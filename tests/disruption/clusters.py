@@ -13,9 +13,8 @@ from leeway.launch.intent import LaunchIntent
 from leeway.provisioning.cluster_state import (
     ClusterState,
     NodeDetails,
+    ObservedPod,
     PodBudget,
-    PodOnNode,
-    WaitingPod,
 )
 from leeway.provisioning.demand import ClusterRead, demand_of
 from leeway.selection.labels import INSTANCE_TYPE, NODE_CLASS
@@ -45,9 +44,9 @@ def facts(instance: str, **more: Any) -> InstanceFacts:
     return known.model_copy(update=more)
 
 
-def running(*some: Pod) -> tuple[PodOnNode, ...]:
+def running(*some: Pod) -> tuple[ObservedPod, ...]:
     """Pods of controllers on a node."""
-    return tuple(PodOnNode(one, f"uid-{one.name}", controlled=True) for one in some)
+    return tuple(ObservedPod(one, f"uid-{one.name}", NOW, "replica-set") for one in some)
 
 
 def details(instance: str, *some: Pod, **more: Any) -> NodeDetails:
@@ -63,7 +62,7 @@ class Cluster:
         self.manifests = manifests(pool(**spec), node_class())
         self.catalog = catalog
         self.nodes: dict[str, tuple[ExistingNode, NodeDetails]] = {}
-        self.waiting: list[WaitingPod] = []
+        self.waiting: list[ObservedPod] = []
         self.requests: list[CapacityRequest] = []
         self.budgets: list[PodBudget] = []
         self.intents: list[LaunchIntent] = []

@@ -10,7 +10,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import LaunchIntent
 from leeway.ports.kubernetes_objects import RETIRING
-from leeway.provisioning.cluster_state import PodBudget, WaitingPod
+from leeway.provisioning.cluster_state import ObservedPod, PodBudget
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import LabelSelector, Taint
@@ -90,7 +90,7 @@ def test_nodes_go_that_are_marked_requested_or_recorded(cluster: Cluster) -> Non
 def test_pods_that_wait_and_pods_of_other_nodes_that_go_need_a_place(cluster: Cluster) -> None:
     web, db = pods(1)[0], pods(1, name="db")[0]
     cluster.add("theirs", db, foreign=True)
-    cluster.waiting = [WaitingPod(web, "uid", NOW)]
+    cluster.waiting = [ObservedPod(web, "uid", NOW)]
     cluster.requests = [
         CapacityRequest(
             cluster="prod",
@@ -156,7 +156,7 @@ def test_an_empty_node_stays_while_pods_that_it_was_launched_for_wait(cluster: C
     )
     cluster.intents = [intent]
     assert not any(one.busy for one in cluster.snapshot().own)
-    cluster.waiting = [WaitingPod(web, "uid", NOW)]
+    cluster.waiting = [ObservedPod(web, "uid", NOW)]
     assert {one.name for one in cluster.snapshot().own if one.busy} == {"empty"}
 
 

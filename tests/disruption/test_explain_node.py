@@ -12,7 +12,7 @@ from leeway.disruption.snapshot import Snapshot
 from leeway.headroom.windows import parse_cron
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.policy.worth import Worth
-from leeway.provisioning.cluster_state import FOREVER
+from leeway.ports.kubernetes_objects import FOREVER
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.pods import NodePool
 

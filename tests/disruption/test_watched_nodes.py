@@ -18,7 +18,7 @@ from leeway.disruption.watched_nodes import (
     confirm,
     watch,
 )
-from leeway.provisioning.cluster_state import NodeDetails, PodOnNode
+from leeway.provisioning.cluster_state import NodeDetails, ObservedPod
 from leeway.reasons import Reason
 from leeway.selection.pods import Pod, PodSpec
 
@@ -54,8 +54,8 @@ class Table:
             self.writes += 1
 
 
-def pod(uid: str) -> PodOnNode:
-    return PodOnNode(Pod(f"default/{uid}", PodSpec()), uid, controlled=True)
+def pod(uid: str) -> ObservedPod:
+    return ObservedPod(Pod(f"default/{uid}", PodSpec()), uid, NOW, "replica-set")
 
 
 def since(table: Table, node: NodeDetails, minute: int) -> datetime:

@@ -15,7 +15,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.fleets import FleetInstance
 from leeway.manifests.reading import read_manifests
 from leeway.provision_run import Dependencies, NodeProvisioning
-from leeway.provisioning.cluster_state import ClusterState, WaitingPod
+from leeway.provisioning.cluster_state import ClusterState, ObservedPod
 from leeway.provisioning.report import ProvisioningReport
 from leeway.provisioning.upcoming import UpcomingPods
 from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE
@@ -50,9 +50,9 @@ def big_pods(count: int, name: str = "web") -> list[Pod]:
     return pods(count, cpu=90_000, name=name)
 
 
-def waiting(some: Sequence[Pod]) -> list[WaitingPod]:
+def waiting(some: Sequence[Pod]) -> list[ObservedPod]:
     """Pods without a node."""
-    return [WaitingPod(pod, f"uid-{pod.name}", NOW) for pod in some]
+    return [ObservedPod(pod, f"uid-{pod.name}", NOW) for pod in some]
 
 
 def node(name: str, *bound: Pod, cpu: int = 96_000, **more: Any) -> ExistingNode:

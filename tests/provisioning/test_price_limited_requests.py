@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from leeway.capacity_requests import PriceLimit
-from leeway.provisioning.cluster_state import WaitingPod
+from leeway.provisioning.cluster_state import ObservedPod
 from leeway.selection.offers.catalog import Catalog
 
 from tests.launch.conftest import catalog
@@ -49,6 +49,6 @@ def test_a_pod_that_was_evicted_gets_a_node_at_any_price(catalog: Catalog) -> No
         state,
         movable={},
         leaving={"ip-retiring": ("ReplicaSet/web",)},
-        waiting=[WaitingPod(again, "uid-again", NOW, controller="ReplicaSet/web")],
+        waiting=[ObservedPod(again, "uid-again", NOW, controller="ReplicaSet/web")],
     )
     assert len(found.run().launched) == 1

@@ -13,7 +13,7 @@ from leeway.launch.images import ImageVariant
 from leeway.launch.intent import INTENT, JOIN_WITHIN
 from leeway.notices import NoticeKind
 from leeway.policy.rules import ClusterPolicy
-from leeway.provisioning.cluster_state import ClaimedNode, UnreadableObject, WaitingPod
+from leeway.provisioning.cluster_state import ClaimedNode, ObservedPod, UnreadableObject
 from leeway.provisioning.kept_objects import OBJECT_NOT_READABLE
 from leeway.provisioning.tell import KEPT_FOR, MOST_EVENTS
 from leeway.retirement.record import NODE_DELETED, ReturnTerms
@@ -474,9 +474,9 @@ def test_pods_that_wait_in_place_of_evicted_ones_are_in_the_answer(buying: Buyin
     request = buying.retire()
     own, others, earlier = big_pods(3)
     found = [
-        WaitingPod(own, "1", buying.time, "replica-set"),
-        WaitingPod(others, "2", buying.time, "replica-set"),
-        WaitingPod(earlier, "3", buying.time - timedelta(hours=1), "another"),
+        ObservedPod(own, "1", buying.time, "replica-set"),
+        ObservedPod(others, "2", buying.time, "replica-set"),
+        ObservedPod(earlier, "3", buying.time - timedelta(hours=1), "another"),
     ]
     leaving = {request.node: ("replica-set", "another")}
     state = replace(buying.states.state, waiting=found, leaving=leaving)

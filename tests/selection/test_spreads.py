@@ -40,35 +40,29 @@ def zones_of(plan: Plan, name: str) -> list[str]:
     )
 
 
-def test_pods_on_nodes_that_the_pods_own_affinity_excludes_do_not_count() -> None:
-    web = spec(labels=WEB, spreads=(BY_ZONE,), terms=ON_AMD64)
-    running = (spec(labels=WEB), spec(labels=WEB))
-    around = [node("a", *running, arch="arm64")]
-    plan = pack(pods("web", 3, web), Supply([PLAIN], catalog()), around)
-    assert zones_of(plan, "web") == ["a", "b", "c"]
+RUNNING = (spec(labels=WEB), spec(labels=WEB))
 
 
-def test_they_count_if_the_spread_ignores_affinity() -> None:
-    ignoring = replace(BY_ZONE, honors_affinity=False)
-    web = spec(labels=WEB, spreads=(ignoring,), terms=ON_AMD64)
-    around = [node("a", spec(labels=WEB), spec(labels=WEB), arch="arm64")]
-    plan = pack(pods("web", 2, web), Supply([PLAIN], catalog()), around)
-    assert zones_of(plan, "web") == ["b", "c"]
-
-
-def test_pods_on_nodes_with_an_untolerated_taint_do_not_count_if_taints_are_honored() -> None:
-    heeding = replace(BY_ZONE, honors_taints=True)
-    around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
-    waiting = pods("web", 3, spec(labels=WEB, spreads=(heeding,)))
-    plan = pack(waiting, Supply([PLAIN], catalog()), around)
-    assert zones_of(plan, "web") == ["a", "b", "c"]
-
-
-def test_they_count_if_taints_are_ignored() -> None:
-    around = [node("a", spec(labels=WEB), spec(labels=WEB), taint="dedicated")]
-    waiting = pods("web", 2, spec(labels=WEB, spreads=(BY_ZONE,)))
-    plan = pack(waiting, Supply([PLAIN], catalog()), around)
-    assert zones_of(plan, "web") == ["b", "c"]
+@pytest.mark.parametrize(
+    ("spread", "terms", "around", "zones"),
+    [
+        (BY_ZONE, ON_AMD64, node("a", *RUNNING, arch="arm64"), "abc"),
+        (
+            replace(BY_ZONE, honors_affinity=False),
+            ON_AMD64,
+            node("a", *RUNNING, arch="arm64"),
+            "bc",
+        ),
+        (replace(BY_ZONE, honors_taints=True), (), node("a", *RUNNING, taint="dedicated"), "abc"),
+        (BY_ZONE, (), node("a", *RUNNING, taint="dedicated"), "bc"),
+    ],
+)
+def test_pods_count_in_a_spread_unless_it_honors_what_excludes_their_node(
+    spread: Spread, terms: tuple[Requirements, ...], around: ExistingNode, zones: str
+) -> None:
+    web = spec(labels=WEB, spreads=(spread,), terms=terms)
+    plan = pack(pods("web", len(zones), web), Supply([PLAIN], catalog()), [around])
+    assert zones_of(plan, "web") == list(zones)
 
 
 def test_pending_pods_on_excluded_nodes_do_not_count_in_a_spread() -> None:

@@ -323,7 +323,7 @@ def _with_all_nodes(
 
 def _quiet_since(node: NodeDetails, now: datetime) -> datetime:
     """Return since when no pod came to a node. A command does not know which pods have left."""
-    times = [node.ready_since or node.created_at, *(one.created_at or now for one in node.pods)]
+    times = [node.ready_since or node.created_at, *(one.created_at for one in node.pods)]
     return min(max(times), now)
 
 

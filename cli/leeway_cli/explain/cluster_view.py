@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from leeway.disruption.explain import MONTH_HOURS, Cost, title_of
 from leeway.instances.owners import OwnerKind
+from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
-from leeway.provisioning.cluster_state import FOREVER
 
 from leeway_cli.output import as_json, picked, some, stdout_console, table
 from leeway_cli.selection.select import launch_as_data

@@ -31,7 +31,14 @@ from leeway.bootstrap.kubelet import (
     labels_left_out,
     setting_warnings,
 )
-from leeway.bootstrap.node import FIELD, Node, UserDataError, control_plane_sets, quoted, split
+from leeway.bootstrap.node import (
+    FIELD,
+    Node,
+    UserDataError,
+    control_plane_sets,
+    labels_of_kubelet,
+    quoted,
+)
 from leeway.manifests.documents import Documents, read_documents
 from leeway.reasons import Reason
 from leeway.selection.pods import Taint
@@ -241,7 +248,7 @@ def _arguments(node: Node) -> Iterator[str]:
     yield "--container-runtime containerd"
     if "maxPods" in config:
         yield "--use-max-pods false"
-    flags = [*flags_of(node, config).values(), *labels_flag(split(node.labels).kubelet)]
+    flags = [*flags_of(node, config).values(), *labels_flag(labels_of_kubelet(node.labels))]
     if flags:
         yield f"--kubelet-extra-args {quoted(*flags)}"
     if node.local_disks:
@@ -338,7 +345,7 @@ def _kubelet(node: Node, of_user: Mapping[str, Any], by_flag: frozenset[str]) ->
     # A flag of the user's wins over any configuration file: Leeway's value becomes a flag too.
     repeated = flags_of(node, config)
     flags = [
-        *labels_flag(split(node.labels).kubelet),
+        *labels_flag(labels_of_kubelet(node.labels)),
         *(repeated[name] for name in sorted(by_flag & repeated.keys())),
     ]
     if node.taints:

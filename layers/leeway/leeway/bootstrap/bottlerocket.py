@@ -26,7 +26,7 @@ from leeway.bootstrap.node import (
     UserDataError,
     control_plane_sets,
     kubelet_may_set,
-    split,
+    labels_of_kubelet,
 )
 from leeway.printable import printable
 from leeway.reasons import Reason
@@ -153,7 +153,7 @@ def _kubernetes(node: Node, of_user: Table, config: Mapping[str, Any]) -> Table:
             value = _value(name, config[name])
             both = isinstance(value, dict) and isinstance(of_user.get(key), dict)
             ours[key] = {**of_user[key], **value} if both else value
-    labels = split(node.labels).kubelet
+    labels = labels_of_kubelet(node.labels)
     if labels:
         ours["node-labels"] = {**of_user.get("node-labels", {}), **labels}
     taints: dict[str, list[str]] = {}

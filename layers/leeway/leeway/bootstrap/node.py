@@ -84,14 +84,6 @@ _ALLOWED = frozenset(
 _CONTROL_PLANE = ("karpenter.sh", "karpenter.k8s.aws", "leeway.sh")
 
 
-@dataclass(frozen=True, slots=True)
-class SplitLabels:
-    """Labels by the one that puts them on: the kubelet when it registers, or admission."""
-
-    kubelet: Mapping[str, str]
-    admission: Mapping[str, str]
-
-
 def kubelet_may_set(key: str) -> bool:
     """Whether NodeRestriction lets a kubelet set this label on its own node."""
     domain = key.partition("/")[0] if "/" in key else ""
@@ -106,15 +98,20 @@ def control_plane_sets(key: str) -> bool:
     return "/" in key and _within(key.partition("/")[0], _CONTROL_PLANE)
 
 
-def split(labels: Mapping[str, str]) -> SplitLabels:
-    """Split labels, each part in the order of its keys. Every kubelet sets LAUNCHED."""
-    by_kubelet = {
+def labels_of_kubelet(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that the kubelet puts on when it registers, in the order of their keys.
+    Every kubelet puts on LAUNCHED."""
+    return {
         key: value
         for key, value in sorted({**labels, LAUNCHED: "true"}.items())
         if key == LAUNCHED or (kubelet_may_set(key) and not control_plane_sets(key))
     }
-    rest = {key: value for key, value in sorted(labels.items()) if key not in by_kubelet}
-    return SplitLabels(by_kubelet, rest)
+
+
+def labels_of_admission(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the other labels, which admission puts on."""
+    of_kubelet = labels_of_kubelet(labels)
+    return {key: value for key, value in sorted(labels.items()) if key not in of_kubelet}
 
 
 def _within(domain: str, domains: tuple[str, ...]) -> bool:

@@ -22,9 +22,10 @@ from leeway.bootstrap.node import (
     Node,
     NodeTemplate,
     UserDataError,
+    labels_of_admission,
+    labels_of_kubelet,
     node_of,
     quoted,
-    split,
 )
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import Defaults, node_class_of
@@ -46,7 +47,7 @@ def windows(node: Node) -> tuple[str, tuple[Reason, ...]]:
     own, outside = _own(node.user_data)
     config = config_of(node)
     dns = config.pop("clusterDNS")
-    flags = [*flags_of(node, config).values(), *labels_flag(split(node.labels).kubelet)]
+    flags = [*flags_of(node, config).values(), *labels_flag(labels_of_kubelet(node.labels))]
     call = " ".join(
         (
             "& $EKSBootstrapScriptFile",
@@ -140,7 +141,7 @@ def render(
         settings = [f"spec.kubelet.{name}" for name in sorted(passed)]
         warnings = (*warnings, settings_without_effect(settings, node.family))
     unknown = () if machine else (INSTANCE_TYPE_UNKNOWN(),)
-    return UserData(text, split(node.labels).admission, (), (*warnings, *unknown))
+    return UserData(text, labels_of_admission(node.labels), (), (*warnings, *unknown))
 
 
 def check_user_data(node_class: EC2NodeClass) -> tuple[Reason, ...]:

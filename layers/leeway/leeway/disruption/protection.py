@@ -9,8 +9,7 @@ from leeway.disruption.moves import Moving
 from leeway.disruption.rules import Cause, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.durations import render_duration
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
-from leeway.provisioning.cluster_state import FOREVER
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER
 from leeway.reasons import Reason
 
 

@@ -21,7 +21,7 @@ from leeway.manifests.node_pool import pools_of
 from leeway.policy.worth import USUAL, Worth
 from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.brakes import workload_of
-from leeway.provisioning.cluster_state import NodeDetails, PodBudget, PodOnNode, blocking
+from leeway.provisioning.cluster_state import NodeDetails, ObservedPod, PodBudget, blocking
 from leeway.provisioning.demand import ClusterRead
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
@@ -304,10 +304,10 @@ class _Nodes:
             drift=self._drift(node, facts, details),
         )
 
-    def _movable(self, one: PodOnNode) -> MovablePod:
+    def _movable(self, one: ObservedPod) -> MovablePod:
         budgets = self._budgets.get(one.pod.spec.namespace, ())
         blocked_by = blocking(budgets, one.pod, one.ready)
-        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controlled)
+        return MovablePod(one.pod, one.protected_until, blocked_by, bare=not one.controller)
 
     def _drift(
         self, node: ExistingNode, facts: InstanceFacts, details: NodeDetails

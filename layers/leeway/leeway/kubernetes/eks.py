@@ -85,17 +85,12 @@ PRESIGN_SECONDS = 60
 CLUSTER_HEADER = "x-k8s-aws-id"
 
 
-def sts_host(region: str) -> str:
-    """Return the host of STS in a region."""
-    return f"sts.{region}.{dns_suffix(region)}"
-
-
 def eks_token(cluster: str, region: str, credentials: Credentials) -> str:
     """Create a token for one cluster. EKS accepts it for 15 minutes.
 
     Presigning needs no boto3 client and no network call, which keeps cold starts short.
     """
-    url = f"https://{sts_host(region)}/?Action=GetCallerIdentity&Version=2011-06-15"
+    url = f"https://sts.{region}.{dns_suffix(region)}/?Action=GetCallerIdentity&Version=2011-06-15"
     request = AWSRequest(method="GET", url=url, headers={CLUSTER_HEADER: cluster})
     SigV4QueryAuth(credentials, "sts", region, expires=PRESIGN_SECONDS).add_auth(request)
     encoded = base64.urlsafe_b64encode(request.url.encode()).decode().rstrip("=")

@@ -12,9 +12,16 @@ from lightkube.resources.core_v1 import Node as NodeObject
 from lightkube.resources.core_v1 import Pod as PodObject
 from lightkube.utils.quantity import parse_quantity
 
-from leeway.durations import parse_duration
 from leeway.ports.kubernetes import Marks
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, RETIRING, Controller, Node, Pod, Taint
+from leeway.ports.kubernetes_objects import (
+    DO_NOT_DISRUPT,
+    RETIRING,
+    Controller,
+    Node,
+    Pod,
+    Taint,
+    protected_until,
+)
 from leeway.printable import printable
 from leeway.retirement.pods import DAEMONSET, FINISHED_PHASES
 
@@ -145,26 +152,13 @@ def _kept_by(meta: ObjectMeta) -> tuple[str, ...]:
 
 
 def _protected_until(pod: PodObject) -> datetime | None:
-    """Return the end of a pod's protection by its do-not-disrupt annotation: `true` has no end, and
-    a duration counts from the pod's start.
-
-    Terminating and finished pods are not protected. Source: Karpenter documentation, "Disruption".
-    """
+    """Return the end of a pod's protection. Terminating and finished pods are not protected."""
     meta, status = pod.metadata or ObjectMeta(), pod.status
-    value = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
-    if not value or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
+    annotation = (meta.annotations or {}).get(DO_NOT_DISRUPT, "")
+    if not annotation or meta.deletionTimestamp or (status and status.phase in FINISHED_PHASES):
         return None
-    if value == "true":
-        return datetime.max.replace(tzinfo=UTC)
-    try:
-        protected_for = parse_duration(value)
-    except ValueError:
-        return None
-    started = _in_utc((status.startTime if status else None) or meta.creationTimestamp)
-    try:
-        return started + protected_for if started else None
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+    started = (status.startTime if status else None) or meta.creationTimestamp
+    return protected_until(annotation, _in_utc(started))
 
 
 def _claims(meta: ObjectMeta, volumes: list[Volume]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from leeway.bootstrap.node import split
+from leeway.bootstrap.node import labels_of_admission
 from leeway.launch.fleets import FleetInstance, FleetRequest
 from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason, ReasonCode
@@ -151,7 +151,7 @@ def labels_for_admission(
     """Return the labels that admission puts on the node of an instance, so that it has all that
     selection counted on. The labels of its state (`JOINED`) are not among them."""
     kind = _type_of(instance, pool, catalog)
-    promised = split(_labels(intent, instance, kind, catalog)).admission if kind else {}
+    promised = labels_of_admission(_labels(intent, instance, kind, catalog)) if kind else {}
     found = {**intent.labels_for_admission, **promised}
     return {key: value for key, value in sorted(found.items()) if key not in JOINED}
 

@@ -2,11 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+
+from leeway.durations import parse_duration
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 """The annotation of a pod or a node that forbids voluntary disruption. Source: Karpenter
 documentation, "Disruption"."""
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+def protected_until(annotation: str, started: datetime | None) -> datetime | None:
+    """Return the end of a pod's protection by its do-not-disrupt annotation: `true` has no end, and
+    a duration counts from the pod's start. None without protection."""
+    if annotation == "true":
+        return FOREVER
+    try:
+        return started + parse_duration(annotation) if annotation and started else None
+    except ValueError:
+        return None
+    except OverflowError:
+        return FOREVER
+
 
 CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from leeway.durations import parse_duration
-from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT
+from leeway.ports.kubernetes_objects import DO_NOT_DISRUPT, FOREVER, protected_until
 from leeway.reasons import Reason
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, LabelSelector, Pod, PodSpec
@@ -30,23 +29,21 @@ from leeway.selection.reading.pod_objects import requests_of, selector_of, spec_
 from leeway.selection.reading.schemas import check
 from leeway.selection.resources import Resources
 
-FOREVER = datetime.max.replace(tzinfo=UTC)
-
 
 @dataclass(frozen=True, slots=True)
-class PodOnNode:
-    """A pod that runs on a node, and is neither a DaemonSet's nor a static pod.
+class ObservedPod:
+    """A pod that waits for a node, or runs on one and is neither a DaemonSet's nor a static pod.
 
-    `controlled`: a controller creates it again. `protected_until` is until when an annotation
-    forbids to disrupt it. `created_at` is None if it is not known. `ready`: its condition Ready is
-    True.
+    `controller` is the uid of its controller, such as a ReplicaSet, which creates it again; empty
+    without one. `protected_until` is until when an annotation forbids to disrupt it. `ready`: its
+    condition Ready is True.
     """
 
     pod: Pod
     uid: str
-    controlled: bool
+    created_at: datetime
+    controller: str = ""
     protected_until: datetime | None = None
-    created_at: datetime | None = None
     ready: bool = True
 
 
@@ -68,7 +65,7 @@ class NodeDetails:
     ready: bool = False
     ready_since: datetime | None = None
     protected: bool = False
-    pods: tuple[PodOnNode, ...] = ()
+    pods: tuple[ObservedPod, ...] = ()
     busy: bool = False
     changed_at: datetime | None = field(default=None, compare=False)
 
@@ -98,17 +95,6 @@ def blocking(budgets: Iterable[PodBudget], pod: Pod, ready: bool = True) -> tupl
     if len(selecting) > 1:
         return tuple(one.name for one in selecting)
     return tuple(one.name for one in selecting if one.allowed < 1 and (ready or not one.only_ready))
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingPod:
-    """A pod without a node. Its name is in `pod`, as `namespace/name`; `controller` is the uid of
-    its controller, such as a ReplicaSet, empty without one."""
-
-    pod: Pod
-    uid: str
-    created_at: datetime
-    controller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +141,7 @@ class ClusterState:
     read_at: datetime
     nodes: Sequence[ExistingNode] = ()
     joined: Mapping[str, str] = field(default_factory=dict)
-    waiting: Sequence[WaitingPod] = ()
+    waiting: Sequence[ObservedPod] = ()
     daemons: Sequence[PodSpec] = ()
     movable: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
     leaving: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -260,7 +246,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         movable=needs_another_place(document),
         controller=controller_of(document),
         stays_with_node=bool(daemon_of(document)) or is_mirror(document),
-        protected_until=protected_until(document),
+        protected_until=_protected_until(document),
         ready=_condition(document, "Ready").get("status") == "True",
     )
 
@@ -275,7 +261,7 @@ def reduced_pod(key: str, document: Document) -> KeptPod:
     return KeptPod(
         key=key,
         uid="",
-        created_at=datetime.max.replace(tzinfo=UTC),
+        created_at=FOREVER,
         node=bound_node(document),
         bound=True,
         spec=PodSpec(namespace_of(document), requests=requests),
@@ -440,22 +426,11 @@ def details_of(document: Document, instance: str) -> NodeDetails:
     )
 
 
-def protected_until(pod: Document) -> datetime | None:
-    """Return the end of a pod's protection by its do-not-disrupt annotation: `true` has no end, and
-    a duration counts from the pod's start. Source: Karpenter documentation, "Disruption"."""
+def _protected_until(pod: Document) -> datetime | None:
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
-    value = str((metadata.get("annotations") or {}).get(DO_NOT_DISRUPT) or "")
-    if value == "true":
-        return FOREVER
+    annotation = str((metadata.get("annotations") or {}).get(DO_NOT_DISRUPT) or "")
     started = _time(status.get("startTime") or metadata.get("creationTimestamp"))
-    if not value or started is None:
-        return None
-    try:
-        return started + parse_duration(value)
-    except ValueError:
-        return None
-    except OverflowError:
-        return FOREVER
+    return protected_until(annotation, started)
 
 
 def _time(text: Any) -> datetime | None:

@@ -8,7 +8,7 @@ from leeway.capacity_requests import CapacityRequest, PriceLimit
 from leeway.instances.facts import InstanceFacts
 from leeway.launch.intent import JOIN_WITHIN, LaunchIntent
 from leeway.manifests.base import Manifest
-from leeway.provisioning.cluster_state import ClaimedNode, ClusterState, WaitingPod
+from leeway.provisioning.cluster_state import ClaimedNode, ClusterState, ObservedPod
 from leeway.reasons import Reason
 from leeway.selection.labels import (
     CAPACITY_TYPE,
@@ -95,7 +95,7 @@ def demand_of(
 
 
 def _in_place_of(
-    controllers: Iterable[str], request: CapacityRequest, unclaimed: list[WaitingPod]
+    controllers: Iterable[str], request: CapacityRequest, unclaimed: list[ObservedPod]
 ) -> tuple[Pod, ...]:
     """Take from the pods that wait those that were created in place of pods that a retirement has
     evicted, for its answer: each counts for one retirement. An interruption evicts before a run can
@@ -199,7 +199,7 @@ def starting_in_groups(
                 taints = tuple(taint for taint in own.taints if taint.key not in _STARTING)
                 starting[own.name] = StartingNode(instance.instance, replace(own, taints=taints))
             continue
-        fellows = (by_name.get(joined.get(one, "")) for one in members.get(_group(instance), ()))
+        fellows = (by_name.get(joined.get(one, "")) for one in members.get(instance.owner.name, ()))
         sample = next((one for one in fellows if one and _shows(one, instance)), None)
         if sample is not None:
             coming.append(_like(sample, instance))
@@ -233,10 +233,6 @@ def starting_of_karpenter(
         if own is not None and _starts(own, promise, startup):
             starting[own.name] = StartingNode(one.instance, _merged(own, promise, startup))
     return starting, tuple(coming.values())
-
-
-def _group(instance: InstanceFacts) -> str:
-    return instance.owner.name
 
 
 def _transient(node: ExistingNode) -> bool:

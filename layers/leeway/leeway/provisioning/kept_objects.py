@@ -8,19 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from leeway.ports.kubernetes_objects import FOREVER
 from leeway.printable import printable
 from leeway.provisioning.cluster_state import (
-    FOREVER,
     ClaimedNode,
     ClusterState,
     KeptNode,
     KeptPod,
     NodeDetails,
+    ObservedPod,
     PodBudget,
-    PodOnNode,
     PodSpecs,
     UnreadableObject,
-    WaitingPod,
     budget_of,
     read_claimed,
     read_node,
@@ -301,7 +300,7 @@ class KeptObjects:
             self._unusable[name] = kept.node
             return
         there, moving, leaving = PodsOnNode(), [], []
-        running: list[PodOnNode] = []
+        running: list[ObservedPod] = []
         busy = False
         claims: set[str] = set()
         for _, pod in sorted(self._pods_on.get(name, {}).items()):
@@ -316,11 +315,7 @@ class KeptObjects:
             busy |= pod.terminating or not pod.bound
             if pod.bound and (pod.movable or not pod.terminating):
                 known = moving[-1] if pod.movable else Pod(pod.key, pod.spec)
-                controlled = pod.movable or bool(pod.controller)
-                found = PodOnNode(
-                    known, pod.uid, controlled, pod.protected_until, pod.created_at, pod.ready
-                )
-                running.append(found)
+                running.append(_observed(pod, known))
         node = there.on(kept.node, self._facts.attachable.get(name))
         self._existing[name] = before if node == before and before else node
         self._movable[name] = tuple(moving)
@@ -333,7 +328,7 @@ class KeptObjects:
         needs = self._facts.volumes.of_pod(pod.volumes, pod.spec.namespace)
         return with_volumes(pod.spec, attach_once(needs, claims))
 
-    def _waiting(self) -> Iterator[WaitingPod]:
+    def _waiting(self) -> Iterator[ObservedPod]:
         """Yield the waiting pods, the oldest first. A pod that is nominated for a Node is the
         scheduler's business: it preempts other pods for it, and removes the nomination if that
         fails."""
@@ -341,13 +336,19 @@ class KeptObjects:
         claims: set[str] = set()
         for pod in sorted(found, key=lambda each: (each.created_at, each.key)):
             spec = self._spec_with_volumes(pod, claims)
-            yield WaitingPod(Pod(pod.key, spec), pod.uid, pod.created_at, pod.controller)
+            yield _observed(pod, Pod(pod.key, spec))
 
     def _joined(self) -> dict[str, str]:
         """Return the names of Nodes by instance. If several Nodes name an instance, the oldest one
         counts: a copied provider id does not replace a node."""
         nodes = sorted(self._nodes.items(), key=lambda each: (each[1].created, each[0]))
         return {kept.instance: name for name, kept in reversed(nodes) if kept.instance}
+
+
+def _observed(kept: KeptPod, pod: Pod) -> ObservedPod:
+    return ObservedPod(
+        pod, kept.uid, kept.created_at, kept.controller, kept.protected_until, kept.ready
+    )
 
 
 def _where(pod: KeptPod | None) -> Iterator[tuple[str, str]]:

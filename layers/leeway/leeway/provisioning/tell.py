@@ -20,7 +20,7 @@ from leeway.clock import Clock
 from leeway.execution.retrying import API_ERRORS, retry_conflicts
 from leeway.launch.intent import LaunchOutcome, PodWithoutNode
 from leeway.parallel import in_parallel
-from leeway.provisioning.cluster_state import WaitingPod
+from leeway.provisioning.cluster_state import ObservedPod
 from leeway.provisioning.demand import ClusterRead
 from leeway.provisioning.report import ProvisioningStatus
 from leeway.reasons import Reason, ReasonCode, clause
@@ -105,7 +105,7 @@ class ProvisioningRecords(Protocol):
 
 def due_events(
     pods: Iterable[PodWithoutNode],
-    waiting: Iterable[WaitingPod],
+    waiting: Iterable[ObservedPod],
     told: Mapping[bytes, datetime],
     now: datetime,
 ) -> tuple[DueEvent, ...]:

@@ -432,12 +432,10 @@ def _markets(types: Sequence[InstanceType]) -> Iterator[Market]:
             places.setdefault(key, {})[index] = offering
     for (zone, capacity_type), offerings in sorted(places.items()):
         known = {i: o.price for i, o in offerings.items() if o.available}
-        prices = array("d", (_usd(known.get(i)) for i in range(len(types))))
+        prices = array(
+            "d", (nan if (usd := known.get(i)) is None else usd for i in range(len(types)))
+        )
         yield Market(zone, capacity_type, mask(i in known for i in range(len(types))), prices)
-
-
-def _usd(price: float | None) -> float:
-    return nan if price is None else price
 
 
 def mismatch(table: TypeTable, requirements: Requirements) -> str:
@@ -446,7 +444,7 @@ def mismatch(table: TypeTable, requirements: Requirements) -> str:
     If single requirements exclude all types, these are named; otherwise each requirement with the
     number of types that it excludes, the strictest first.
     """
-    known = [r for r in requirements.values() if r.key in WELL_KNOWN and r.key in _known(table)]
+    known = [r for r in requirements.values() if r.key in WELL_KNOWN and table.values(r.key)]
     impossible = [r for r in known if not _meeting_only(table, r)]
     if impossible:
         return "; ".join(_impossible(table, r) for r in impossible)
@@ -465,10 +463,6 @@ def unmatched(table: TypeTable, requirement: Requirement) -> str:
         return ""
     missing = [] if requirement.complement else sorted(requirement.values - values.keys())
     return "; ".join(f"no instance type has {v}{_did_you_mean(v, values)}" for v in missing)
-
-
-def _known(table: TypeTable) -> frozenset[str]:
-    return frozenset(key for key in WELL_KNOWN if table.values(key))
 
 
 def _meeting_only(table: TypeTable, requirement: Requirement) -> int:

@@ -114,7 +114,9 @@ def compressed(survey: Survey) -> bytes:
     """Serialize a survey."""
     machines = sorted(survey.machines, key=lambda m: m.name)
     names = [m.name for m in machines]
-    columns: dict[str, array[Any]] = {name: _integers(machines, name) for name in _NUMBERS}
+    columns: dict[str, array[Any]] = {
+        name: array("q", (getattr(m, name) for m in machines)) for name in _NUMBERS
+    }
     labels: dict[str, list[str]] = {}
     for key in sorted({key for m in machines for key in m.labels} - {INSTANCE_TYPE}):
         values = [m.labels.get(key) for m in machines]
@@ -282,10 +284,6 @@ class _Columns:
         for name, price in zip(self.names, prices, strict=True):
             if not isnan(price):
                 yield name, price
-
-
-def _integers(machines: Sequence[Machine], name: str) -> "array[int]":
-    return array("q", (getattr(m, name) for m in machines))
 
 
 def _usd(prices: Mapping[str, float], names: Sequence[str]) -> "array[float]":

@@ -11,7 +11,7 @@ from leeway.selection.packing.pod_classes import Classifier, PodClasses
 from leeway.selection.packing.pod_groups import PodBatch, Units
 from leeway.selection.solver.problem import Bools, Floats, Problem, Proceed
 from leeway.selection.solver.programs import Pattern
-from leeway.selection.solver.solving import Solution, solve, solve_few
+from leeway.selection.solver.solving import solve, solve_few
 
 type NodeBatches = tuple[tuple[PodBatch, Units], ...]
 """The batches on one node, with the units of each."""
@@ -249,7 +249,10 @@ def pack_new_nodes(
         outcome.limited |= any(classifier.allowed(batch, eligible).any() for batch in lost)
         if pod_classes is None:
             break
-        solution = _solved(pod_classes, proceed, improvements or 0)
+        if pod_classes.few:
+            solution = solve_few(pod_classes.problem, improvements or 0, proceed)
+        else:
+            solution = solve(pod_classes.problem, proceed)
         outcome.bound = solution.bound if outcome.bound is None else outcome.bound
         outcome.few &= pod_classes.few
         before = len(outcome.nodes)
@@ -258,14 +261,6 @@ def pack_new_nodes(
             outcome.remaining += waiting
             break
     return outcome
-
-
-def _solved(pod_classes: PodClasses, proceed: Proceed, improvements: int) -> Solution:
-    return (
-        solve_few(pod_classes.problem, improvements, proceed)
-        if pod_classes.few
-        else solve(pod_classes.problem, proceed)
-    )
 
 
 def _within(classifier: Classifier, limits: Limits) -> Bools:

@@ -4,6 +4,7 @@ Pure: it imports neither AWS nor Kubernetes clients and has no side effects. A d
 run over all pods, then runs over the pods that have no node yet.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -169,7 +170,10 @@ class Draft:
         if not names:
             return False
         waiting = [Pod(name, fully_relaxed(self._specs[name], soft_taints=True)) for name in names]
-        nodes = [*self._existing_nodes(), *self._planned_nodes()]
+        nodes = [
+            *self._existing_nodes(),
+            *itertools.starmap(self._as_existing, enumerate(self._new)),
+        ]
         run = PackingRun(
             waiting,
             self._classifier,
@@ -231,11 +235,8 @@ class Draft:
             for row, node in enumerate(self._nodes)
         ]
 
-    def _planned_nodes(self) -> list[ExistingNode]:
-        """The new nodes of the draft with their DaemonSets and pods."""
-        return [self._as_existing(number, node) for number, node in enumerate(self._new)]
-
     def _as_existing(self, number: int, node: NewNode) -> ExistingNode:
+        """A new node of the draft with its DaemonSets and pods."""
         supply = self._classifier.supply
         candidate = supply.candidates[node.offering]
         pool = candidate.pool

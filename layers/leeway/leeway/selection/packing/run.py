@@ -308,10 +308,11 @@ class PackingRun:
 
     def _pack_new_nodes(self, batches: Sequence[PodBatch]) -> Iterable[Unplaced]:
         """Pack batches onto new nodes. Pools with the highest weight come first."""
-        lonely = [batch for batch in batches if not batch.joined and _bound_to_nodes(batch)]
+        waiting, lonely = list[PodBatch](), list[PodBatch]()
+        for batch in batches:
+            bound_to_nodes = any(group.rules.affinity_on_node for group, _ in batch.parts)
+            (lonely if bound_to_nodes and not batch.joined else waiting).append(batch)
         yield from self._unplaced(lonely, _NO_ROOM_NEXT_TO_PODS)
-        alone = {id(batch) for batch in lonely}
-        waiting = [batch for batch in batches if id(batch) not in alone]
         limited = False
         for weight in sorted({pool.weight for pool in self.supply.pools}, reverse=True):
             if not waiting:
@@ -469,10 +470,6 @@ def _zones(supply: Supply, nodes: Sequence[ExistingNode]) -> tuple[str, ...]:
 def _leading(group: PodGroup) -> frozenset[int]:
     """The counters that a group's pods add to without requiring another pod of them."""
     return group.rules.counted - set(group.rules.affinity_in_zone)
-
-
-def _bound_to_nodes(batch: PodBatch) -> bool:
-    return any(group.rules.affinity_on_node for group, _ in batch.parts)
 
 
 def _limits(supply: Supply, nodes: Sequence[ExistingNode]) -> Limits:

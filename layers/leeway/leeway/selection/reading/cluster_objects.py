@@ -314,7 +314,8 @@ def with_pending_pods(
     owners = _owners(objects)
     for position, document in enumerate(objects):
         if document.get("kind") in WORKLOADS:
-            pending = _identity(document) not in owners
+            kind = str(document.get("kind"))
+            pending = (kind, namespace_of(document), name_of(document)) not in owners
         else:
             pending = document.get("kind") == "Pod" and is_pending(document, nodes)
         if pending:
@@ -340,10 +341,6 @@ def _owners(objects: Sequence[Document]) -> frozenset[tuple[str, str, str]]:
             if kind == "ReplicaSet":  # named after its Deployment, with a hash
                 found.add(("Deployment", namespace_of(document), name.rpartition("-")[0]))
     return frozenset(found)
-
-
-def _identity(document: Document) -> tuple[str, str, str]:
-    return str(document.get("kind")), namespace_of(document), name_of(document)
 
 
 def daemons_of(objects: Sequence[Document], others: Sequence[Document] = ()) -> tuple[PodSpec, ...]:

@@ -17,7 +17,7 @@ from leeway.selection.pods import (
     Toleration,
     Weighted,
 )
-from leeway.selection.reading.objects import BadObject, Document, name_of
+from leeway.selection.reading.objects import BadObject, Document, name_of, namespace_of
 from leeway.selection.reading.schemas import check
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
 from leeway.selection.resources import EBS_VOLUMES, BadQuantity, Resources
@@ -164,7 +164,7 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
                 )
             case "StorageClass":
                 classes[name_of(document)] = VolumeNeeds(
-                    tuple(_class_terms(document)), _is_of_ebs(document)
+                    tuple(_class_terms(document)), document.get("provisioner") in _EBS
                 )
     default = default_class(documents)
     known = Volumes({}, classes, default)
@@ -172,9 +172,8 @@ def volumes_of(documents: Sequence[Document]) -> Volumes:
     for document in documents:
         if document.get("kind") == "PersistentVolumeClaim":
             spec = document.get("spec") or {}
-            namespace = (document.get("metadata") or {}).get("namespace") or "default"
             volume = spec.get("volumeName")
-            claims[f"{namespace}/{name_of(document)}"] = (
+            claims[f"{namespace_of(document)}/{name_of(document)}"] = (
                 bound[volume] if volume in bound else known.of_class(spec.get("storageClassName"))
             )
     return Volumes(claims, classes, default)
@@ -187,13 +186,12 @@ def default_class(documents: Iterable[Document]) -> str:
     Source: Kubernetes documentation, "Storage Classes" (default StorageClass).
     """
     found = [d for d in documents if d.get("kind") == "StorageClass" and _is_default(d)]
+    if not found:
+        return ""
     found.sort(key=name_of)
-    return name_of(max(found, key=_created)) if found else ""
-
-
-def _created(document: Document) -> str:
-    """Timestamps of the API have one format and sort as text."""
-    return (document.get("metadata") or {}).get("creationTimestamp") or ""
+    # Timestamps of the API have one format and sort as text.
+    newest = max(found, key=lambda d: (d.get("metadata") or {}).get("creationTimestamp") or "")
+    return name_of(newest)
 
 
 def _volume_terms(volume: Document) -> Iterator[Requirements]:
@@ -218,10 +216,6 @@ def _class_terms(storage: Document) -> Iterator[Requirements]:
 def _is_ebs(volume: Document) -> bool:
     spec = volume.get("spec") or {}
     return bool(spec.get("awsElasticBlockStore")) or (spec.get("csi") or {}).get("driver") in _EBS
-
-
-def _is_of_ebs(storage: Document) -> bool:
-    return storage.get("provisioner") in _EBS
 
 
 def _is_default(storage: Document) -> bool:
@@ -265,7 +259,7 @@ def spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
 
 def _spec_without_volumes(pod: Document, priorities: Document) -> PodSpec:
     spec = pod.get("spec") or {}
-    namespace = _namespace(pod)
+    namespace = namespace_of(pod)
     labels = dict((pod.get("metadata") or {}).get("labels") or {})
     affinity = spec.get("affinity") or {}
     return PodSpec(
@@ -452,7 +446,3 @@ def _priority(spec: Document, priorities: Document) -> int:
     name = spec.get("priorityClassName") or ""
     given: int = priorities.get(name, known.get(name, 0))
     return given
-
-
-def _namespace(document: Document) -> str:
-    return str((document.get("metadata") or {}).get("namespace") or "default")
