@@ -186,7 +186,8 @@ _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volum
 class KeptPod:
     """A pod. `node` is the node that it is bound to or nominated for. `spec` is without the needs
     of its volumes; `volumes` is the part of the Pod's spec with its volumes, None without needs.
-    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty."""
+    `stays_with_node`: it is a DaemonSet's or a static pod, so that its node may be empty. `ready`:
+    its condition Ready is True."""
 
     key: str
     uid: str
@@ -203,6 +204,7 @@ class KeptPod:
     controller: str = ""
     stays_with_node: bool = False
     protected_until: datetime | None = None
+    ready: bool = True
 
 
 @dataclass(slots=True)
@@ -259,6 +261,7 @@ def read_pod(key: str, document: Document, specs: PodSpecs) -> KeptPod:
         controller=controller_of(document),
         stays_with_node=bool(daemon_of(document)) or is_mirror(document),
         protected_until=protected_until(document),
+        ready=_condition(document, "Ready").get("status") == "True",
     )
 
 
@@ -375,12 +378,14 @@ def waits_for_node(pod: Document) -> bool:
 
 
 def _was_unschedulable(pod: Document) -> bool:
-    return any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") == "Unschedulable"
-        for condition in (pod.get("status") or {}).get("conditions") or ()
-    )
+    scheduled = _condition(pod, "PodScheduled")
+    return scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+
+
+def _condition(document: Document, kind: str) -> Document:
+    """Return a condition; empty without it."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == kind), {})
 
 
 def is_mirror(pod: Document) -> bool:
@@ -407,21 +412,25 @@ def needs_another_place(pod: Document) -> bool:
 
 
 def budget_of(document: Document) -> PodBudget:
-    """Read a validated PodDisruptionBudget. Without a status it allows no disruption."""
+    """Read a validated PodDisruptionBudget. Without a status it allows no disruption.
+
+    Source: Kubernetes documentation, "Unhealthy Pod Eviction Policy".
+    """
     spec, status = document.get("spec") or {}, document.get("status") or {}
+    healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
     return PodBudget(
         namespace_of(document),
         name_of(document),
         selector_of(spec.get("selector")),
         int(status.get("disruptionsAllowed") or 0),
+        only_ready=spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        or healthy >= desired > 0,
     )
 
 
 def details_of(document: Document, instance: str) -> NodeDetails:
     """Read a validated Node without its pods."""
-    metadata, status = document.get("metadata") or {}, document.get("status") or {}
-    conditions = status.get("conditions") or ()
-    ready: Document = next((one for one in conditions if one.get("type") == "Ready"), {})
+    metadata, ready = document.get("metadata") or {}, _condition(document, "Ready")
     return NodeDetails(
         instance=instance,
         created_at=_time(metadata.get("creationTimestamp")) or FOREVER,
