@@ -12,7 +12,6 @@ from leeway_cli.doctor.facts import (
     ClusterFacts,
     Facts,
     FunctionAnswers,
-    MissingRight,
     known,
 )
 from leeway_cli.doctor.finding import About, Finding, aws, deploy, shell
@@ -80,7 +79,7 @@ def about_cluster(
     stack: LeewayStack,
     one: FunctionAnswers,
     rights: Iterable[Right],
-    lacking: Iterable[MissingRight] = (),
+    lacking: Iterable[Right] = (),
 ) -> Iterator[Finding]:
     """Return findings about the token of a function. `rights` are those in rbac/; `lacking` are
     those that a group does not have, which are findings about the group."""

@@ -13,8 +13,9 @@ from leeway_cli.adopt.settings.leeway_stack import LeewayStack, ManagedCluster, 
 from leeway_cli.adopt.settings.objects import ClusterObject, is_limited, policies_missing
 from leeway_cli.adopt.settings.spot_role import SpotRole
 from leeway_cli.doctor import reasons
-from leeway_cli.doctor.facts import ClusterFacts, Facts, MissingRight, known
+from leeway_cli.doctor.facts import ClusterFacts, Facts, known
 from leeway_cli.doctor.finding import About, Finding, Severity, aws, shell
+from leeway_cli.doctor.rights import Right
 
 _RBAC = frozenset({"ClusterRole", "ClusterRoleBinding", "RoleBinding"})
 
@@ -33,13 +34,12 @@ def check_setup(facts: Facts) -> Iterator[Finding]:
 
 
 def _without_policies(cluster: ClusterFacts) -> Iterator[Finding]:
-    name = cluster.name
+    code, name = reasons.POLICIES_MISSING, cluster.name
     update = aws("eks update-cluster-version", name=name, kubernetes_version="1.30")
-    about = About(reasons.POLICIES_MISSING, f"cluster {name}", name)
-    yield about.warns(policies_missing(name), update)
+    yield About(code, f"cluster {name}", name).warns(policies_missing(name), update)
     for one in known(cluster.objects) or ():
         if one.kind in _RBAC and is_limited(one):
-            yield About(reasons.POLICIES_MISSING, one.title, name).fails(
+            yield About(code, one.title, name).fails(
                 f"{one.title} lets leeway:headroom write any Deployment or priority class: cluster "
                 f"{name} has no admission policy that limits it.",
                 shell("kubectl", "delete", "--filename", "rbac/admission.yaml"),
@@ -58,16 +58,13 @@ def _differences(facts: Facts, stack: LeewayStack, cluster: ClusterFacts) -> Ite
     was_read = _read_kinds(facts, cluster)
     desired = [one for one in desired_settings(wanted) if was_read(one)]
     found = difference(cluster.name, desired, by_key(*_current(facts, stack, cluster)))
-    adopt = shell("leeway", "adopt", cluster.name, *_stack_option(stack.name))
+    option = () if stack.name == "leeway" else ("--stack", stack.name)
+    adopt = shell("leeway", "adopt", cluster.name, *option)
     for step in found.steps:
         about = About(reasons.CLUSTER_SETTING_DIFFERS, step.change.title, cluster.name)
         yield about.finding(_severity(step.change, cluster), step.reason, adopt)
     about = About(reasons.CLUSTER_SETTING_DIFFERS, f"cluster {cluster.name}", cluster.name)
     yield from map(about.fails, found.blockers)
-
-
-def _stack_option(stack: str) -> tuple[str, ...]:
-    return () if stack == "leeway" else ("--stack", stack)
 
 
 def _read_kinds(facts: Facts, cluster: ClusterFacts) -> Callable[[Setting], bool]:
@@ -125,7 +122,7 @@ def check_rights(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _grant(one: MissingRight) -> str:
+def _grant(one: Right) -> str:
     if one.role in (BUFFER_ROLE, TARGET_ROLE) and one.namespace != NAMESPACE:
         given = (f"--clusterrole={one.role}", f"--group={one.group}")
         place = f"--namespace={one.namespace}"

@@ -31,7 +31,6 @@ from leeway_cli.doctor.facts import (
     FunctionAnswers,
     GroupFacts,
     InstanceUse,
-    MissingRight,
     PoolFacts,
     Read,
     Unread,
@@ -40,7 +39,7 @@ from leeway_cli.doctor.facts import (
 from leeway_cli.doctor.finding import Severity
 from leeway_cli.doctor.names import FUNCTIONS, function_name
 from leeway_cli.doctor.read import aws, cluster, kubernetes, probes
-from leeway_cli.doctor.rights import rights_in_namespaces, rights_of
+from leeway_cli.doctor.rights import Right, rights_in_namespaces, rights_of
 from leeway_cli.errors import AccountError, CommandError, as_clause, aws_errors, kubernetes_errors
 from leeway_cli.stack import Stack, other_server, same_server
 
@@ -105,11 +104,8 @@ def _read[T](part: str, severity: Severity, read: Callable[[], T]) -> Read[T]:
             raise
         return Unread(part, str(error), severity)
     except Exception as error:  # noqa: BLE001 - the other parts are worth reading
-        return Unread(part, _unexpected(error), severity)
-
-
-def _unexpected(error: Exception) -> str:
-    return f"{type(error).__name__}: {as_clause(error)}. Set LEEWAY_DEBUG=1 to see the traceback."
+        problem = f"{type(error).__name__}: {as_clause(error)}"
+        return Unread(part, f"{problem}. Set LEEWAY_DEBUG=1 to see the traceback.", severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +196,7 @@ def _cluster(
         read = (objects.read(one) for one in sources.wanted)
         return tuple(one for one in read if one is not None)
 
-    def read_rights() -> tuple[MissingRight, ...]:
+    def read_rights() -> tuple[Right, ...]:
         asked, limited = connection.needed(), known(policies.get()) is False
         wanted = (one for one in sources.wanted if not (limited and is_limited(one)))
         objects = [one.body for one in wanted]
