@@ -63,7 +63,7 @@ class Authorizer:
         if not self._enforced or _ALL_POWERFUL in user.groups:
             return True
         return any(
-            _covers(rule, verb, group, resource, name) for rule in self._rules_of(user, namespace)
+            _covers(rule, verb, group, resource, name) for rule in self.rules_of(user, namespace)
         )
 
     def allows_path(self, user: User, verb: str, path: str) -> bool:
@@ -73,11 +73,13 @@ class Authorizer:
         return any(
             not {"*", verb}.isdisjoint(rule.get("verbs") or ())
             and any(_leads_to(one, path) for one in rule.get("nonResourceURLs") or ())
-            for rule in self._rules_of(user, "")
+            for rule in self.rules_of(user, "")
         )
 
-    def _rules_of(self, user: User, namespace: str) -> list[Object]:
+    def rules_of(self, user: User, namespace: str) -> list[Object]:
         """Return the rules of a user in a namespace ("" for cluster-scoped resources)."""
+        if not self._enforced or _ALL_POWERFUL in user.groups:
+            return [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         key = (user, namespace)
         if key not in self._rules:
             self._rules[key] = list(self._find_rules(user, namespace))
@@ -192,6 +194,16 @@ def answer_review(authorizer: Authorizer, user: User, path: str, body: Object) -
             _check(authorizer, user, found["plural"])
             other = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
             return _answer("SubjectAccessReview", spec, _verdict(authorizer, other, spec))
+        case ("authorization", "selfsubjectrulesreviews"):
+            rules = authorizer.rules_of(user, spec.get("namespace", ""))
+            resources = ("verbs", "apiGroups", "resources", "resourceNames")
+            found_rules = [
+                {name: rule[name] for name in resources if name in rule}
+                for rule in rules
+                if rule.get("resources")
+            ]
+            status = {"resourceRules": found_rules, "nonResourceRules": [], "incomplete": False}
+            return _answer("SelfSubjectRulesReview", spec, status)
     return None
 
 

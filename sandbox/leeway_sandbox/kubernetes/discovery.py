@@ -35,6 +35,7 @@ _SUBRESOURCE_KINDS = {
 _REVIEWS = {
     "authorization.k8s.io/v1": (
         ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         ("subjectaccessreviews", "SubjectAccessReview"),
     ),
     "authentication.k8s.io/v1": (("selfsubjectreviews", "SelfSubjectReview"),),
