@@ -69,7 +69,7 @@ def test_the_command_line_writes_only_through_the_output_module() -> None:
         if re.search(r"std(out|err)\.write|\bprint\(|\bConsole\(", line) and ".print(" not in line
     }
     assert writes == {
-        "command.py: sys.stdout.write(data.text)",
+        "userdata.py: sys.stdout.write(data.text)",
         'completion.py: sys.stdout.write(f"{script}\\n")',
         "commands.py: sys.stdout.write(as_yaml(document))",
         "main.py: sys.stdout.write(f\"leeway {version('leeway')}\\n\")",
