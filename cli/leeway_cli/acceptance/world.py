@@ -264,12 +264,13 @@ class World:
             raise
 
     def _pods(self, pool: str | None = None) -> list[Pod]:
-        """Return the pods of a pool, or those of all."""
+        """Return the pods of a pool, or those of all. Pause pods have no label of the pool."""
         kube = self.connection.typed
         return [
             pod
             for namespace in (NAME, HEADROOM_NAMESPACE)
-            for pod in kube.list(Pod, namespace=namespace, labels={NAME: pool})
+            for pod in kube.list(Pod, namespace=namespace)
+            if (asked := _pool_asked(pod)) and pool in (None, asked)
         ]
 
     def _store_pool(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
@@ -349,11 +350,15 @@ def _headroom(pool: str, now: datetime) -> dict[str, Any]:
     }
     pod = {
         "requests": _REQUESTS,
-        "labels": {NAME: pool},
         "nodeSelector": {NAME: pool},
         "tolerations": _TOLERATIONS,
     }
     return {"buffers": [{"name": "pods", "pod": pod, "windows": [window]}]}
+
+
+def _pool_asked(pod: Pod) -> str:
+    """Return the pool that a pod selects."""
+    return str(((pod.spec.nodeSelector if pod.spec else None) or {}).get(NAME, ""))
 
 
 def _name(node: Node) -> str:
