@@ -263,11 +263,13 @@ PARTS = {
     ":spot-instances-request/*",
     ":subnet/*",
     ":volume/*",
+    ":access-entry/*",
+    ":instance-profile/*",
     ":schedule/${NoticesToCome}/*",
 }
 """Suffixes of resources with a wildcard: indexes of the table, groups and instances (by tag),
-clusters, launch templates (by tag), resources that groups launch with, versions, and Leeway's own
-schedules."""
+clusters and their access entries, launch templates (by tag), resources that groups launch with,
+instance profiles (to read them), versions, and Leeway's own schedules."""
 
 
 def test_permissions_are_granted_on_one_resource_or_on_a_known_pattern() -> None:

@@ -349,6 +349,14 @@ def _find_api_server() -> Probe:
     )
 
 
+def _find_role(cluster: _Cluster) -> object:
+    """Read the access entry of a role that cannot exist."""
+    of_cluster = _client("eks").describe_cluster(name=cluster.named)["cluster"]["arn"]
+    _, partition, _, _, account, _ = of_cluster.split(":", 5)
+    role = f"arn:{partition}:iam::{account}:role/{_KEY}"
+    return _client("eks").describe_access_entry(clusterName=cluster.named, principalArn=role)
+
+
 def _start(statement: str, *variables: str) -> list[Probe]:
     """Return dry runs of invocations. `variables` have the ARNs of the functions. Lambda refuses to
     invoke a durable function that may run for more than 15 minutes and wait for it; its
@@ -672,6 +680,12 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_start("StartAdmissionsAndRetirements", *_STARTS),
         _by_cluster("ReadByCluster"),
         *_table("GetItem", "ReadDisruptionBudget", ("CHURN",)),
+        Probe(
+            "eks:DescribeAccessEntry",
+            "FindClustersThatRolesJoin",
+            _find_role,
+            frozenset({"InvalidRequestException", "ResourceNotFoundException"}),
+        ),
         *_launches(),
     ),
 }
