@@ -19,8 +19,7 @@ from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_
 from leeway.selection.offers.catalog import Catalog, InstanceType
 from leeway.selection.offers.machines import EFA
 from leeway.selection.packing.plan import Placement
-from leeway.selection.pods import ExistingNode
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool
 from leeway.selection.resources import Resources
 from leeway.table import Record
 

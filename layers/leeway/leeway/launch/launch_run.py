@@ -52,8 +52,7 @@ from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.table import Table
 

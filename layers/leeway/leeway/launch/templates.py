@@ -12,7 +12,7 @@ from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.node_settings import NodeSettings, cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
 from leeway.selection.offers.allocatable import GIB, AmiFamily
-from leeway.selection.quantities import whole
+from leeway.selection.resources import whole
 
 
 @dataclass(frozen=True, slots=True)
