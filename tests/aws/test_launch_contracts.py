@@ -142,7 +142,7 @@ class InMemory:
         known = {name: Subnet(name, zone, 4000, self.vpc) for zone, name in self.in_zone.items()}
         known[self.small] = Subnet(self.small, "us-east-1a", FEW, self.vpc)
         tagged = {name: {"discovery": "prod"} for name in self.in_zone.values()}
-        tagged[self.group] = {"discovery": "prod"}
+        tagged[self.group] = {"discovery": "prod", "leeway.sh/cluster/contract": ""}
         self.networks = NetworksInMemory(known, tagged, {self.group: "contract-nodes"})
         created = datetime(2026, 11, 1, tzinfo=UTC)
         named = Image(self.ami, "amazon-eks-node-al2023-x", "x86_64", created, "/dev/xvda")
@@ -203,6 +203,7 @@ def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Embedded
     ec2.create_tags(Resources=[*in_zone.values(), group], Tags=tags)
     profile(aws, "contract-nodes")
     tag = {"Key": "leeway.sh/cluster/contract", "Value": ""}
+    ec2.create_tags(Resources=[group], Tags=[tag])
     aws.client("iam").tag_role(RoleName="contract-nodes", Tags=[tag])
     eks = aws.client("eks")
     eks.create_cluster(
@@ -399,7 +400,7 @@ def test_security_groups_are_found_by_id_name_and_tags(world: World) -> None:
     for terms, expected in cases:
         assert [found.id for found in world.networks.security_groups(terms)] == expected
     assert world.networks.security_groups(cases[0][0]) == [
-        SecurityGroup(world.group, {"discovery": "prod"})
+        SecurityGroup(world.group, {"discovery": "prod", "leeway.sh/cluster/contract": ""})
     ]
 
 
