@@ -137,7 +137,7 @@ def test_only_the_buyer_launches_and_only_for_managed_clusters() -> None:
         assert {f"aws:{used}Tag/{key}": value for key, value in tags.items()}.items() <= (
             equal.items()
         )
-    assert free == {"image", "security-group", "snapshot", "spot-instances-request", "subnet"}
+    assert free == {"image", "security-group", "snapshot", "subnet"}
     launching = [s for s in statements(BUYER) if actions_of(s) == {"ec2:RunInstances"}]
     (template,) = [s["Condition"]["ArnLike"]["ec2:LaunchTemplate"] for s in launching]
     assert template["Fn::Sub"].endswith(":launch-template/*")
@@ -148,7 +148,9 @@ def test_only_the_buyer_launches_and_only_for_managed_clusters() -> None:
 def test_the_buyer_gives_nodes_only_the_roles_of_the_deployment() -> None:
     (passing,) = [s for s in statements(BUYER) if "iam:PassRole" in actions_of(s)]
     assert passing["Resource"] == {"Ref": "NodeRoleArns"}
-    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    assert passing["Condition"] == {
+        "StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}
+    }
 
 
 def test_without_node_roles_the_buyer_may_launch_nothing() -> None:
@@ -165,6 +167,24 @@ def test_a_resource_is_tagged_only_as_it_is_created() -> None:
     assert created == ["CreateFleet", "CreateLaunchTemplate", "RunInstances"]
 
 
+OF_GROUPS = {
+    "fleet",
+    "image",
+    "instance",
+    "launch-template",
+    "network-interface",
+    "security-group",
+    "subnet",
+    "volume",
+}
+"""Kinds of resources for which AWS's own policy for callers of LaunchInstances has CreateFleet.
+Source: AWS managed policy BedrockAgentCoreRuntimeInstancesOperatorRolePolicy."""
+
+
+def by_groups(statement: dict[str, Any]) -> bool:
+    return "ec2:CreateFleet" in actions_of(statement)
+
+
 def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
     for function in FUNCTIONS:
         granted = granted_to(role_of(function))
@@ -172,6 +192,8 @@ def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
             continue
         launches = "autoscaling:LaunchInstances" in granted
         assert granted & FOR_LAUNCHES == (FOR_LAUNCHES if launches else set())
+        kinds = [kinds_of(s) for s in statements(role_of(function)) if by_groups(s)]
+        assert kinds == ([OF_GROUPS] if launches else [])
         assert not granted & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
 
 
@@ -249,7 +271,6 @@ PARTS = {
     "${Table.Arn}/index/*",
     ":autoScalingGroup:*",
     ":cluster/*",
-    ":ec2:${AWS::Region}:*:*",
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",
     ":fleet/*",

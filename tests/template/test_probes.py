@@ -13,7 +13,6 @@ BY_LAMBDA = {"WriteLogs", "RememberSteps", "KeepWhatFailed"}
 
 NOT_ASKED = {
     "receive_notice": {"LetSchedulesInvoke"},
-    "retire_node": {"LaunchByGroups"},
     "provision_nodes": {"FindInstanceProfiles", "FindRolesOfInstanceProfiles"},
 }
 """Statements that another service uses, that need the name of a role of nodes, or that a function
