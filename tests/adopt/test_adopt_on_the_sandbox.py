@@ -3,15 +3,19 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 from leeway.aws.table import DynamoTable
 from leeway.manifests.configuration import StoredManifests
 from leeway_cli import main
-from leeway_cli.adopt.adoptions import CLAIM_SECONDS, Adoption
+from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption, StoredAdoption
 from leeway_cli.adopt.changes import Change
 from leeway_cli.adopt.plan import RBAC
 from leeway_cli.adopt.settings.groups import GroupTag
@@ -21,7 +25,7 @@ from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
 from tests.aws.stored import TABLE, manifest
 from tests.cli.conftest import drop_clients
-from tests.sandbox.kubernetes.live import restricted_pod
+from tests.sandbox.kubernetes.live import restricted_pod, running_cluster
 from tests.template.reached import IAM_NAMES
 
 type Run = Callable[..., tuple[int, str, str]]
@@ -183,6 +187,29 @@ def test_adopt_brings_a_cluster_under_care_and_release_undoes_it_without_ending_
     assert GRANTED - called <= OF_OTHER_CLUSTERS
 
 
+def test_an_api_server_without_policies_gets_no_right_to_write_pause_pods(
+    world: World, cluster: str, run: Run, tmp_path: Path
+) -> None:
+    with running_cluster(tmp_path, "--without-admission-policies") as api:
+        old, name = World(world.aws, api), f"old-{cluster}"
+        old.cluster(name)
+        options = ("--stack", cluster, "--kubeconfig", str(api.kubeconfig()))
+        own_rbac = ("--rbac", str(RBAC), "--group", "web", "--yes")
+        code, out, err = run("adopt", name, *options, *own_rbac)
+        assert (code, "older than Kubernetes 1.30" in out + err) == (0, True), out + err
+        rights = list(yaml.safe_load_all((RBAC / "leeway.yaml").read_text()))
+        assert {one.name for one in OBJECTS if api.api.get(one.path).status_code == 200} == {
+            one["metadata"]["name"] for one in rights
+        }
+        code, out, _ = run("adopt", name, *options, *own_rbac)
+        assert (code, "Nothing has to be changed" in out) == (0, True)
+        findings = json.loads(run("doctor", name, *options, "-o", "json")[1])["findings"]
+        (one,) = [one for one in findings if one["code"] == "AdmissionPoliciesMissing"]
+        assert one["severity"] == "warns"
+        codes = {one["code"] for one in findings if one["cluster"] == name}
+        assert not codes & {"RightMissing", "ClusterSettingDiffers"}, findings
+
+
 def test_a_dry_run_prints_each_call_and_changes_nothing(
     world: World, cluster: str, run: Run
 ) -> None:
@@ -336,16 +363,15 @@ def test_an_adopt_that_stops_at_every_call_converges_and_release_undoes_it(
 def test_a_second_adopt_waits_for_the_claim_of_the_first(
     world: World, cluster: str, run: Run
 ) -> None:
-    table = world.aws.client("dynamodb")
-    key = {"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}}
-    claim = {"holder": {"S": "ann@host process 7"}, "until": {"N": "4102444800"}}
-    table.put_item(TableName="leeway", Item={**key, **claim})
+    table = table_of(world)
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    table.put(ADOPTION, StoredAdoption(cluster, 1, (), "ann@host process 7", until))
 
     code, _, err = run("adopt", cluster, "--yes")
     assert (code, "Run the command again after that time." in err) == (1, True)
     assert "ann@host process 7" in err
 
-    table.put_item(TableName="leeway", Item={**key, **claim, "until": {"N": "1"}})
+    end_claim(world, cluster)
     assert run("adopt", cluster, "--yes")[0] == 0
 
 
@@ -354,15 +380,17 @@ def adopting(cluster: str, small: tuple[str, str], *more: str) -> tuple[str, ...
     return ("adopt", cluster, "--yes", "--stack", cluster, *small, "--group", "web", *more)
 
 
+def table_of(world: World) -> DynamoTable:
+    return DynamoTable(lambda: world.aws.client("dynamodb"), TABLE)
+
+
 def end_claim(world: World, cluster: str) -> None:
     """Let the claim of a process expire, as it does a minute after its last step."""
-    world.aws.client("dynamodb").update_item(
-        TableName=TABLE,
-        Key={"pk": {"S": f"ADOPTION#{cluster}"}, "sk": {"S": "ADOPTION"}},
-        UpdateExpression="SET #until = :past",
-        ExpressionAttributeNames={"#until": "until"},
-        ExpressionAttributeValues={":past": {"N": "1"}},
-    )
+    table = table_of(world)
+    stored = table.get(ADOPTION, cluster=cluster)
+    assert stored is not None
+    past = replace(stored, until=datetime(2026, 1, 1, tzinfo=UTC))
+    table.put(ADOPTION, past, replaces=stored.version)
 
 
 def test_an_adopt_that_is_killed_after_each_step_is_continued_by_the_next_one(
@@ -580,12 +608,10 @@ def test_release_keeps_a_launch_hook_while_instances_wait_for_it(
 
 
 def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluster: str) -> None:
-    now = 1_000_000.0
+    now = datetime(2026, 11, 23, tzinfo=UTC)
 
     def adoption(holder: str) -> Adoption:
-        return Adoption(
-            lambda: world.aws.client("dynamodb"), TABLE, cluster, lambda: now, holder=holder
-        )
+        return Adoption(table_of(world), cluster, lambda: now, holder)
 
     first, second = adoption("first"), adoption("second")
     change = Change(None, GroupTag("web", cluster))
@@ -595,7 +621,7 @@ def test_a_process_that_lost_its_claim_changes_nothing_more(world: World, cluste
         second.claim()
     assert "Run the command again after that time." in str(claimed.value)
 
-    now += CLAIM_SECONDS + 1
+    now += CLAIM_TIME + timedelta(seconds=1)
     second.claim()
 
     assert second.changes == {change.key: change}

@@ -50,7 +50,7 @@ from leeway.launch.resolve_pools import (
     NoWayToIam,
 )
 from leeway.launch.templates import LaunchTemplate, LaunchTemplates, OwnedLaunchTemplates
-from leeway.manifests.fields import SecurityGroupTerm, SubnetTerm
+from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.pool_pauses import NODES_NEVER_JOINED, FailedInstance, JoinTime, PoolRecord, PoolRecords
 from leeway.ports.aws import CloudRefused, CloudUnavailable

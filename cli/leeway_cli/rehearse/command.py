@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leeway_cli.errors import BadInputError, CannotBeDoneError, kubernetes_errors
-from leeway_cli.html_templates import check_page_path
+from leeway_cli.html_templates import check_page_path, write_page
 from leeway_cli.manifests.files import FilesOption, read_files
 from leeway_cli.options import Context, Kubeconfig, parse_duration
 from leeway_cli.output import Format, FormatOption, print_json, stderr_console, write_stderr
@@ -26,7 +26,6 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption, has_account
 if TYPE_CHECKING:
     from leeway.manifests.base import Manifest
     from leeway.policy.rules import ClusterPolicy
-    from leeway.selection.reading.objects import Document
 
     from leeway_cli.rehearse.cluster import Cluster, Pace
     from leeway_cli.rehearse.report import Rehearsal
@@ -178,7 +177,7 @@ def _read(
     """Read the cluster, and return it with its source."""
     from leeway.clock import SystemClock
     from leeway.kubernetes.kubeconfig import kubeconfig_connection
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     from leeway_cli.rehearse.read import read_documents, read_objects, taken_at
 
@@ -199,13 +198,9 @@ def _read(
             f"{source}: expected the nodes and pods of a cluster, and found no node. Write the "
             f"file with `{KUBECTL}`."
         )
-    if _has_no_pods(documents):
+    if not any(document.get("kind") == "Pod" for document in documents):
         write_stderr(f"warning: {source} has no pod; write the file with `{KUBECTL}`")
     return cluster, source
-
-
-def _has_no_pods(documents: "Sequence[Document]") -> bool:
-    return not any(document.get("kind") == "Pod" for document in documents)
 
 
 def _losses(given: Sequence[str], cluster: "Cluster") -> "tuple[Losses, Cluster]":
@@ -248,7 +243,7 @@ def _market(
     stack: str,
 ) -> "Market":
     """Return what may be launched: the pools, and the catalog of the account or the sandbox."""
-    from leeway.manifests.pools import pools_of
+    from leeway.manifests.node_pool import pools_of
 
     from leeway_cli.rehearse.room import Market
 
@@ -315,21 +310,12 @@ def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
     from leeway_cli.rehearse.report import as_data, print_rehearsal
 
     if html is not None:
-        _write(found, html)
+        from leeway_cli.rehearse.report import rehearsal_page
+        from leeway_cli.report.page import render_page
+
+        write_page(html, render_page(rehearsal_page(found)))
+        write_stderr(f"The HTML page: {html}")
     if output is Format.JSON:
         print_json(as_data(found))
     else:
         print_rehearsal(found)
-
-
-def _write(found: "Rehearsal", path: Path) -> None:
-    from leeway_cli.rehearse.report import rehearsal_page
-    from leeway_cli.report.page import render_page
-
-    try:
-        path.write_text(render_page(rehearsal_page(found)), encoding="utf-8")
-    except OSError as error:
-        raise CannotBeDoneError(
-            f"The report {path} could not be written: {error.strerror}."
-        ) from error
-    write_stderr(f"The HTML page: {path}")

@@ -66,9 +66,8 @@ class _Index:
     notices: dict[str, list[Notice]] = field(default_factory=dict)
     states: dict[str, list[Entry]] = field(default_factory=dict)
     reclaimed: dict[str, float] = field(default_factory=dict)
-    joined: dict[str, tuple[str, float]] = field(default_factory=dict)
+    joined: dict[str, str] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
-    gone: dict[str, float] = field(default_factory=dict)
     cordons: dict[str, list[float]] = field(default_factory=dict)
     pods: dict[str, _Pod] = field(default_factory=dict)
     leeway_events: dict[str, list[LeewayEvent]] = field(default_factory=dict)
@@ -89,8 +88,7 @@ def report_from_journal(entries: Iterable[Entry], plan: StormPlan) -> StormRepor
     began_at = min(delivered, default=index.last)
     fleets = [fleet for fleet in index.fleets if fleet["at"] >= began_at]
     launched = launches(fleets, index.joined, index.ready)
-    replacements = _match_replacements(index, plan.targets, began_at)
-    replacements |= _match_launches(index, plan.targets, launched)
+    replacements = _match_replacements(index, plan.targets, began_at, launched)
     nodes = tuple(
         _node_report(index, plan, target, replacements.get(target.instance))
         for target in plan.targets
@@ -166,11 +164,9 @@ def _leeway_event(entry: Entry) -> LeewayEvent:
 def _index_node(index: _Index, entry: Entry) -> None:
     match entry["kind"]:
         case "node-joined":
-            index.joined[entry["instance"]] = (entry["node"], entry["at"])
+            index.joined[entry["instance"]] = entry["node"]
         case "node-ready":
             index.ready.setdefault(entry["node"], entry["at"])
-        case "node-deleted":
-            index.gone[entry["node"]] = entry["at"]
         case "node-cordoned":
             index.cordons.setdefault(entry["node"], []).append(entry["at"])
 
@@ -226,52 +222,25 @@ def _successor(index: _Index, pod: _Pod) -> Successor | None:
 
 
 def _match_replacements(
-    index: _Index, targets: Iterable[Target], began_at: float
+    index: _Index, targets: Iterable[Target], began_at: float, launched: Sequence[Launch]
 ) -> dict[str, Replacement]:
-    """Match each target, in the order of notices, with the next instance of its group."""
-    fresh: dict[str, list[str]] = defaultdict(list)
-    for group, instances in _launched_by_group(index, began_at).items():
-        fresh[group] = sorted(instances, key=lambda instance: index.states[instance][0]["at"])
-    matched: dict[str, Replacement] = {}
-    for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
-        if not target.group or not fresh[target.group]:
-            continue
-        instance = fresh[target.group].pop(0)
-        node, joined_at = index.joined.get(instance, (None, None))
-        matched[target.instance] = Replacement(
-            instance=instance,
-            launched_at=index.states[instance][0]["at"],
-            node=node,
-            joined_at=joined_at,
-            ready_at=index.ready.get(node) if node else None,
-        )
-    return matched
+    """Match each target, in the order of notices, with the next instance of its group or pool.
 
-
-def _match_launches(
-    index: _Index, targets: Iterable[Target], launched: Sequence[Launch]
-) -> dict[str, Replacement]:
-    """Match each target of a pool, in the order of notices, with the next launch of the pool.
-
-    One larger node may replace several: targets beyond the launches get the last one.
+    One larger node of a pool may replace several: targets beyond the launches get the last one.
     """
-    fresh: dict[str, list[Launch]] = defaultdict(list)
+    fresh: dict[tuple[str, str], list[Replacement]] = defaultdict(list)
+    for group, instances in _launched_by_group(index, began_at).items():
+        for instance in sorted(instances, key=lambda one: index.states[one][0]["at"]):
+            node, at = index.joined.get(instance), index.states[instance][0]["at"]
+            ready_at = index.ready.get(node) if node else None
+            fresh[group, ""].append(Replacement(instance, at, node, ready_at))
     for one in launched:
-        fresh[one.pool].append(one)
+        fresh["", one.pool].append(Replacement(one.instance, one.at, one.node, one.ready_at))
     matched: dict[str, Replacement] = {}
     for target in sorted(targets, key=lambda target: _first_notice(index, target.instance)):
-        waiting = fresh[target.pool] if target.pool else []
-        if not waiting:
-            continue
-        new = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        _, joined_at = index.joined.get(new.instance, (None, None))
-        matched[target.instance] = Replacement(
-            instance=new.instance,
-            launched_at=new.at,
-            node=new.node,
-            joined_at=joined_at,
-            ready_at=new.ready_at,
-        )
+        if waiting := fresh[target.group, target.pool]:
+            last_of_pool = target.pool and len(waiting) == 1
+            matched[target.instance] = waiting[0] if last_of_pool else waiting.pop(0)
     return matched
 
 
@@ -320,7 +289,6 @@ def _node_report(
         cordoned_at=tuple(index.cordons.get(target.node, ())),
         instance_gone_at=instance_gone_at,
         reclaimed_by_ec2=by_ec2,
-        node_gone_at=index.gone.get(target.node),
         replacement=replacement,
         leeway_events=tuple(index.leeway_events.get(target.instance, ())),
     )
@@ -423,7 +391,7 @@ def shortages(fleets: Sequence[Entry]) -> tuple[Shortage, ...]:
 
 def launches(
     fleets: Sequence[Entry],
-    joined: Mapping[str, tuple[str, float]],
+    joined: Mapping[str, str],
     ready: Mapping[str, float],
 ) -> tuple[Launch, ...]:
     """Return the instances of pools. `joined` has the node of each, `ready` the time of each node.
@@ -436,7 +404,7 @@ def launches(
     for entry in fleets:
         pool, at = _pool(entry), entry["at"]
         for one in entry["launched"] if pool else ():
-            node, _ = joined.get(one["instance"], (None, None))
+            node = joined.get(one["instance"])
             on_demand = one["capacity_type"] == ON_DEMAND
             found.append(
                 Launch(

@@ -55,6 +55,7 @@ from leeway.provisioning.report import (
 )
 from leeway.provisioning.tell import (
     NOT_WRITTEN,
+    EventsWritten,
     PodEvents,
     ProvisioningRecords,
     answer_of,
@@ -187,10 +188,12 @@ class NodeProvisioning:
         if not policy.paused:
             upcoming = self._deps.upcoming.read(cluster, pools, catalog, now)
         read = self._read(cluster, manifests, pools, requests, catalog, upcoming)
-        outcome, failures = LaunchOutcome((), (), (), ()), unanswered
+        outcome, failures, told = LaunchOutcome((), (), (), ()), unanswered, EventsWritten()
         if has_pools:
             outcome = self._launch(read, policy, until)
-            failures = () if policy.dry_run else self._tell(read, outcome, until)
+            if not policy.dry_run:
+                told = self._tell(read, outcome, until)
+                failures = told.failures
         returned = self._return_capacity(read, policy, outcome, until)
         demanded = len(read.demand.pods)
         result = PROVISIONED(
@@ -210,6 +213,7 @@ class NodeProvisioning:
             pods=demanded,
             launched=outcome.launched,
             without_node=outcome.without_node,
+            without_event=told.waiting,
             ahead=upcoming.reasons,
             launch_problems=(*outcome.reasons, *read.problems),
             unreadable=tuple(one.reason for one in read.state.unreadable),
@@ -322,11 +326,9 @@ class NodeProvisioning:
         except API_ERRORS:
             return frozenset()
 
-    def _tell(
-        self, read: ClusterRead, outcome: LaunchOutcome, until: datetime
-    ) -> tuple[Reason, ...]:
-        """Answer the requests and write Events; return what could not be written. A request whose
-        pods have all moved keeps its answer, which says where they went."""
+    def _tell(self, read: ClusterRead, outcome: LaunchOutcome, until: datetime) -> EventsWritten:
+        """Answer the requests and write Events; `failures` is what could not be written. A request
+        whose pods have all moved keeps its answer, which says where they went."""
         now = self._deps.clock.now()
         starting = {name: one.instance for name, one in read.starting.items()}
         joined = {node.name for node in read.state.nodes}
@@ -341,7 +343,7 @@ class NodeProvisioning:
         failures = answer_requests(self._deps.requests, answers, self._deps.clock)
         events, records = self._deps.events_in, self._deps.records
         told = write_events(read, outcome, events, records, self._deps.clock, until)
-        return (*failures, *told)
+        return replace(told, failures=(*failures, *told.failures))
 
     def _failed(self, cluster: str, why: str, failure: Reason) -> ProvisioningReport:
         report = ProvisioningReport(cluster, why, failure, failures=(failure,), retry=True)

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import io
 import logging
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +14,6 @@ from leeway_sandbox.access import Gate
 from leeway_sandbox.aws import (
     account,
     autoscaling,
-    booting,
     dynamodb,
     eks,
     fleets,
@@ -66,7 +64,7 @@ class Front:
         images.install()
         launch_templates.install()
         fleets.install(cloud)
-        nodes = NodeLink(cloud, gate.pass_on(), partial(booting.boot, cloud))
+        nodes = NodeLink(cloud, gate.pass_on())
         autoscaling.install(cloud, bus)
         prices.add_retired_types()
         dynamodb.install(cloud)
@@ -78,7 +76,7 @@ class Front:
         self.control = Control(
             cloud, bus, nodes, self._throttle, stacks, access, self._authorization
         )
-        self._moto = Moto(stacks)
+        self._moto = Moto(stacks, cloud.region)
         self._killer = Killer(cloud, bus, gate.pass_on())
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
@@ -209,7 +207,6 @@ async def start(front: Front, host: str, port: int) -> int:
     runner = web.ServerRunner(server)
     await runner.setup()
     await listen(runner, host, port, backlog=BACKLOG)
-    gc.collect()
     gc.freeze()  # moto's catalogs are large and permanent: exclude them from collections
     gc.enable()
     return port_of(runner)

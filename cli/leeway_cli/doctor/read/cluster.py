@@ -15,16 +15,13 @@ from leeway.launch.resolve_pools import PoolResolver
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterSpec
 from leeway.manifests.headroom import CapacityBuffer
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_without_limits
-from leeway.manifests.reading import read_salvaged, read_stored
+from leeway.manifests.node_pool import NodePool, pools_without_limits
 from leeway.manifests.scaled_object import ScaledObject
-from leeway.pool_pauses import PoolRecord
 from leeway.wiring.clients import client
 from leeway.wiring.launch_nodes import node_sources
 
 from leeway_cli.doctor.facts import ConfigurationFacts, GroupFacts, PoolFacts, RoleFacts
-from leeway_cli.manifests.changes import CLUSTER
+from leeway_cli.manifests.changes import reading_of
 from leeway_cli.stack import Stack
 
 _VARIANTS = (ImageVariant("arm64"), ImageVariant("x86_64"))
@@ -37,8 +34,7 @@ def manifests_of(stack: Stack, cluster: str) -> tuple[ConfigurationFacts, tuple[
     problems: list[str] = []
     written: list[Manifest] = []
     for one in stack.manifests().of(cluster):
-        read = read_salvaged if one.resource == CLUSTER else read_stored
-        reading = read(one.body, one.title)
+        reading = reading_of(one)
         problems += map(str, reading.problems)
         written += [each.manifest for each in reading.written]
     policy = next((one.spec for one in written if isinstance(one, Cluster)), None)
@@ -82,24 +78,20 @@ def pools_of(
     records = DynamoPoolRecords(partial(client, "dynamodb"), stack.table).pools_of(cluster)
     stored = {one.pool: one for one in records}
     resolver = PoolResolver(node_sources(), cluster)
-    return tuple(
-        PoolFacts(
-            name=one.pool,
-            role=one.role.value if one.role is not None else _role_of_profile(one),
-            unlaunchable=_unlaunchable(resolver, one),
-            launched=one.pool in launched or _has_joined(stored.get(one.pool)),
-            paused=_paused(stored.get(one.pool)),
+    found = []
+    for one in settings:
+        record = stored.get(one.pool)
+        joined = record is not None and record.counted_from is not None
+        found.append(
+            PoolFacts(
+                name=one.pool,
+                role=one.role.value if one.role is not None else _role_of_profile(one),
+                unlaunchable=_unlaunchable(resolver, one),
+                launched=one.pool in launched or joined,
+                paused=str(record.paused) if record is not None and record.paused else None,
+            )
         )
-        for one in settings
-    )
-
-
-def _paused(record: PoolRecord | None) -> str | None:
-    return str(record.paused) if record is not None and record.paused is not None else None
-
-
-def _has_joined(record: Any) -> bool:
-    return record is not None and record.counted_from is not None
+    return tuple(found)
 
 
 def _unlaunchable(resolver: PoolResolver, settings: NodeSettings) -> str | None:
@@ -163,7 +155,6 @@ def _group(described: Mapping[str, Any], managed: str) -> GroupFacts:
     return GroupFacts(
         name=described["AutoScalingGroupName"],
         desired=described["DesiredCapacity"],
-        minimum=described["MinSize"],
         maximum=described["MaxSize"],
         zones=tuple(described["AvailabilityZones"]),
         types=tuple(one["InstanceType"] for one in overrides if "InstanceType" in one),

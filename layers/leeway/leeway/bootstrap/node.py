@@ -12,16 +12,15 @@ from pydantic import ValidationError
 
 from leeway.manifests.base import Manifest
 from leeway.manifests.cluster import Cluster, ClusterMetadata, ControlPlane
-from leeway.manifests.kubelet import KubeletSettings
-from leeway.manifests.node_class import EC2NodeClass
-from leeway.manifests.node_pool import NodePool
-from leeway.manifests.pools import pools_of
+from leeway.manifests.node_class import EC2NodeClass, KubeletSettings
+from leeway.manifests.node_pool import NodePool, pools_of
 from leeway.printable import printable
 from leeway.selection.labels import (
     ARCH,
     HOSTNAME,
     INSTANCE_TYPE,
     JOINED,
+    LAUNCHED,
     OS,
     REGION,
     WELL_KNOWN,
@@ -108,11 +107,11 @@ def control_plane_sets(key: str) -> bool:
 
 
 def split(labels: Mapping[str, str]) -> SplitLabels:
-    """Split labels, each part in the order of its keys."""
+    """Split labels, each part in the order of its keys. Every kubelet sets LAUNCHED."""
     by_kubelet = {
         key: value
-        for key, value in sorted(labels.items())
-        if kubelet_may_set(key) and not control_plane_sets(key)
+        for key, value in sorted({**labels, LAUNCHED: "true"}.items())
+        if key == LAUNCHED or (kubelet_may_set(key) and not control_plane_sets(key))
     }
     rest = {key: value for key, value in sorted(labels.items()) if key not in by_kubelet}
     return SplitLabels(by_kubelet, rest)

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from leeway.launch.intent import LaunchedNode, PodWithoutNode
 from leeway.reasons import Reason
+from leeway.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class ProvisioningReport:
     """The report of a run.
 
     - `result`: what the run did. `pods`: how many pods had no place.
+    - `without_event`: how many pods without a node have no Event yet, because of the maximum.
     - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `launch_problems`: errors of launches that were worked around, or that left pods without node.
     - `unreadable`: the objects of the cluster that Leeway can't read.
@@ -49,6 +51,7 @@ class ProvisioningReport:
     pods: int = 0
     launched: tuple[LaunchedNode, ...] = ()
     without_node: tuple[PodWithoutNode, ...] = ()
+    without_event: int = 0
     ahead: tuple[Reason, ...] = ()
     launch_problems: tuple[Reason, ...] = ()
     unreadable: tuple[Reason, ...] = ()
@@ -102,6 +105,7 @@ class ProvisioningStatus(BaseModel):
     - `launched`: the instances of the last run that launched some, at `launched_at`.
     - `ahead`: the targets whose pods are due soon, and why their nodes are planned now.
     - `without_node`: the pods without a node, by reason; `others` counts those of further reasons.
+    - `without_event`: how many of them have no Event yet, because of the maximum.
     - `problems`: why launches failed, and which objects can't be read.
     - `returned`: the capacity that the last run that gave some back returned, at `returned_at`.
     - `failure`: why the run ended early, None if it did not.
@@ -120,6 +124,7 @@ class ProvisioningStatus(BaseModel):
     ahead: tuple[Reason, ...] = ()
     without_node: tuple[PodsWithoutNode, ...] = ()
     others: int = 0
+    without_event: int = 0
     problems: tuple[Reason, ...] = ()
     returned: tuple[Reason, ...] = ()
     returned_at: AwareDatetime | None = None
@@ -191,8 +196,65 @@ def status_of(
         ahead=tuple(map(shortened, report.ahead[:MOST_PROBLEMS])),
         without_node=groups,
         others=others,
+        without_event=report.without_event,
         problems=tuple(map(shortened, problems)),
         returned=tuple(map(shortened, returned[:MOST_RETURNED])),
         returned_at=returned_at if returned else None,
         failure=None if failure is None else shortened(failure),
     )
+
+
+MOST_UNREADABLE = 50
+"""Objects that one run logs: whoever may create pods may create thousands that can't be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningTelemetry(Telemetry):
+    """Logs and measures provisioning."""
+
+    def provisioned(self, report: ProvisioningReport) -> None:
+        """Log a run with its launches, its problems, the objects that can't be read and the groups
+        of pods without a node, and count the problems."""
+        cluster = {"cluster": report.cluster}
+        self.logger.info(
+            report.result.message,
+            extra={
+                **cluster,
+                "code": report.result.code,
+                "why": report.why,
+                "pods": report.pods,
+                "launched": [one.instance.instance for one in report.launched],
+                "without_node": len(report.without_node),
+                "without_event": report.without_event,
+                "seconds": round(report.seconds, 3),
+            },
+        )
+        for reason in report.ahead:
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.launch_problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.unreadable[:MOST_UNREADABLE]:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        if len(report.unreadable) > MOST_UNREADABLE:
+            text = f"Leeway can't read {len(report.unreadable) - MOST_UNREADABLE} further objects."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_UNREADABLE})
+        for reason in report.failures:
+            self.logger.error(reason.message, extra={**cluster, "code": reason.code})
+        for reason in (*report.returned.begun, *report.returned.rehearsed):
+            self.logger.info(reason.message, extra={**cluster, "code": reason.code})
+        for reason in report.returned.problems:
+            self.logger.warning(reason.message, extra={**cluster, "code": reason.code})
+        groups, others = grouped(report.without_node)
+        for group in groups:
+            facts = {"code": group.reason.code, "count": group.count, "pods": list(group.some)}
+            self.logger.warning(group.reason.message, extra={**cluster, **facts})
+        if others:
+            text = f"{others} further pods get no node, for other reasons."
+            self.logger.warning(text, extra={**cluster, "most_shown": MOST_NAMES})
+        self.count("LaunchProblems", int(report.capped))
+        self.count("ClusterProblems", len(report.failures))
+
+    def dropped(self, reason: Reason) -> None:
+        """Log and count a message that is dropped."""
+        self.logger.error(reason.message, extra={"code": reason.code})
+        self.count("ClusterProblems", 1)
