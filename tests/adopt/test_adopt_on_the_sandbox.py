@@ -13,6 +13,7 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 from leeway.aws.table import DynamoTable
+from leeway.manifests.configuration import StoredManifests
 from leeway_cli import main
 from leeway_cli.adopt.adoptions import ADOPTION, CLAIM_TIME, Adoption, StoredAdoption
 from leeway_cli.adopt.changes import Change
@@ -22,7 +23,7 @@ from leeway_cli.errors import CannotBeDoneError
 
 from tests.adopt.live_processes import Processes, live_processes
 from tests.adopt.world import ENTRIES, OBJECTS, ROOT, World, role, running_world, write_small_rbac
-from tests.aws.stored import TABLE
+from tests.aws.stored import TABLE, manifest
 from tests.cli.conftest import drop_clients
 from tests.sandbox.kubernetes.live import restricted_pod, running_cluster
 from tests.template.reached import IAM_NAMES
@@ -225,6 +226,33 @@ def test_a_dry_run_prints_each_call_and_changes_nothing(
     plan = json.loads(out)
     assert (code, plan["done"]) == (0, False)
     assert len(plan["steps"]) == CHANGES + 3
+
+
+def test_a_node_class_with_the_role_of_another_cluster_does_not_let_it_join(
+    world: World, cluster: str, run: Run
+) -> None:
+    other, stack, nodes = f"{cluster}-other", f"{cluster}-both", role("nodes")
+    world.cluster(other)
+    world.stack(stack, ClusterNames=other, NodeRoleArns=nodes)
+    dry_run = ("adopt", cluster, "--dry-run", "--stack", stack)
+    body = {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "web"},
+        "spec": {"role": "nodes"},
+    }
+    resource = "ec2nodeclass.karpenter.k8s.aws"
+    stored = manifest("web", 1, resource=resource, body=json.dumps(body))
+    table = DynamoTable(lambda: world.aws.client("dynamodb"), TABLE)
+    StoredManifests(table).write(cluster, stored, 0)
+    assert f"access entry of {nodes}" in run(*dry_run)[1]
+    eks = world.aws.client("eks")
+    eks.create_access_entry(clusterName=other, principalArn=nodes, type="EC2_LINUX")
+    code, out, _ = run(*dry_run)
+    assert (code, f"access entry of {nodes}" in out) == (0, False)
+    assert f"warning: Nodes with role {nodes} can join {other}" in out
+    explicit = run(*dry_run, "--node-role", nodes)[1]
+    assert f"access entry of {nodes}" in explicit
 
 
 def test_settings_of_others_need_consent_and_come_back(

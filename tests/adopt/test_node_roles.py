@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from leeway.manifests.configuration import StoredManifest
 from leeway_cli.adopt.changes import Wanted, desired_entries
-from leeway_cli.adopt.plan import windows_roles
+from leeway_cli.adopt.plan import windows_roles, without_other_clusters
 
 from tests.doctor.cases import STACK
 
@@ -50,3 +50,13 @@ def test_the_role_of_pools_of_windows_alone_gets_an_entry_for_windows(
     wanted = Wanted("prod", STACK, (), (), roles, windows_roles(roles, classes))
     types = {one.principal: one.type for one in desired_entries(wanted)}
     assert types[ROLE] == expected
+
+
+def test_a_role_of_another_cluster_gets_no_entry_because_a_manifest_names_it() -> None:
+    other, shared = f"{ROLE}-2", f"{ROLE}-3"
+    joined = {ROLE: ["prod"], f"{ROLE}-1": [], other: ["payments"], shared: ["payments", "prod"]}
+    own, warnings = without_other_clusters("prod", joined)
+    assert own == (ROLE, f"{ROLE}-1")
+    for role, warning in zip((other, shared), warnings, strict=True):
+        assert f"Nodes with role {role} can join payments" in warning
+        assert "leeway.sh/cluster/prod" in warning

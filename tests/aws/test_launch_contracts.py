@@ -26,6 +26,7 @@ from leeway.clock import SystemClock
 from leeway.disruption.current_launches import CurrentLaunches
 from leeway.disruption.drift import launch_drift_of
 from leeway.instances.owners import INTENT_TAG, OWNER_TAG, POOL_TAG
+from leeway.launch.belonging import Network, SecurityGroup, Subnet
 from leeway.launch.fleet_errors import Cause, cause_of
 from leeway.launch.fleets import (
     FleetAnswer,
@@ -40,12 +41,13 @@ from leeway.launch.intent import INTENT, LaunchIntent
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.resolve_pools import (
     Images,
+    InstanceProfile,
     InstanceProfiles,
     Networks,
     NodeCluster,
     NodeClusters,
     NodeSources,
-    Subnet,
+    NoWayToIam,
 )
 from leeway.launch.templates import LaunchTemplate, LaunchTemplates, OwnedLaunchTemplates
 from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
@@ -60,7 +62,7 @@ from tests.fakes.fleets import FleetsInMemory, Shortage
 from tests.fakes.images import ImagesInMemory
 from tests.fakes.launch_templates import LaunchTemplatesInMemory
 from tests.fakes.networks import NetworksInMemory
-from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory
+from tests.fakes.node_clusters import InstanceProfilesInMemory, NodeClustersInMemory, role_arn
 from tests.fakes.pool_records import PoolRecordsInMemory
 from tests.fakes.table import TableInMemory
 from tests.launch.conftest import catalog
@@ -85,6 +87,7 @@ class Embedded:
     small: str
     group: str
     ami: str
+    vpc: str
 
     def __post_init__(self) -> None:
         client = partial(partial, self.aws.client)
@@ -92,8 +95,8 @@ class Embedded:
         self.templates: LaunchTemplates = Ec2LaunchTemplates(client("ec2"))
         self.networks: Networks = Ec2Networks(client("ec2"))
         self.images: Images = AwsImages(client("ec2"), client("ssm"))
-        self.profiles: InstanceProfiles = IamInstanceProfiles(client("iam"))
-        self.clusters: NodeClusters = EksNodeClusters(client("eks"))
+        self.profiles: InstanceProfiles = IamInstanceProfiles(client("iam"), SystemClock())
+        self.clusters: NodeClusters = EksNodeClusters(client("eks"), SystemClock())
         self.owned: OwnedLaunchTemplates = Ec2LaunchTemplates(client("ec2"))
         self.table: Table = DynamoTable(client("dynamodb"), TABLE)
         self.pools: PoolRecords = DynamoPoolRecords(client("dynamodb"), TABLE)
@@ -130,22 +133,31 @@ class InMemory:
     small: str = "subnet-small"
     group: str = "sg-1"
     ami: str = "ami-1"
+    vpc: str = "vpc-1"
 
     def __post_init__(self) -> None:
         templates = LaunchTemplatesInMemory()
         self.templates = templates
         self.fleets = FleetsInMemory(templates.existing.__contains__, free={self.small: FEW})
-        known = {name: Subnet(name, zone, 4000) for zone, name in self.in_zone.items()}
-        known[self.small] = Subnet(self.small, "us-east-1a", FEW)
+        known = {name: Subnet(name, zone, 4000, self.vpc) for zone, name in self.in_zone.items()}
+        known[self.small] = Subnet(self.small, "us-east-1a", FEW, self.vpc)
         tagged = {name: {"discovery": "prod"} for name in self.in_zone.values()}
-        tagged[self.group] = {"discovery": "prod"}
+        tagged[self.group] = {"discovery": "prod", "leeway.sh/cluster/contract": ""}
         self.networks = NetworksInMemory(known, tagged, {self.group: "contract-nodes"})
         created = datetime(2026, 11, 1, tzinfo=UTC)
         named = Image(self.ami, "amazon-eks-node-al2023-x", "x86_64", created, "/dev/xvda")
         self.images = ImagesInMemory({AL2023: self.ami}, {self.ami: named})
-        self.profiles = InstanceProfilesInMemory({"contract-nodes": ["contract-nodes"]})
+        self.profiles = InstanceProfilesInMemory(
+            {"contract-nodes": ["contract-nodes"]},
+            {"contract-nodes": {"leeway.sh/cluster/contract": ""}},
+        )
         details = ClusterDetails("contract", "https://contract.example.com", "Q0E=", "10.0.0.0/16")
-        self.clusters = NodeClustersInMemory({"contract": NodeCluster(details, "1.34")})
+        arn = "arn:aws:eks:us-east-1:123456789012:cluster/contract"
+        network = Network(self.vpc, frozenset(self.in_zone.values()))
+        self.clusters = NodeClustersInMemory(
+            {"contract": NodeCluster(details, "1.34", arn, network)},
+            {"contract": {"contract-nodes"}},
+        )
         self.owned = templates
         self.table = TableInMemory(SystemClock())
         self.pools = PoolRecordsInMemory()
@@ -190,18 +202,25 @@ def embedded(aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Embedded
     tags = [{"Key": "discovery", "Value": "prod"}]
     ec2.create_tags(Resources=[*in_zone.values(), group], Tags=tags)
     profile(aws, "contract-nodes")
-    aws.client("eks").create_cluster(
+    tag = {"Key": "leeway.sh/cluster/contract", "Value": ""}
+    ec2.create_tags(Resources=[group], Tags=[tag])
+    aws.client("iam").tag_role(RoleName="contract-nodes", Tags=[tag])
+    eks = aws.client("eks")
+    eks.create_cluster(
         name="contract",
         version="1.34",
         roleArn="arn:aws:iam::123456789012:role/cluster",
-        resourcesVpcConfig={},
+        resourcesVpcConfig={"subnetIds": [*in_zone.values()]},
         kubernetesNetworkConfig={"serviceIpv4Cidr": "10.0.0.0/16"},
+        accessConfig={"authenticationMode": "API"},
     )
+    for role, kind in (("contract-nodes", "EC2_LINUX"), ("people", "STANDARD")):
+        eks.create_access_entry(clusterName="contract", principalArn=role_arn(role), type=kind)
     authority = tmp_path_factory.mktemp("contract") / "ca.pem"
     authority.write_bytes(b"CA")
     link = {"endpoint": "https://contract.example.com", "ca_file": str(authority)}
     aws.control("PUT", "links", {"eks": {"contract": link}})
-    return Embedded(aws, in_zone, small, group, image(aws))
+    return Embedded(aws, in_zone, small, group, image(aws), known)
 
 
 @pytest.fixture(params=["embedded", "in memory"])
@@ -365,7 +384,10 @@ def test_subnets_are_found_by_id_and_by_tags(world: World) -> None:
         assert [found.id for found in world.networks.subnets(terms)] == expected
     by_zone = {found.zone for found in world.networks.subnets(cases[0][0])}
     assert by_zone == {*world.in_zone}
-    assert all(found.free > 0 for found in world.networks.subnets(cases[0][0]))
+    for found in world.networks.subnets(cases[0][0]):
+        assert found.free > 0
+        assert found.vpc == world.vpc
+        assert found.tags.get("discovery") == "prod"
 
 
 def test_security_groups_are_found_by_id_name_and_tags(world: World) -> None:
@@ -376,7 +398,10 @@ def test_security_groups_are_found_by_id_name_and_tags(world: World) -> None:
         ([group_term(id="sg-0123456789abcdef0")], []),
     ]
     for terms, expected in cases:
-        assert world.networks.security_groups(terms) == expected
+        assert [found.id for found in world.networks.security_groups(terms)] == expected
+    assert world.networks.security_groups(cases[0][0]) == [
+        SecurityGroup(world.group, {"discovery": "prod", "leeway.sh/cluster/contract": ""})
+    ]
 
 
 def test_parameters_that_do_not_exist_are_left_out(world: World) -> None:
@@ -405,8 +430,40 @@ def test_images_are_found_by_id_parameter_and_name(world: World) -> None:
 
 
 def test_profiles_are_found_by_their_role(world: World) -> None:
-    assert world.profiles.profiles_of("contract-nodes") == ["contract-nodes"]
+    own = InstanceProfile("contract-nodes", role_arn("contract-nodes"))
+    assert world.profiles.profiles_of("contract-nodes") == [own]
     assert world.profiles.profiles_of("never-was") == []
+    assert world.profiles.profile("contract-nodes") == own
+    assert world.profiles.profile("never-was") is None
+
+
+def test_the_tags_of_a_role_are_read_by_its_name(world: World) -> None:
+    assert world.profiles.tags_of("contract-nodes") == {"leeway.sh/cluster/contract": ""}
+    assert world.profiles.tags_of("never-was") == {}
+
+
+def test_a_node_joins_by_an_access_entry_of_its_role(world: World) -> None:
+    joined_with = world.clusters.joined_with
+    assert joined_with(role_arn("contract-nodes"), "contract") == ["contract"]
+    assert joined_with(role_arn("people"), "contract") == [], "an entry of another type"
+    assert joined_with(role_arn("never-was"), "contract") == []
+    assert joined_with(role_arn("contract-nodes"), "never-was") in ([], ["contract"])
+
+
+def test_a_role_of_two_managed_clusters_can_join_both(embedded: Embedded) -> None:
+    eks = embedded.aws.client("eks")
+    for name, mode in (("second", "API"), ("by-config-map", "CONFIG_MAP")):
+        eks.create_cluster(
+            name=name,
+            roleArn=role_arn("cluster"),
+            resourcesVpcConfig={"subnetIds": []},
+            accessConfig={"authenticationMode": mode},
+        )
+    shared = role_arn("contract-nodes")
+    eks.create_access_entry(clusterName="second", principalArn=shared, type="EC2_WINDOWS")
+    managed = ("contract", "second", "by-config-map", "deleted")
+    clusters = EksNodeClusters(partial(embedded.aws.client, "eks"), SystemClock(), managed)
+    assert clusters.joined_with(shared, "contract") == ["contract", "second"]
 
 
 def test_an_iam_that_cannot_be_reached_is_an_error_that_says_what_to_do() -> None:
@@ -418,8 +475,12 @@ def test_an_iam_that_cannot_be_reached_is_an_error_that_says_what_to_do() -> Non
         aws_secret_access_key="none",
         config=Config(retries={"total_max_attempts": 1}),
     )
-    with pytest.raises(CloudUnavailable, match=r"set spec\.instanceProfile of the node class"):
-        IamInstanceProfiles(lambda: iam).profiles_of("nodes")
+    profiles = IamInstanceProfiles(lambda: iam, SystemClock())
+    with pytest.raises(NoWayToIam, match=r"set spec\.instanceProfile of the node class"):
+        profiles.profiles_of("nodes")
+    with pytest.raises(NoWayToIam):
+        profiles.profile("nodes")
+    assert profiles.tags_of("nodes") == {}
 
 
 def test_a_cluster_is_read_as_nodes_need_it(world: World) -> None:
@@ -427,6 +488,8 @@ def test_a_cluster_is_read_as_nodes_need_it(world: World) -> None:
     assert (found.version, found.details.name) == ("1.34", "contract")
     assert found.details.service_cidr == "10.0.0.0/16"
     assert found.details.endpoint == "https://contract.example.com"
+    assert found.arn == "arn:aws:eks:us-east-1:123456789012:cluster/contract"
+    assert found.network == Network(world.vpc, frozenset(world.in_zone.values()))
     with pytest.raises(CloudRefused, match="never-was"):
         world.clusters.node_cluster("never-was")
 
@@ -627,6 +690,10 @@ def test_a_launched_instance_drifts_by_what_ec2_says_of_it(
         return [" ".join(one.split()[:2]) for one in drifts]
 
     ec2 = embedded.aws.client("ec2")
+    named = [{"Name": "group-name", "Values": ["default"]}]
+    default = ec2.describe_security_groups(Filters=named)["SecurityGroups"][0]["GroupId"]
+    own_tag = {"Key": "leeway.sh/cluster/contract", "Value": ""}
+    ec2.create_tags(Resources=[default], Tags=[own_tag])
     others = ec2.describe_images(Owners=["amazon"])["Images"]
     other = next(
         one["ImageId"]

@@ -41,14 +41,20 @@ def network(embedded_aws: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> 
     group = ec2.create_security_group(GroupName="launches", Description="nodes", VpcId=vpc)
     tags = [{"Key": "discovery", "Value": "prod"}]
     ec2.create_tags(Resources=[*known, group["GroupId"]], Tags=tags)
+    own = [{"Key": "leeway.sh/cluster/prod", "Value": ""}]
+    ec2.create_tags(Resources=[group["GroupId"]], Tags=own)
     profile(embedded_aws, "prod-nodes")
-    embedded_aws.client("eks").create_cluster(
+    eks = embedded_aws.client("eks")
+    eks.create_cluster(
         name="prod",
         version="1.34",
         roleArn="arn:aws:iam::123456789012:role/cluster",
         resourcesVpcConfig={},
         kubernetesNetworkConfig={"serviceIpv4Cidr": "10.0.0.0/16"},
+        accessConfig={"authenticationMode": "API"},
     )
+    role = "arn:aws:iam::123456789012:role/prod-nodes"
+    eks.create_access_entry(clusterName="prod", principalArn=role, type="EC2_LINUX")
     authority = tmp_path_factory.mktemp("prod") / "ca.pem"
     authority.write_bytes(b"CA")
     link = {"endpoint": "https://prod.example.com", "ca_file": str(authority)}

@@ -45,9 +45,14 @@ def prepare(sandbox: Sandbox) -> None:
     )
     tagged = [*(one["SubnetId"] for one in subnets), group["GroupId"]]
     ec2.create_tags(Resources=tagged, Tags=[{"Key": "discovery", "Value": "prod"}])
+    own = {"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}
+    ec2.create_tags(Resources=[group["GroupId"]], Tags=[own])
     iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument="{}")
     iam.create_instance_profile(InstanceProfileName=ROLE)
     iam.add_role_to_instance_profile(InstanceProfileName=ROLE, RoleName=ROLE)
+    eks = client("eks", sandbox.aws_url)
+    arn = PARAMETERS["NodeRoleArns"]
+    eks.create_access_entry(clusterName=CLUSTER, principalArn=arn, type="EC2_LINUX")
     dynamodb = client("dynamodb", sandbox.aws_url)
     DynamoTable(lambda: dynamodb, table_of(sandbox)).put(
         SURVEY, compressed(sandbox_survey()), region="us-east-1"

@@ -1,9 +1,9 @@
 """Subnets and security groups in memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from leeway.launch.resolve_pools import Subnet
+from leeway.launch.belonging import SecurityGroup, Subnet
 from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 
 
@@ -17,20 +17,20 @@ class NetworksInMemory:
 
     def subnets(self, terms: Sequence[SubnetTerm]) -> list[Subnet]:
         return [
-            subnet
+            replace(subnet, tags=self.tags.get(name, {}))
             for name, subnet in sorted(self.known.items())
             if any(one.id == name or self._tagged(name, one.tags) for one in terms)
         ]
 
-    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> list[str]:
-        return sorted(
-            group
-            for group, name in self.names.items()
+    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> list[SecurityGroup]:
+        return [
+            SecurityGroup(group, self.tags.get(group, {}))
+            for group, name in sorted(self.names.items())
             if any(
                 one.id == group or one.name == name or self._tagged(group, one.tags)
                 for one in terms
             )
-        )
+        ]
 
     def _tagged(self, name: str, wanted: Mapping[str, str]) -> bool:
         tags = self.tags.get(name, {})

@@ -1,28 +1,53 @@
 """What IAM and EKS know of nodes, in memory."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from leeway.launch.resolve_pools import NodeCluster
+from leeway.launch.resolve_pools import InstanceProfile, NodeCluster, NoWayToIam
 from leeway.ports.aws import CloudRefused
+
+
+def role_arn(name: str) -> str:
+    """The ARN of a role of the account."""
+    return f"arn:aws:iam::123456789012:role/{name}"
 
 
 @dataclass
 class NodeClustersInMemory:
-    """The NodeClusters Protocol."""
+    """The NodeClusters Protocol; `entries` are the roles of nodes by the cluster that they may
+    join."""
 
     known: dict[str, NodeCluster] = field(default_factory=dict)
+    entries: dict[str, set[str]] = field(default_factory=dict)
 
     def node_cluster(self, name: str) -> NodeCluster:
         if name not in self.known:
             raise CloudRefused(f"No cluster found for name: {name}.")
         return self.known[name]
 
+    def joined_with(self, role: str, name: str) -> list[str]:
+        own = role.rpartition("/")[2]
+        return [one for one in {name, *self.known} if own in self.entries.get(one, ())]
+
 
 @dataclass
 class InstanceProfilesInMemory:
-    """The InstanceProfiles Protocol: profiles by role."""
+    """The InstanceProfiles Protocol: profiles by role, and tags of roles."""
 
     by_role: dict[str, list[str]] = field(default_factory=dict)
+    tags: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    unreachable: bool = False
 
-    def profiles_of(self, role: str) -> list[str]:
-        return self.by_role.get(role, [])
+    def profiles_of(self, role: str) -> list[InstanceProfile]:
+        return [InstanceProfile(name, role_arn(role)) for name in self.by_role.get(role, [])]
+
+    def profile(self, name: str) -> InstanceProfile | None:
+        if self.unreachable:
+            raise NoWayToIam("ConnectTimeoutError")
+        return next((one for one in self._all() if one.name == name), None)
+
+    def tags_of(self, role: str) -> Mapping[str, str]:
+        return {} if self.unreachable else self.tags.get(role, {})
+
+    def _all(self) -> Iterable[InstanceProfile]:
+        return (one for role in self.by_role for one in self.profiles_of(role))

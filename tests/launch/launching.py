@@ -8,11 +8,12 @@ from typing import Any
 from leeway.bootstrap.node import ClusterDetails
 from leeway.instances.facts import InstanceFacts
 from leeway.instances.owners import Owner, OwnerKind
+from leeway.launch.belonging import Network, Subnet
 from leeway.launch.images import ImageVariant, parameters_of
 from leeway.launch.intent import LaunchOutcome
 from leeway.launch.launch_nodes import LaunchNodes
 from leeway.launch.launch_run import LaunchDependencies, LaunchOrder
-from leeway.launch.resolve_pools import NodeCluster, NodeSources, Subnet
+from leeway.launch.resolve_pools import NodeCluster, NodeSources
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import Pod
@@ -48,14 +49,20 @@ class World:
         self.starts = Starts()
         self.descriptions: list[frozenset[str]] = []
         self.undescribed = False
-        known = {f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900) for zone in ZONES}
-        tags = {name: {"discovery": "prod"} for name in (*known, "sg-1")}
+        known = {
+            f"subnet-{zone[-1]}": Subnet(f"subnet-{zone[-1]}", zone, 900, "vpc-1") for zone in ZONES
+        }
+        tags = {name: {"discovery": "prod"} for name in known}
+        tags["sg-1"] = {"discovery": "prod", "kubernetes.io/cluster/prod": "owned"}
         self.networks = NetworksInMemory(known, tags, {"sg-1": "nodes"})
         self.images = ImagesInMemory({})
         self.offer_images(ImageVariant("x86_64"), ImageVariant("arm64"))
         self.profiles = InstanceProfilesInMemory({"prod-nodes": ["prod-nodes"]})
         details = ClusterDetails("prod", "https://prod.example.com", "Q0E=", "10.0.0.0/16")
-        self.clusters = NodeClustersInMemory({"prod": NodeCluster(details, "1.34")})
+        arn = "arn:aws:eks:us-east-1:123456789012:cluster/prod"
+        self.clusters = NodeClustersInMemory(
+            {"prod": NodeCluster(details, "1.34", arn, Network("vpc-1"))}, {"prod": {"prod-nodes"}}
+        )
         self.deps = LaunchDependencies(
             sources=NodeSources(self.networks, self.images, self.profiles, self.clusters),
             templates=self.templates,

@@ -6,10 +6,10 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from leeway.launch.belonging import Subnet
 from leeway.launch.images import Image, ImageVariant, parameters_of
 from leeway.launch.intent import INTENT, JOIN_WITHIN, REPEAT_WITHIN, LaunchOutcome
 from leeway.launch.launch_nodes import MOST_ROUNDS, LaunchNodes
-from leeway.launch.resolve_pools import Subnet
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
@@ -149,7 +149,7 @@ def test_a_zone_without_capacity_is_avoided(world: World, catalog: Catalog) -> N
 def test_a_subnet_that_is_full_is_replaced_by_another_one(world: World, catalog: Catalog) -> None:
     for zone in ZONES:
         name = f"subnet-small-{zone[-1]}"
-        world.networks.known[name] = Subnet(name, zone, 500)
+        world.networks.known[name] = Subnet(name, zone, 500, "vpc-1")
         world.networks.tags = {**world.networks.tags, name: {"discovery": "prod"}}
     world.fleets.free = {f"subnet-{zone[-1]}": 0 for zone in ZONES}
     outcome = world.launch_nodes.launch(order(catalog))
@@ -519,11 +519,13 @@ class Together:
 
 
 def test_the_resources_of_a_pool_are_read_side_by_side(catalog: Catalog) -> None:
-    world, barrier = World(), Barrier(3, timeout=60)
+    world, first, then = World(), Barrier(2, timeout=60), Barrier(3, timeout=60)
+    networks = Together(world.networks, "subnets", first)
     ports: dict[str, Any] = {
-        "networks": Together(world.networks, "security_groups", barrier),
-        "profiles": Together(world.profiles, "profiles_of", barrier),
-        "clusters": Together(world.clusters, "node_cluster", barrier),
+        "networks": Together(networks, "security_groups", then),
+        "profiles": Together(world.profiles, "profiles_of", then),
+        "images": Together(world.images, "parameters", then),
+        "clusters": Together(world.clusters, "node_cluster", first),
     }
     sources = replace(world.deps.sources, **ports)
     outcome = LaunchNodes(replace(world.deps, sources=sources)).launch(order(catalog))

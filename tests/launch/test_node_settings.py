@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from leeway.launch.belonging import Subnet
 from leeway.launch.node_settings import (
     NodeSettings,
     NotLaunchable,
@@ -11,7 +12,7 @@ from leeway.launch.node_settings import (
     user_tags,
 )
 from leeway.launch.resolve_pools import (
-    Subnet,
+    InstanceProfile,
     choose_profile,
     choose_security_groups,
     choose_subnets,
@@ -20,6 +21,7 @@ from leeway.launch.resolve_pools import (
     subnet_terms,
 )
 
+from tests.fakes.node_clusters import role_arn
 from tests.launch.pools import NODE_CLASS, document, node_class, settings
 
 DEFAULTS = {
@@ -107,18 +109,22 @@ def test_terms_that_match_nothing_are_errors_that_name_the_terms() -> None:
         assert named in str(caught.value)
 
 
+def profiles(*names: str) -> list[InstanceProfile]:
+    return [InstanceProfile(name, role_arn("nodes")) for name in names]
+
+
 def test_the_profile_with_the_name_of_the_role_is_preferred() -> None:
     role = Setting("nodes", "")
-    assert choose_profile(role, ["eks-1", "nodes"]) == "nodes"
-    assert choose_profile(role, ["eks-2", "eks-1"]) == "eks-1"
+    assert choose_profile(role, profiles("eks-1", "nodes")).name == "nodes"
+    assert choose_profile(role, profiles("eks-2", "eks-1")).name == "eks-1"
 
 
 def test_the_profile_that_eks_deletes_with_its_node_group_is_never_chosen() -> None:
     role = Setting("nodes", "EC2NodeClass default, spec.role")
     of_group = "eks-08c968da-2d88-0096-4c82-1ee57490a6af"
-    assert choose_profile(role, [of_group, "own"]) == "own"
+    assert choose_profile(role, profiles(of_group, "own")).name == "own"
     with pytest.raises(NotLaunchable) as caught:
-        choose_profile(role, [of_group])
+        choose_profile(role, profiles(of_group))
     assert "EKS deletes those of managed node groups" in str(caught.value)
 
 

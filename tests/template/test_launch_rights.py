@@ -7,7 +7,10 @@ from leeway.launch.node_settings import cluster_tags
 from leeway_sandbox.aws.policies import (
     FLEET,
     INSTANCE,
+    INTERFACE,
+    SPOT_REQUEST,
     TEMPLATE,
+    VOLUME,
     Launch,
     Tags,
     create_tags,
@@ -31,8 +34,14 @@ def statements(role: str) -> list[dict[str, Any]]:
 
 def launch(tags: Tags, template: Tags | None, role: str = NODE_ROLE, **more: Any) -> list[Request]:
     """A launch that gives everything that it creates the same tags."""
-    kinds = ("fleet", "instance", "volume", "network-interface")
-    return Launch(dict.fromkeys(kinds, tags), template, role, **more).checks()
+    created = {
+        "instance": INSTANCE,
+        "volume": VOLUME,
+        "network-interface": INTERFACE,
+        "spot-instances-request": SPOT_REQUEST,
+    }
+    kinds = dict.fromkeys(("fleet", *created), tags)
+    return Launch(kinds, template, role, created=created, **more).checks()
 
 
 FORBIDDEN = {
@@ -61,6 +70,22 @@ FORBIDDEN = {
         {"aws:eks:cluster-name": "elsewhere", "eks:cluster-name": "prod", **OURS}
     ),
 }
+
+
+def test_a_launch_whose_spot_request_has_no_tags_is_denied() -> None:
+    untagged = [
+        Request(one.action, one.resource, {})
+        for one in launch(OURS, OURS)
+        if one.resource == SPOT_REQUEST and one.action != "ec2:CreateTags"
+    ]
+    assert len(untagged) == 2
+    for one in untagged:
+        assert not allows(statements("ProvisionNodesRole"), one)
+
+
+def test_a_node_role_may_be_given_to_ec2_in_china() -> None:
+    allowed = statements("ProvisionNodesRole")
+    assert allows(allowed, pass_role(NODE_ROLE, "ec2.amazonaws.com.cn"))
 
 
 @pytest.mark.parametrize("role", role_names())

@@ -115,12 +115,37 @@ def role_of_launches(action: str, statement: dict[str, Any]) -> bool:
     )
 
 
+def kinds_of(statement: dict[str, Any]) -> set[str]:
+    """Return the kinds of EC2 resources that a statement is about."""
+    named = statement["Resource"]
+    texts = [one["Fn::Sub"] for one in (named if isinstance(named, list) else [named])]
+    return {text.rpartition(":")[2].partition("/")[0] for text in texts}
+
+
 def test_without_node_roles_the_buyer_may_launch_nothing() -> None:
     always, launching = resources()[BUYER]["Properties"]["Policies"]
     assert launching["Fn::If"][0] == "HasNodeRoles"
     assert launching["Fn::If"][2] == {"Ref": "AWS::NoValue"}
     granted = {a for s in always["PolicyDocument"]["Statement"] for a in actions_of(s)}
     assert not granted & {*LAUNCHES, "iam:PassRole"}
+
+
+OF_GROUPS = {
+    "fleet",
+    "image",
+    "instance",
+    "launch-template",
+    "network-interface",
+    "security-group",
+    "subnet",
+    "volume",
+}
+"""Kinds of resources for which AWS's own policy for callers of LaunchInstances has CreateFleet.
+Source: AWS managed policy BedrockAgentCoreRuntimeInstancesOperatorRolePolicy."""
+
+
+def by_groups(statement: dict[str, Any]) -> bool:
+    return "ec2:CreateFleet" in actions_of(statement)
 
 
 def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
@@ -130,6 +155,8 @@ def test_a_role_that_scales_groups_out_can_launch_only_through_groups() -> None:
             continue
         launches = "autoscaling:LaunchInstances" in granted
         assert granted & FOR_LAUNCHES == (FOR_LAUNCHES if launches else set())
+        kinds = [kinds_of(s) for s in statements(role_of(function)) if by_groups(s)]
+        assert kinds == ([OF_GROUPS] if launches else [])
         assert not granted & {"ec2:RunInstances", "ec2:RequestSpotInstances"}
 
 
@@ -185,7 +212,6 @@ PARTS = {
     "${Table.Arn}/index/*",
     ":autoScalingGroup:*",
     ":cluster/*",
-    ":ec2:${AWS::Region}:*:*",
     ":function:${AWS::StackName}-admit-node:*",
     ":function:${AWS::StackName}-retire-node:*",
     ":fleet/*",
@@ -199,11 +225,13 @@ PARTS = {
     ":spot-instances-request/*",
     ":subnet/*",
     ":volume/*",
+    ":access-entry/*",
+    ":instance-profile/*",
     ":schedule/${NoticesToCome}/*",
 }
 """Suffixes of resources with a wildcard: indexes of the table, groups and instances (by tag),
-clusters, launch templates (by tag), resources that groups launch with, versions, and Leeway's own
-schedules."""
+clusters and their access entries, launch templates (by tag), resources that groups launch with,
+instance profiles (to read them), versions, and Leeway's own schedules."""
 
 
 def test_permissions_are_granted_on_one_resource_or_on_a_known_pattern() -> None:

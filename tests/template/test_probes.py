@@ -13,10 +13,10 @@ BY_LAMBDA = {"WriteLogs", "RememberSteps", "KeepWhatFailed"}
 
 NOT_ASKED = {
     "receive_notice": {"LetSchedulesInvoke"},
-    "retire_node": {"LaunchByGroups"},
-    "provision_nodes": {"FindInstanceProfiles"},
+    "provision_nodes": {"FindInstanceProfiles", "FindRolesOfInstanceProfiles"},
 }
-"""Statements that another service uses, or that need the name of a role of nodes."""
+"""Statements that another service uses, that need the name of a role of nodes, or that a function
+in a VPC without a way to IAM does not need."""
 
 FUNCTIONS = sorted(PROBES)
 

@@ -196,13 +196,13 @@ def _check_server(cluster: str, server: str) -> str:
     """Refuse a kubeconfig of another cluster, whose pods would wait for nodes that never join.
     Return the version of the cluster, such as 1.34."""
     from leeway.aws.node_clusters import EksNodeClusters
-    from leeway.wiring.clients import client
+    from leeway.wiring.clients import client, clock
 
     from leeway_cli.errors import aws_errors
     from leeway_cli.stack import other_server, same_server
 
     with aws_errors(f"cluster {cluster}"):
-        found = EksNodeClusters(partial(client, "eks")).node_cluster(cluster)
+        found = EksNodeClusters(partial(client, "eks"), clock()).node_cluster(cluster)
     if not same_server(server, found.details.endpoint):
         raise other_server(cluster, server, found.details.endpoint)
     return found.version

@@ -1,16 +1,18 @@
 """Reads a cluster, its groups and Leeway's stack, and plans what `leeway adopt` changes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import yaml
+from leeway.aws.node_clusters import EksNodeClusters
+from leeway.launch.belonging import OWN_PREFIX
 from leeway.manifests.configuration import StoredManifest
 from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.reading import read_stored
-from leeway.wiring.clients import client
+from leeway.wiring.clients import client, clock
 from leeway_sandbox.installed import ROOT
 
 from leeway_cli.adopt.changes import Plan, Wanted, desired_settings, difference
@@ -56,9 +58,14 @@ def plan_adoption(connected: Connected, choices: Choices) -> Plan:
     groups = _groups(connected, choices.groups)
     with aws_errors(services.stack.where):
         stored = services.stack.manifests().of(cluster.name)
-    roles, warnings = roles_of(cluster.name, stack, stored)
-    if choices.node_roles:
-        roles, warnings = tuple(sorted(set(choices.node_roles))), ()
+    roles, warnings = tuple(sorted(set(choices.node_roles))), tuple[str, ...]()
+    if not roles:
+        named, warnings = roles_of(cluster.name, stack, stored)
+        with aws_errors(f"access entries of the clusters of stack {stack.name}"):
+            eks = EksNodeClusters(partial(client, "eks"), clock(), stack.clusters)
+            joined = {one: eks.joined_with(one, cluster.name) for one in named}
+        roles, shared = without_other_clusters(cluster.name, joined)
+        warnings = (*warnings, *shared)
     wanted = Wanted(cluster.name, stack, objects, groups, roles, windows_roles(roles, stored))
     desired = [
         one
@@ -130,6 +137,23 @@ def roles_of(
                 "its nodes have no access entry yet, set --node-role."
             )
     return tuple(sorted(roles)), tuple(warnings)
+
+
+def without_other_clusters(
+    cluster: str, joined: Mapping[str, Collection[str]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the roles whose nodes can join no other cluster, and a warning for each other one.
+    `joined` has the clusters that nodes of a role can join. Whoever writes manifests of a cluster
+    names roles, and must not choose who joins."""
+    own = tuple(role for role, names in joined.items() if {*names} <= {cluster})
+    warnings = [
+        f"Nodes with role {role} can join {', '.join(sorted({*names} - {cluster}))}, so its access "
+        f"entry in cluster {cluster} is not created. If they may join both, set --node-role, and "
+        f"tag the role {OWN_PREFIX}{cluster}."
+        for role, names in joined.items()
+        if role not in own
+    ]
+    return own, tuple(warnings)
 
 
 def windows_roles(roles: Iterable[str], stored: Iterable[StoredManifest]) -> frozenset[str]:

@@ -21,6 +21,7 @@ from leeway_sandbox.aws.calls import Call
 from leeway_sandbox.aws.cloud import ACCOUNT
 from leeway_sandbox.aws.policies import (
     INTERFACE,
+    LAUNCHED_BY_GROUPS,
     TEMPLATE,
     Launch,
     Request,
@@ -44,6 +45,7 @@ _DENIED = {
     "iam": ("AccessDenied", 403),
     "sqs": ("AccessDenied", 403),
 }
+_BY_GROUP = "autoscaling:LaunchInstances"
 _SANDBOX_ONLY = {"sqs:GetQueueUrl"}
 """Calls of the sandbox's Lambda in the name of a function, which AWS Lambda does not make."""
 _PERMISSIONS = {"sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility"}
@@ -79,10 +81,10 @@ class Authorization:
         found = iam_backends[ACCOUNT]["aws"].get_role(role)
         statements = _statements(tuple(found.policies.values()))
         granting = [one for one in statements if action.lower() in _actions(one)]
-        if is_dry and (checks := self._checks(call)):
+        if (is_dry or action == _BY_GROUP) and (checks := self._checks(call)):
             for missing in refused(statements, checks):
                 return _error(call.service, found.arn, missing.action, missing.resource)
-            return None
+            return None if granting else _error(call.service, found.arn, action, "*")
         if resource:
             asked = Request(action, resource, {"dynamodb:LeadingKeys": keys})
             granting = [one for one in granting if not [*refused([one], [asked])]]
@@ -114,6 +116,8 @@ class Authorization:
         """Return what IAM must allow for a call that creates or ends something."""
         ec2, form = ec2_backends[ACCOUNT][self._region], call.form
         match call.action:
+            case "LaunchInstances":
+                return [Request("ec2:CreateFleet", one) for one in LAUNCHED_BY_GROUPS]
             case "TerminateInstances":
                 named = _values(form, r"InstanceId\.\d+")
                 return [check for one in named for check in terminate(dict(ec2.tags.get(one, {})))]

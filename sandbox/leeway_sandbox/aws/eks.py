@@ -18,6 +18,7 @@ import urllib3
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
+from moto.ec2.models import ec2_backends
 from moto.eks.models import Cluster, eks_backends
 from moto.eks.responses import EKSResponse
 from pydantic import BaseModel, ConfigDict
@@ -54,7 +55,7 @@ class Eks(EKSResponse):
         cluster = self._cluster("name")
         config = self._get_param("accessConfig") or {}
         set_mode(cluster, config.get("authenticationMode", CONFIG_MAP))
-        complete_endpoint(cluster)
+        complete_endpoint(cluster, self.region)
         return answer
 
     def update_cluster_config(self) -> ActionResult:
@@ -62,7 +63,7 @@ class Eks(EKSResponse):
         config = self._get_param("accessConfig")
         if not config:
             answer = super().update_cluster_config()
-            complete_endpoint(self._cluster("name"))
+            complete_endpoint(self._cluster("name"), self.region)
             return ActionResult({"update": _update("EndpointAccessUpdate")}) if answer else answer
         cluster, wanted = self._cluster("name"), config["authenticationMode"]
         now = mode_of(cluster)
@@ -196,14 +197,19 @@ def set_mode(cluster: Cluster, mode: str) -> None:
     vars(cluster)["access_config"] = {"authenticationMode": mode}
 
 
-def complete_endpoint(cluster: Cluster) -> None:
-    """Add the defaults of EKS to the endpoint's settings."""
+def complete_endpoint(cluster: Cluster, region: str) -> None:
+    """Add the defaults of EKS to the endpoint's settings, and the VPC of its subnets."""
+    given, ec2 = cluster.resources_vpc_config or {}, ec2_backends[ACCOUNT][region]
+    known = [one for zone in ec2.subnets.values() for one in zone.values()]
+    named = [one.vpc_id for one in known if one.id in (given.get("subnetIds") or ())]
+    default = ec2.get_default_vpc()
     defaults = {
+        "vpcId": next(iter(named), default.id if default else ""),
         "endpointPublicAccess": True,
         "endpointPrivateAccess": False,
         "publicAccessCidrs": ["0.0.0.0/0"],
     }
-    cluster.resources_vpc_config = {**defaults, **(cluster.resources_vpc_config or {})}
+    cluster.resources_vpc_config = {**defaults, **given}
 
 
 def _update(kind: str, identifier: str = "") -> dict[str, Any]:
@@ -336,7 +342,7 @@ def link_cluster(cloud: Cloud, name: str, endpoint: str, ca_file: Path) -> None:
             resources_vpc_config={"subnetIds": []},
             version=VERSION,
         )
-        complete_endpoint(eks.clusters[name])
+        complete_endpoint(eks.clusters[name], cloud.region)
         set_mode(eks.clusters[name], "API")
     cluster = eks.clusters[name]
     cluster.endpoint = endpoint

@@ -124,7 +124,13 @@ INSTANCE, VOLUME = f"{_OWN}instance/i-1", f"{_OWN}volume/vol-1"
 FLEET, TEMPLATE = f"{_OWN}fleet/fleet-1", f"{_OWN}launch-template/lt-1"
 ALL_TEMPLATES = f"{_OWN}launch-template/*"
 INTERFACE = f"{_OWN}network-interface/eni-1"
+SPOT_REQUEST = f"{_OWN}spot-instances-request/sir-1"
 SUBNET, GROUP = f"{_OWN}subnet/subnet-1", f"{_OWN}security-group/sg-1"
+
+LAUNCHED_BY_GROUPS = (IMAGE, SUBNET, GROUP, FLEET, TEMPLATE, INSTANCE, INTERFACE, VOLUME)
+"""What Auto Scaling checks ec2:CreateFleet of the caller of LaunchInstances for. Sources: EC2 Auto
+Scaling's guide, "Launching instances with synchronous provisioning"; AWS managed policy
+BedrockAgentCoreRuntimeInstancesOperatorRolePolicy."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,14 @@ from leeway_cli.doctor.facts import (
 from leeway_cli.doctor.finding import About, Finding, aws, deploy, shell
 from leeway_cli.doctor.rights import Right, rights_of
 
-_LAUNCHES = frozenset({"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"})
+_LAUNCHES = frozenset(
+    {
+        "ec2:CreateFleet",
+        "ec2:CreateLaunchTemplate",
+        "ec2:RunInstances",
+        "eks:DescribeAccessEntry",
+    }
+)
 """Calls that no function may make if the stack has no NodeRoleArns."""
 
 

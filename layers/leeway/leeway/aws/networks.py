@@ -1,11 +1,11 @@
 """EC2's subnets and security groups, by boto3."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from leeway.aws.ec2 import tag_filters
 from leeway.aws.errors import aws_errors
-from leeway.launch.resolve_pools import Subnet
+from leeway.launch.belonging import SecurityGroup, Subnet
 from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 
 
@@ -25,15 +25,19 @@ class Ec2Networks:
             paginator = self._client().get_paginator("describe_subnets")
         found = {
             one["SubnetId"]: Subnet(
-                one["SubnetId"], one["AvailabilityZone"], one["AvailableIpAddressCount"]
+                one["SubnetId"],
+                one["AvailabilityZone"],
+                one["AvailableIpAddressCount"],
+                one["VpcId"],
+                _tags(one),
             )
             for query in queries
             for one in _described(paginator, "Subnets", query)
         }
         return [found[name] for name in sorted(found)]
 
-    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> list[str]:
-        """List the ids of the security groups that match at least one of the terms."""
+    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> list[SecurityGroup]:
+        """List the security groups that match at least one of the terms."""
         queries = [tag_filters(one.tags) for one in terms if one.tags]
         for name, values in (
             ("group-id", [one.id for one in terms if one.id]),
@@ -43,13 +47,16 @@ class Ec2Networks:
                 queries.append([{"Name": name, "Values": values}])
         with aws_errors():
             paginator = self._client().get_paginator("describe_security_groups")
-        return sorted(
-            {
-                str(one["GroupId"])
-                for query in queries
-                for one in _described(paginator, "SecurityGroups", query)
-            }
-        )
+        found = {
+            one["GroupId"]: SecurityGroup(one["GroupId"], _tags(one))
+            for query in queries
+            for one in _described(paginator, "SecurityGroups", query)
+        }
+        return [found[name] for name in sorted(found)]
+
+
+def _tags(described: Mapping[str, Any]) -> dict[str, str]:
+    return {one["Key"]: one.get("Value", "") for one in described.get("Tags", ())}
 
 
 def _described(

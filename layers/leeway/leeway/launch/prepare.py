@@ -24,6 +24,7 @@ from leeway.launch.templates import (
 )
 from leeway.ports.kubernetes_objects import Taint
 from leeway.reasons import Reason, clause
+from leeway.selection.labels import SPOT
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import EFA, Machine
 
@@ -87,7 +88,8 @@ def prepare(
             f"one of its instance types: add subnets in {zones}"
         )
     used = dict.fromkeys(one.instance_type for one in selected.overrides)
-    boots = _boots(group, pool, {name: bootable[name] for name in used})
+    spot = selected.choice.capacity_type == SPOT
+    boots = _boots(group, pool, {name: bootable[name] for name in used}, spot=spot)
     cluster = pool.details.name
     hashes = tag_value(settings_hashes(pool.settings))
     tags = instance_tags(cluster, group.pool.name, intent, hashes, pool.resources.tags)
@@ -125,7 +127,7 @@ class _Boot:
 
 
 def _boots(
-    group: LaunchGroup, pool: ResolvedPool, machines: Mapping[str, Machine]
+    group: LaunchGroup, pool: ResolvedPool, machines: Mapping[str, Machine], *, spot: bool
 ) -> Mapping[str, _Boot]:
     """Render the user data of each instance type, once for equal ones: it takes milliseconds."""
     source = replace(pool.settings.template, pool=group.pool)
@@ -147,6 +149,7 @@ def _boots(
                     pool.images[variant],
                     user_data.text,
                     network_cards(efas, machine.efa_card),
+                    spot=spot,
                 )
                 known[key] = _Boot(template, user_data)
         except UserDataError as error:

@@ -2,11 +2,19 @@
 
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 from leeway.bootstrap.node import ClusterDetails
+from leeway.launch.belonging import (
+    Network,
+    SecurityGroup,
+    Subnet,
+    check_role,
+    check_security_groups,
+    check_subnets,
+)
 from leeway.launch.fleet_errors import SUBNET_WITHOUT_ADDRESSES
 from leeway.launch.images import (
     Image,
@@ -20,6 +28,7 @@ from leeway.launch.templates import NodeResources, TemplateImage
 from leeway.manifests.base import SecurityGroupTerm, SubnetTerm
 from leeway.manifests.node_class import AmiTerm
 from leeway.parallel import in_parallel
+from leeway.ports.aws import CloudUnavailable
 from leeway.reasons import Reason
 
 
@@ -46,10 +55,13 @@ class ResolvedPool:
 
 @dataclass(frozen=True, slots=True)
 class NodeCluster:
-    """The cluster that nodes join: its connection details, and its version, such as 1.34."""
+    """The cluster that nodes join: its connection details, its version, such as 1.34, its ARN and
+    its network."""
 
     details: ClusterDetails
     version: str
+    arn: str = ""
+    network: Network = field(default_factory=Network)
 
 
 class NodeClusters(Protocol):
@@ -63,14 +75,10 @@ class NodeClusters(Protocol):
         """
         ...
 
-
-@dataclass(frozen=True, slots=True)
-class Subnet:
-    """A subnet of a VPC. `free` is its number of free IPv4 addresses."""
-
-    id: str
-    zone: str
-    free: int
+    def joined_with(self, role: str, name: str) -> Collection[str]:
+        """Return which clusters nodes with a role, by its ARN, can join by an access entry: of this
+        cluster and those that the deployment manages."""
+        ...
 
 
 class Networks(Protocol):
@@ -80,16 +88,41 @@ class Networks(Protocol):
         """List the subnets that match at least one of the terms."""
         ...
 
-    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> Sequence[str]:
-        """List the ids of the security groups that match at least one of the terms."""
+    def security_groups(self, terms: Sequence[SecurityGroupTerm]) -> Sequence[SecurityGroup]:
+        """List the security groups that match at least one of the terms."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceProfile:
+    """An instance profile, and the ARN of its role; empty if it has none."""
+
+    name: str
+    role: str
+
+
+class NoWayToIam(CloudUnavailable):
+    """IAM cannot be reached from the network of the function."""
 
 
 class InstanceProfiles(Protocol):
     """Instance profiles of IAM."""
 
-    def profiles_of(self, role: str) -> Sequence[str]:
-        """List the names of the instance profiles that have a role; none if there is no role."""
+    def profiles_of(self, role: str) -> Sequence[InstanceProfile]:
+        """List the instance profiles that have a role; none if there is no role."""
+        ...
+
+    def profile(self, name: str) -> InstanceProfile | None:
+        """Read an instance profile; None if it does not exist.
+
+        Raises:
+            NoWayToIam: IAM cannot be reached.
+        """
+        ...
+
+    def tags_of(self, role: str) -> Mapping[str, str]:
+        """Read the tags of a role by its name; none if it does not exist, or if IAM cannot be
+        reached."""
         ...
 
 
@@ -142,26 +175,35 @@ class PoolResolver:
         """List all subnets that a pool selects, also those without free addresses.
 
         Raises:
-            NotLaunchable: no manifest has terms.
+            NotLaunchable: no manifest has terms, or one does not belong to the cluster.
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
         terms = subnet_terms(settings)
-        return self._once(
-            ("subnets", terms.place), lambda: self._sources.networks.subnets(terms.value)
-        )
+
+        def read() -> Sequence[Subnet]:
+            return self._once(
+                ("subnets", terms.place), lambda: self._sources.networks.subnets(terms.value)
+            )
+
+        # Pods wait: the cluster, which is read once, at the same time.
+        reads: list[Callable[[], object]] = [read, lambda: self._cluster]
+        in_parallel(lambda one: one(), reads, len(reads))
+        check_subnets(self._name, self._cluster.network, terms.place, read())
+        return read()
 
     def security_groups(self, settings: NodeSettings) -> tuple[str, ...]:
         """Return the ids of the security groups of a pool, sorted.
 
         Raises:
-            NotLaunchable: none is selected.
+            NotLaunchable: none is selected, or one does not belong to the cluster.
             CloudUnavailable, CloudRefused: AWS cannot be read.
         """
         terms = security_group_terms(settings)
         found = self._once(
             ("groups", terms.place), lambda: self._sources.networks.security_groups(terms.value)
         )
-        return choose_security_groups(terms.place, found)
+        check_security_groups(self._name, self._cluster.network, terms.place, found)
+        return choose_security_groups(terms.place, [one.id for one in found])
 
     def resolve(
         self,
@@ -207,12 +249,36 @@ class PoolResolver:
 
     def _profile(self, settings: NodeSettings) -> str:
         if settings.profile is not None:
-            return settings.profile.value
-        role = node_role(settings)
-        found = self._once(
-            ("profile", role.value), lambda: self._sources.profiles.profiles_of(role.value)
-        )
-        return choose_profile(role, found)
+            place, found = settings.profile.place, self._named_profile(settings.profile)
+        else:
+            role = node_role(settings)
+            place = role.place
+            known = self._once(
+                ("profiles", role.value), lambda: self._sources.profiles.profiles_of(role.value)
+            )
+            found = choose_profile(role, known)
+        self._once(("role", place, found.role), lambda: self._check_role(place, found.role))
+        return found.name
+
+    def _named_profile(self, profile: Setting[str]) -> InstanceProfile:
+        """Read an instance profile. Where IAM cannot be reached, its role is the one of the same
+        name: nobody who writes manifests can give a profile another role."""
+        name = profile.value
+        try:
+            found = self._once(("profile", name), lambda: self._sources.profiles.profile(name))
+        except NoWayToIam:
+            _, partition, _, _, account, _ = self._cluster.arn.split(":", 5)
+            return InstanceProfile(name, f"arn:{partition}:iam::{account}:role/{name}")
+        if found is None or not found.role:
+            raise NotLaunchable(f"IAM has no instance profile {name} with a role: {profile.place}")
+        return found
+
+    def _check_role(self, place: str, role: str) -> bool:
+        joins = self._sources.clusters.joined_with(role, self._name)
+        alone = {*joins} == {self._name}
+        tags = {} if alone else self._sources.profiles.tags_of(role.rpartition("/")[2])
+        check_role(self._name, place, role, joins, tags)
+        return True
 
     def images(
         self, settings: NodeSettings, variants: Collection[ImageVariant]
@@ -332,7 +398,7 @@ _OF_NODE_GROUP = re.compile(r"eks-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The instance profile that EKS creates for a managed node group."""
 
 
-def choose_profile(role: Setting[str], profiles: Collection[str]) -> str:
+def choose_profile(role: Setting[str], profiles: Collection[InstanceProfile]) -> InstanceProfile:
     """Choose among the instance profiles that have a role: the one with the role's name, or else
     the first by name. EKS deletes the profile of a managed node group with the group, so that one
     is never chosen.
@@ -340,11 +406,11 @@ def choose_profile(role: Setting[str], profiles: Collection[str]) -> str:
     Raises:
         NotLaunchable: there are none.
     """
-    kept = [name for name in profiles if not _OF_NODE_GROUP.fullmatch(name)]
+    kept = {one.name: one for one in profiles if not _OF_NODE_GROUP.fullmatch(one.name)}
     if not kept:
         raise NotLaunchable(
             f"no instance profile of your own has the role {role.value} of {role.place} (EKS "
             "deletes those of managed node groups with the group): create one, and add the role to "
             "it with `aws iam add-role-to-instance-profile`"
         )
-    return role.value if role.value in kept else min(kept)
+    return kept[role.value if role.value in kept else min(kept)]

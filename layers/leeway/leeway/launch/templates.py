@@ -100,9 +100,12 @@ def template_of(
     image: TemplateImage,
     user_data: str,
     cards: Sequence[str] = ("interface",),
+    *,
+    spot: bool = False,
 ) -> LaunchTemplate:
     """Make the launch template of nodes that boot with this AMI and this user data. `cards` has
-    the type of the network interface on each network card."""
+    the type of the network interface on each network card. EC2 accepts tags of Spot requests only
+    for Spot Instances."""
     own = cluster_tags(cluster.name)
     tags = {**resources.tags, **own}
     data: dict[str, Any] = {
@@ -110,7 +113,10 @@ def template_of(
         "IamInstanceProfile": {"Name": resources.profile},
         "MetadataOptions": _metadata(settings.metadata),
         "Monitoring": {"Enabled": settings.detailed_monitoring},
-        "TagSpecifications": [{"ResourceType": "network-interface", "Tags": tag_list(tags)}],
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": tag_list(tags)}
+            for kind in ("network-interface", *(["spot-instances-request"] if spot else []))
+        ],
         # EC2 accepts security groups either of the instance or of its network interfaces.
         "NetworkInterfaces": [
             _interface(card, kind, settings, resources.security_groups, cluster.ipv6)

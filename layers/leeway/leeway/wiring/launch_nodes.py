@@ -1,5 +1,6 @@
 """Puts together the launch of nodes."""
 
+from collections.abc import Collection
 from functools import partial
 from uuid import uuid4
 
@@ -20,23 +21,24 @@ from leeway.ports.functions import AdmitNode
 from leeway.wiring.clients import LIST_READ_TIMEOUT, client, clock, table
 
 
-def node_sources() -> NodeSources:
-    """Build the ports that are read for nodes."""
+def node_sources(managed: Collection[str] = ()) -> NodeSources:
+    """Build the ports that are read for nodes. `managed` are the clusters of the stack: their node
+    roles are not used for other clusters. A person may know and read one cluster only."""
     return NodeSources(
         networks=Ec2Networks(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
         images=AwsImages(
             partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT), partial(client, "ssm")
         ),
-        profiles=IamInstanceProfiles(partial(client, "iam")),
-        clusters=EksNodeClusters(partial(client, "eks")),
+        profiles=IamInstanceProfiles(partial(client, "iam"), clock()),
+        clusters=EksNodeClusters(partial(client, "eks"), clock(), managed),
     )
 
 
-def launch_nodes(name: str, admit_node: AdmitNode) -> LaunchNodes:
+def launch_nodes(name: str, admit_node: AdmitNode, managed: Collection[str] = ()) -> LaunchNodes:
     """Build the use case on a table; `admit_node` starts the admissions."""
     return LaunchNodes(
         LaunchDependencies(
-            sources=node_sources(),
+            sources=node_sources(managed),
             templates=Ec2LaunchTemplates(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             fleets=Ec2Fleets(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
             table=table(name=name),

@@ -9,8 +9,8 @@ not exist: AWS checks the right first, and then finds nothing. A service that ch
 order hides a missing right, and never reports one that is there.
 
 Not asked are rights that Lambda uses for the function (logs, checkpoints, failed events), those
-that other services check of the function (`ec2:CreateFleet` for groups, `iam:PassRole` for
-schedules), and those on IAM's roles of nodes, whose names the function does not know.
+that other services check of the function (`iam:PassRole` for schedules), and those on IAM's roles
+of nodes, whose names the function does not know.
 """
 
 import os
@@ -349,6 +349,14 @@ def _find_api_server() -> Probe:
     )
 
 
+def _find_role(cluster: _Cluster) -> object:
+    """Read the access entry of a role that cannot exist."""
+    of_cluster = _client("eks").describe_cluster(name=cluster.named)["cluster"]["arn"]
+    _, partition, _, _, account, _ = of_cluster.split(":", 5)
+    role = f"arn:{partition}:iam::{account}:role/{_KEY}"
+    return _client("eks").describe_access_entry(clusterName=cluster.named, principalArn=role)
+
+
 def _start(statement: str, *variables: str) -> list[Probe]:
     """Return dry runs of invocations. `variables` have the ARNs of the functions. Lambda refuses to
     invoke a durable function that may run for more than 15 minutes and wait for it; its
@@ -401,8 +409,8 @@ def _tell(statement: str) -> Probe:
 _TEMPLATE_MISSING = "InvalidLaunchTemplateName.NotFoundException"
 _OTHER_ARCHITECTURE = ("InvalidParameterValue", "InvalidParameterCombination", "Unsupported")
 _TYPE = "m5.large"
-_CREATED = ("fleet", "instance", "network-interface", "volume")
-_USED = ("image", "security-group", "snapshot", "spot-instances-request", "subnet")
+_CREATED = ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
+_USED = ("image", "security-group", "snapshot", "subnet")
 _OF_LAUNCHES = {
     **{
         (f"ec2:{one}", kind): "UseResources"
@@ -424,7 +432,9 @@ def _tags(cluster: str, *kinds: str) -> list[dict[str, Any]]:
     return [{"ResourceType": one, "Tags": tag_list(cluster_tags(cluster))} for one in kinds]
 
 
-def _fleet(template: Callable[[_Cluster], str], cluster: _Cluster) -> object:
+def _fleet(
+    template: Callable[[_Cluster], str], cluster: _Cluster, *, tagged: bool = True
+) -> object:
     named = {"LaunchTemplateName": template(cluster), "Version": VERSION}
     return _client("ec2").create_fleet(
         DryRun=True,
@@ -436,7 +446,18 @@ def _fleet(template: Callable[[_Cluster], str], cluster: _Cluster) -> object:
             "TotalTargetCapacity": 1,
             "DefaultTargetCapacityType": "on-demand",
         },
-        TagSpecifications=_tags(cluster.named, "fleet", "instance", "volume"),
+        TagSpecifications=_tags(cluster.named, "fleet", "instance", "volume") if tagged else [],
+    )
+
+
+def _launch_by_group() -> Probe:
+    """Return a dry run of a fleet as Auto Scaling requests one. Its launch template does not exist,
+    so that EC2 checks nothing after CreateFleet."""
+    return Probe(
+        "ec2:CreateFleet",
+        "LaunchByGroups",
+        partial(_fleet, lambda _: _KEY, tagged=False),
+        _DRY | {_TEMPLATE_MISSING},
     )
 
 
@@ -571,6 +592,7 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         _find_api_server(),
         _terminate("EndInstancesThatJoinedTheClusters", _joined, "an instance that joined"),
         _terminate("EndInstancesOnlyTaggedForTheClusters", _only_tagged, "a tagged instance"),
+        _launch_by_group(),
         _hook("RecordLifecycleActionHeartbeat", "WorkOnGroupsTaggedForTheClusters"),
         _hook("CompleteLifecycleAction", "WorkOnGroupsTaggedForTheClusters"),
         _tell("TellWhatWasDone"),
@@ -672,6 +694,12 @@ PROBES: Mapping[str, Sequence[Probe]] = {
         *_start("StartAdmissionsAndRetirements", *_STARTS),
         _by_cluster("ReadByCluster"),
         *_table("GetItem", "ReadDisruptionBudget", ("CHURN",)),
+        Probe(
+            "eks:DescribeAccessEntry",
+            "FindClustersThatRolesJoin",
+            _find_role,
+            frozenset({"InvalidRequestException", "ResourceNotFoundException"}),
+        ),
         *_launches(),
     ),
 }

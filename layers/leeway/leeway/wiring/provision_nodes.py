@@ -86,7 +86,7 @@ def dependencies(states: ClusterStates) -> Dependencies:
         catalog=StoredCatalog(table(), str(session().region_name), clock()),
         states=states,
         requests=DynamoCapacityRequests(partial(client, "dynamodb"), settings().table),
-        launch_nodes=launch_nodes(settings().table, admissions()),
+        launch_nodes=launch_nodes(settings().table, admissions(), settings().clusters),
         table=table(),
         groups=Ec2Instances(partial(client, "ec2", read_timeout=LIST_READ_TIMEOUT)),
         upcoming=UpcomingPods(
