@@ -2,10 +2,9 @@
 
 from datetime import timedelta
 
-from leeway.aws.provisioning_records import _ENTRY
 from leeway.launch.intent import PodWithoutNode
 from leeway.provisioning.report import ProvisioningStatus, grouped
-from leeway.provisioning.tell import MOST_TOLD, due_events, remembered
+from leeway.provisioning.tell import MOST_TOLD, TOLD, due_events, remembered
 from leeway.reasons import Reason
 
 from tests.launch.launching import NOW
@@ -32,7 +31,9 @@ def test_the_keys_of_any_number_of_events_fit_into_an_item() -> None:
     keys = [n.to_bytes(8) for n in range(MOST_TOLD + 500)]
     kept = remembered(dict.fromkeys(keys[:1000], NOW), keys[1000:], NOW + timedelta(minutes=1))
     assert len(kept) == MOST_TOLD
-    assert len(kept) * _ENTRY.size < LARGEST
+    body = TOLD.write(kept, {"cluster": "prod"}, NOW).body
+    assert body is not None
+    assert len(body) < LARGEST
     assert keys[-1] in kept
 
 

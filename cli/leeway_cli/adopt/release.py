@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
-from leeway.aws.records import DynamoRecords
-from leeway.wiring.clients import client
+from leeway.admission.record import ADMISSION
+from leeway.retirement.record import RETIREMENT
+from leeway.table import OPEN
+from leeway.wiring.clients import table as stored
 
 from leeway_cli.adopt.adoptions import Adoption
 from leeway_cli.adopt.changes import Change, Plan, Step, Wanted, desired_settings, undo
@@ -101,8 +102,10 @@ def _busy(found: Connected) -> Iterator[str]:
     """Yield a question if Leeway works on instances of the cluster."""
     table, cluster = found.services.stack.table, found.cluster.name
     with aws_errors(f"table {table}"):
-        records = DynamoRecords(partial(client, "dynamodb"), table)
-        number = len(records.open_records(cluster).records)
+        busy = stored(name=table).find(
+            OPEN, cluster, RETIREMENT, ADMISSION, unreadable=lambda _: None
+        )
+    number = len(busy)
     if number:
         yield (
             f"Leeway is working on {number} instances of cluster {cluster}, and loses its rights "
