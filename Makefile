@@ -4,10 +4,15 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Without bytecode each process of a sandbox compiles its libraries again, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 # SAM builds the layer with the python3.13 of the PATH: that of .venv.
 SAM := PATH="$(CURDIR)/$(BIN):$$PATH" SAM_CLI_TELEMETRY=0 .tools/sam/bin/sam
 UV := $(BIN)/uv --quiet
+# Each test worker and each process of a sandbox would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: acceptance conformance reasons help setup demo test lint check bench sam-test build deploy pins manifests
 

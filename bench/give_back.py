@@ -12,8 +12,7 @@ from leeway.disruption.rules import Budget, ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE, ON_DEMAND, ZONE
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 from leeway.selection.requirements import Requirement, Requirements
 from leeway_cli.selection.sources import sandbox_catalog
 

@@ -12,8 +12,7 @@ from typing import Any
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 from leeway.selection.requirements import Requirement, Requirements
 from leeway_cli.simulated_day.bound import covering_bound
 

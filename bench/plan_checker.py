@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.packing.plan import Plan
-from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm, Spread
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, PodTerm, Spread, Taint
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 

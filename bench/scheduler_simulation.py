@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE, ZONE_ID
 from leeway.selection.packing.supply import Candidate
-from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, PodTerm, Spread
-from leeway.selection.pools import Taint
+from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, PodTerm, Spread, Taint
 from leeway.selection.resources import Resources
 
 

@@ -1,9 +1,12 @@
 """Writes the result of a command to stdout and everything else to stderr."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,3 +62,53 @@ def stdout_console() -> "Console":
 
     width = None if sys.stdout.isatty() else UNBROKEN
     return terminal(width=width)
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Render the first names, and count the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+FLAT = {"flat": True}
+"""The metadata of a field whose own fields stand in its place in JSON."""
+
+
+def as_json(value: Any, name: str = "", *, epoch: bool = False) -> Any:
+    """Render dataclasses as JSON: fields in camelCase, an empty text as null.
+
+    With `epoch`, a number in a field whose name ends with `at` is an epoch second, and becomes a
+    time of RFC 3339.
+    """
+    match value:
+        case Enum():
+            return value.value
+        case datetime():
+            return value.isoformat()
+        case Mapping():
+            return {key: as_json(one, epoch=epoch) for key, one in value.items()}
+        case list() | tuple():
+            return [as_json(one, name, epoch=epoch) for one in value]
+        case set() | frozenset():
+            return sorted(value)
+        case float() if epoch and name.split("_")[-1] == "at":
+            return datetime.fromtimestamp(value, UTC).isoformat(timespec="milliseconds")
+        case float():
+            return round(value, 6)
+        case "":
+            return None
+    if not is_dataclass(value):
+        return value
+    found: dict[str, Any] = {}
+    for one in fields(value):
+        rendered = as_json(getattr(value, one.name), one.name, epoch=epoch)
+        if one.metadata == FLAT:
+            found |= rendered
+        else:
+            found[camel(one.name)] = rendered
+    return found
+
+
+def camel(name: str) -> str:
+    """Render the name of a field as JSON names it."""
+    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)

@@ -140,16 +140,12 @@ def _create_table(dynamodb: Any, table: TableResource) -> None:
 
 
 def _create_rule(events: Any, rule: RuleResource) -> None:
-    arguments: dict[str, Any] = {
-        "Name": rule.name,
-        "State": rule.state,
-        "EventBusName": rule.bus,
-    }
-    if rule.pattern is not None:
-        arguments["EventPattern"] = json.dumps(rule.pattern)
-    if rule.schedule is not None:
-        arguments["ScheduleExpression"] = rule.schedule
-    events.put_rule(**arguments)
+    events.put_rule(
+        Name=rule.name,
+        State=rule.state,
+        EventBusName=rule.bus,
+        EventPattern=json.dumps(rule.pattern),
+    )
     if rule.targets:
         events.put_targets(Rule=rule.name, EventBusName=rule.bus, Targets=list(rule.targets))
 

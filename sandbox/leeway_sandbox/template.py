@@ -61,8 +61,7 @@ class RuleResource:
     name: str
     arn: str
     bus: str
-    pattern: Mapping[str, Any] | None
-    schedule: str | None
+    pattern: Mapping[str, Any]
     state: str
     targets: tuple[Mapping[str, Any], ...]
 
@@ -319,13 +318,17 @@ class _Reader:
 
     def _rule(self, logical_id: str) -> RuleResource:
         properties = self._resolver.properties(logical_id)
+        if "EventPattern" not in properties:
+            raise SandboxError(
+                f"{logical_id}: the sandbox supports rules with an EventPattern. For times, use "
+                "AWS::Scheduler::Schedule (the SAM event ScheduleV2)."
+            )
         return RuleResource(
             logical_id=logical_id,
             name=self._resolver.name(logical_id),
             arn=self._arn(logical_id),
             bus=properties.get("EventBusName", "default"),
-            pattern=properties.get("EventPattern"),
-            schedule=properties.get("ScheduleExpression"),
+            pattern=properties["EventPattern"],
             state=properties.get("State", "ENABLED"),
             targets=tuple(properties.get("Targets", [])),
         )

@@ -1,5 +1,6 @@
 """The ports of launches, each held to its contract: on the sandbox's AWS, and in memory."""
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -207,18 +208,21 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield request.getfixturevalue("embedded")
 
 
-def template(world: World) -> LaunchTemplate:
-    """A launch template that exists."""
+def wanted_template(world: World, cluster: str = "contract") -> LaunchTemplate:
+    """A launch template that Leeway needs for a cluster."""
     data = {
         "ImageId": world.ami,
         "IamInstanceProfile": {"Name": "contract-nodes"},
         "SecurityGroupIds": [world.group],
     }
-    made = LaunchTemplate(
-        f"leeway-contract-{next(_numbers)}", json.dumps(data), cluster_tags("contract")
+    return LaunchTemplate(
+        f"leeway-{cluster}-{next(_numbers)}", json.dumps(data), cluster_tags(cluster)
     )
-    world.templates.ensure([made])
-    return made
+
+
+def created(world: World, template: LaunchTemplate) -> str:
+    """The id of a template after it was created."""
+    return world.templates.ensure([template])[template.name]
 
 
 def request_(
@@ -231,7 +235,7 @@ def request_(
     return FleetRequest(
         "spot" if spot else "on-demand",
         amount,
-        (TemplateOverrides(template(world).name, overrides),),
+        (TemplateOverrides(created(world, wanted_template(world)), overrides),),
         {INTENT_TAG: intent, **cluster_tags("contract")},
     )
 
@@ -324,7 +328,7 @@ def test_a_subnet_with_too_few_addresses_launches_as_many_as_it_has(world: World
 
 def test_a_template_that_does_not_exist_is_an_error_of_the_whole_request(world: World) -> None:
     request = request_(world, new("intent"), "m5.large")
-    missing = replace(request.templates[0], template="leeway-contract-missing")
+    missing = replace(request.templates[0], template="lt-0123456789abcdef0")
     answer = create(world, replace(request, templates=(missing,)))
     (error,) = answer.errors
     assert answer.instances == ()
@@ -450,20 +454,39 @@ def test_intents_are_read_as_they_were_written_the_oldest_first(world: World) ->
 
 
 def test_a_template_is_created_once_with_the_tags_of_its_cluster(embedded: Embedded) -> None:
-    made = template(embedded)
-    Ec2LaunchTemplates(partial(embedded.aws.client, "ec2")).ensure([made])
-    found = embedded.aws.client("ec2").describe_launch_templates(LaunchTemplateNames=[made.name])
+    wanted = wanted_template(embedded)
+    made = created(embedded, wanted)
+    assert created(embedded, wanted) == made
+    found = embedded.aws.client("ec2").describe_launch_templates(LaunchTemplateIds=[made])
     (only,) = found["LaunchTemplates"]
     assert only["LatestVersionNumber"] == 1
-    assert {tag["Key"]: tag["Value"] for tag in only["Tags"]} == made.tags
+    assert only["LaunchTemplateName"].startswith(wanted.name)
+    assert {tag["Key"]: tag["Value"] for tag in only["Tags"]} == wanted.tags
 
 
-def test_a_template_that_another_run_creates_meanwhile_is_no_error(embedded: Embedded) -> None:
-    made = template(embedded)
-    late = Ec2LaunchTemplates(partial(embedded.aws.client, "ec2"))
-    late._create(made)
-    named = embedded.aws.client("ec2").describe_launch_templates(LaunchTemplateNames=[made.name])
-    assert len(named["LaunchTemplates"]) == 1
+def test_a_template_that_somebody_else_created_is_not_used(embedded: Embedded) -> None:
+    """With the name and the tags that Leeway would give it, it runs another program as root."""
+    wanted, ec2 = wanted_template(embedded), embedded.aws.client("ec2")
+    program = base64.b64encode(b"#!/bin/sh\nsteal").decode()
+    tags = [{"Key": key, "Value": value} for key, value in wanted.tags.items()]
+    foreign = ec2.create_launch_template(
+        LaunchTemplateName=wanted.name,
+        LaunchTemplateData={**json.loads(wanted.data), "UserData": program},
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+    )["LaunchTemplate"]["LaunchTemplateId"]
+    made = created(embedded, wanted)
+    assert made != foreign
+    overrides = (Override("m5.large", "us-east-1a", embedded.in_zone["us-east-1a"]),)
+    request = FleetRequest("on-demand", 1, (TemplateOverrides(made, overrides),), {})
+    (launched,) = create(embedded, request).instances
+    shown = ec2.describe_instance_attribute(InstanceId=launched.instance, Attribute="userData")
+    assert not shown["UserData"].get("Value")
+
+
+def test_each_process_creates_templates_of_its_own(embedded: Embedded) -> None:
+    wanted = wanted_template(embedded)
+    other = Ec2LaunchTemplates(partial(embedded.aws.client, "ec2"))
+    assert other.ensure([wanted]) != embedded.templates.ensure([wanted])
 
 
 def test_a_launched_instance_and_its_volumes_have_the_tags_of_the_request(
@@ -495,32 +518,32 @@ def test_instances_are_described_together_and_unknown_ones_are_left_out(
 
 def test_owned_templates_are_listed_by_their_tags_and_deleted(world: World) -> None:
     before = datetime.now(UTC) - timedelta(seconds=2)
-    ours, cluster = template(world), new("another")
-    theirs = replace(ours, name=f"leeway-{cluster}-1", tags=cluster_tags(cluster))
+    ours, cluster = wanted_template(world), new("another")
+    theirs = wanted_template(world, cluster)
     foreign = replace(ours, name=new("foreign"), tags={"leeway.sh/owner": "leeway"})
-    world.templates.ensure([theirs, foreign])
+    ids = world.templates.ensure([ours, theirs, foreign])
     (found,) = world.owned.owned_by(cluster)
-    assert found.name == theirs.name
+    assert found.id == ids[theirs.name]
+    assert found.name.startswith(theirs.name)
     assert before < found.created_at < datetime.now(UTC) + timedelta(seconds=2)
-    assert ours.name in {one.name for one in world.owned.owned_by("contract")}
-    world.owned.delete(theirs.name)
-    world.owned.delete(theirs.name)
+    assert ids[ours.name] in {one.id for one in world.owned.owned_by("contract")}
+    world.owned.delete(found.id)
+    world.owned.delete(found.id)
     assert world.owned.owned_by(cluster) == []
 
 
-def test_a_template_that_was_deleted_is_created_again_after_it_is_forgotten(world: World) -> None:
+def test_a_template_that_was_deleted_is_created_again_after_it_is_doubted(world: World) -> None:
     cluster = new("forgotten")
-    made = replace(template(world), name=f"leeway-{cluster}-1", tags=cluster_tags(cluster))
-    world.templates.ensure([made])
-    if isinstance(world, Embedded):
-        world.owned.delete(made.name)
-    else:
-        del world.templates.existing[made.name]
-    world.templates.ensure([made])
-    assert world.owned.owned_by(cluster) == [], "known templates are not read again"
-    world.templates.forget([made.name])
-    world.templates.ensure([made])
-    assert [one.name for one in world.owned.owned_by(cluster)] == [made.name]
+    wanted = wanted_template(world, cluster)
+    made = created(world, wanted)
+    world.templates.doubt([made])
+    assert created(world, wanted) == made, "a template that exists is not created again"
+    world.owned.delete(made)
+    assert created(world, wanted) == made, "templates of its own are not read again"
+    world.templates.doubt([made])
+    again = created(world, wanted)
+    assert again != made
+    assert [one.id for one in world.owned.owned_by(cluster)] == [again]
 
 
 def test_of_some_instances_those_that_start_or_run_are_alive(world: World) -> None:

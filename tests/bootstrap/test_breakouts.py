@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from leeway.bootstrap.amazon_linux import with_unix_lines
 from leeway.bootstrap.node import EFFECTS, ClusterDetails, UserDataError, kubelet_may_set, quoted
 from leeway.bootstrap.user_data import UserData, render
-from leeway.selection.pools import Taint
+from leeway.selection.pods import Taint
 
 from tests.bootstrap.nodes import CLUSTER, machine_of, template
 from tests.bootstrap.readers import (

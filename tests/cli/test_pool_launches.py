@@ -1,14 +1,12 @@
 """What the report says about nodes of Leeway's own, launches and capacity that was short."""
 
-from typing import Any
-
-from leeway_cli.report.evaluation import launch_lines
+from leeway_cli.report.evaluation import launch_texts, shortage_text
 from leeway_cli.report.from_journal import report_from_journal
 from leeway_cli.report.model import StormPlan, StormReport, Target
-from leeway_cli.report.output import as_data, render_page
+from leeway_cli.report.storm_page import storm_as_data
 
 from tests.cli.journals import AGENT, INSTANCE, NODE, WEB, Journal
-from tests.cli.test_report_output import RUN
+from tests.cli.test_report_output import RUN, page_of
 
 NEW, NEXT = ("ip-10-0-0-20.ec2.internal", "i-20"), ("ip-10-0-0-21.ec2.internal", "i-21")
 OTHER, OTHER_NODE = "i-2", "ip-10-0-0-2.ec2.internal"
@@ -107,7 +105,8 @@ def test_a_storm_without_launches_leaves_the_nodes_of_a_pool_without_a_replaceme
 
 
 def test_sentences_tell_the_shortage_and_the_fallback() -> None:
-    shortage, launch = launch_lines(report(storm()))
+    found = report(storm())
+    (shortage,), (launch,) = map(shortage_text, found.shortages), launch_texts(found.launches)
 
     assert shortage.startswith("Spot capacity was short for pool web: 2 instance types in 2 zones")
     assert "InsufficientInstanceCapacity" in shortage
@@ -115,7 +114,7 @@ def test_sentences_tell_the_shortage_and_the_fallback() -> None:
 
 
 def test_the_page_shows_owners_launches_and_shortages() -> None:
-    page = render_page(report(storm()), RUN)
+    page = page_of(report(storm()))
 
     assert "Leeway, pool web" in page
     assert "What Leeway launched" in page
@@ -124,7 +123,7 @@ def test_the_page_shows_owners_launches_and_shortages() -> None:
 
 
 def test_the_document_has_owners_launches_and_shortages() -> None:
-    data: dict[str, Any] = as_data(report(storm()), RUN)
+    data = storm_as_data(report(storm()), RUN)
 
     assert [(node["group"], node["pool"]) for node in data["nodes"]] == [(None, "web")] * 2
     assert data["launches"][0]["instanceType"] == "m5.xlarge"
@@ -133,7 +132,7 @@ def test_the_document_has_owners_launches_and_shortages() -> None:
 
 
 def test_the_page_of_a_storm_without_pools_says_nothing_about_launches() -> None:
-    page = render_page(report_from_journal(Journal().notice().entries, PLAN), RUN)
+    page = page_of(report(Journal().notice()))
 
     assert "What Leeway launched" not in page
 

@@ -80,7 +80,10 @@ def test_a_pod_without_a_termination_request_dies_with_its_node() -> None:
     assert died.evaluation.outcome is Outcome.DIED
     assert died.evaluation.reason == "It got no termination request before its instance ended."
     assert report.all_faults == (f"shop/web-1: {died.evaluation.reason}",)
-    assert (summarize(report).drained, summarize(report).to_spare) == (0, None)
+    assert (
+        summarize(report).nodes_drained,
+        summarize(report).least_seconds_to_spare,
+    ) == (0, None)
 
 
 def test_the_reason_of_a_pod_that_died_has_the_delay_of_its_termination_request() -> None:
@@ -146,7 +149,7 @@ def test_the_reason_of_a_pod_that_its_budget_blocked_has_the_duration() -> None:
     assert pod(report, "shop/web-1").evaluation.reason == (
         "It ended in time. Its budget blocked it for 4.0 s (3 refusals)."
     )
-    assert summarize(report).refusals == 3
+    assert summarize(report).refusals_by_budgets == 3
 
 
 def test_a_pod_whose_budget_blocks_every_eviction_may_be_deleted_at_its_latest_time() -> None:
@@ -225,7 +228,7 @@ def test_an_evicted_daemonset_pod_is_a_fault() -> None:
 def test_a_duplicate_notice_is_counted_and_causes_no_second_drain() -> None:
     report = read(good_storm().notice(1.5).moved("shop/web-1", WEB, at=0.5))
 
-    assert summarize(report).duplicates == 1
+    assert summarize(report).duplicate_notices == 1
     assert report.good
 
 

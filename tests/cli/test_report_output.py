@@ -1,16 +1,18 @@
-"""The report as an HTML page, as JSON and on the terminal."""
+"""The report of a storm as an HTML page, as JSON and on the terminal."""
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from io import StringIO
 
 import pytest
+from leeway_cli.report.chart import GUTTER, WIDTH, Figure, Shape
 from leeway_cli.report.from_journal import report_from_journal
 from leeway_cli.report.model import StormReport
-from leeway_cli.report.output import Run, as_data, print_report, render_page
-from leeway_cli.report.timeline import GUTTER, WIDTH, lay_out
+from leeway_cli.report.page import Run, print_page, render_page
+from leeway_cli.report.storm_page import storm_as_data, storm_page
 from rich.console import Console
 
 from tests.cli.journals import PLAN, WEB, Journal, good_storm
@@ -53,18 +55,21 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("report", [good_report(), bad_report()], ids=["good", "bad"])
-def test_the_page_is_well_formed_and_self_contained(report: StormReport) -> None:
-    page = render_page(report, RUN)
-
+def checked(page: str) -> str:
+    """Return a page that is well-formed and loads nothing."""
     balance = Balance()
     balance.feed(page)
     assert balance.open == []
     assert not re.search(r"(src|href)=|url\(|@import|https?:", page)
+    return page
+
+
+def page_of(report: StormReport) -> str:
+    return checked(render_page(storm_page(report, RUN)))
 
 
 def test_the_page_shows_the_remaining_time_and_the_command_of_the_run() -> None:
-    page = render_page(good_report(), RUN)
+    page = page_of(good_report())
 
     assert "40 seconds were left" in page
     assert "leeway demo --seed 7 --nodes 20 --interruptions 1" in page
@@ -72,7 +77,7 @@ def test_the_page_shows_the_remaining_time_and_the_command_of_the_run() -> None:
 
 
 def test_the_page_of_a_storm_with_faults_lists_them() -> None:
-    page = render_page(bad_report(), RUN)
+    page = page_of(bad_report())
 
     assert "One node interrupted, 1 of 1 pods lost." in page
     assert "It got no termination request before its instance ended." in page
@@ -81,38 +86,43 @@ def test_the_page_of_a_storm_with_faults_lists_them() -> None:
 def test_names_are_escaped() -> None:
     report = report_from_journal(good_storm().moved("shop/<script>", WEB, at=0.5).entries, PLAN)
 
-    assert "<script>" not in render_page(report, RUN)
+    assert "<script>" not in page_of(report)
 
 
 def test_all_parts_of_the_timeline_are_inside_the_picture() -> None:
-    timeline = lay_out(good_report())
+    (figure,) = (one for one in storm_page(good_report(), RUN).sections if isinstance(one, Figure))
+    bars = [one for one in every(figure.shapes) if one.tag == "rect"]
 
-    (lane,) = timeline.lanes
-    parts = [*lane.segments, *lane.pods[0].segments]
-    assert all(part.x >= GUTTER for part in parts)
-    assert all(part.x + part.width <= WIDTH for part in parts)
-    assert lane.y + lane.height <= timeline.height
+    places = [(float(str(one.at["x"])), float(str(one.at["width"]))) for one in bars]
+    assert all(x >= GUTTER and x + width <= WIDTH for x, width in places)
+    assert max(float(str(one.at["y"])) for one in bars) < figure.height
+
+
+def every(shapes: Sequence[Shape]) -> list[Shape]:
+    """Return shapes with those inside of groups."""
+    return [each for one in shapes for each in (one, *every(one.parts))]
 
 
 def test_a_report_without_journal_entries_is_rendered() -> None:
     report = report_from_journal(Journal().entries, PLAN)
 
-    assert "Its notice was not delivered." in render_page(report, RUN)
+    assert "Its notice was not delivered." in page_of(report)
 
 
 def test_the_data_is_json() -> None:
-    data = json.loads(json.dumps(as_data(good_report(), RUN)))
+    data = json.loads(json.dumps(storm_as_data(good_report(), RUN)))
 
     assert data["good"] is True
     assert data["summary"]["podsMoved"] == 1
     assert data["nodes"][0]["pods"][0]["outcome"] == "moved"
-    assert data["nodes"][0]["cordonedAfterSeconds"] == 0.3
+    assert data["nodes"][0]["cordonedAfterSeconds"] == pytest.approx(0.3)
+    assert data["nodes"][0]["cordonedAt"] == ["2026-11-20T09:00:00.300+00:00"]
 
 
 @pytest.mark.parametrize(("report", "mark"), [(good_report(), "✓"), (bad_report(), "✗")])
 def test_the_terminal_shows_every_node_with_its_result(report: StormReport, mark: str) -> None:
     screen = StringIO()
-    print_report(report, RUN, Console(file=screen, width=160))
+    print_page(storm_page(report, RUN), Console(file=screen, width=160))
 
     (row,) = [line for line in screen.getvalue().splitlines() if "ip-10-0-0-1" in line]
     assert row.lstrip().startswith(mark)

@@ -9,21 +9,21 @@ import pytest
 from leeway.disruption.rules import Cause
 from leeway_cli import main
 from leeway_cli.demo.pools import simulate_days
-from leeway_cli.report.output import Run
+from leeway_cli.report.chart import Figure
+from leeway_cli.report.page import Run, print_page, render_page
 from leeway_cli.report.scale_down import (
     ScaleDownReport,
     cause_of,
     headline,
     kinds_chart,
     moves_chart,
-    print_scale_down,
-    render_scale_down,
     scale_down_as_data,
+    scale_down_page,
 )
 from leeway_cli.simulated_day.record import GivenBack, Launched, Moment, Record
 from rich.console import Console
 
-from tests.cli.test_report_output import Balance
+from tests.cli.test_report_output import checked
 
 RUN = Run(7, datetime(2026, 11, 22, 12, 0, tzinfo=UTC), 70.0, {"scenario": "scale-down"})
 SMALL, LARGE = ("c7a.large", "spot"), ("m7a.2xlarge", "on-demand")
@@ -67,10 +67,7 @@ def test_the_headline_compares_with_the_day_without_give_back() -> None:
 
 
 def test_the_page_is_balanced_says_that_it_is_simulated_and_escapes_reasons() -> None:
-    page = render_scale_down(REPORT, RUN)
-    checked = Balance()
-    checked.feed(page)
-    assert not checked.open
+    page = checked(render_page(scale_down_page(REPORT, RUN)))
     assert "This day is simulated" in page
     assert "Node &lt;b&gt; is not needed." in page
     assert "leeway demo --scenario scale-down --seed 7" in page
@@ -78,28 +75,30 @@ def test_the_page_is_balanced_says_that_it_is_simulated_and_escapes_reasons() ->
 
 def test_the_areas_of_the_types_add_up_to_all_nodes() -> None:
     chart = kinds_chart(REPORT)
-    labels = [key.label for key in chart.keys]
+    labels = [text for _, text in chart.legend]
     assert labels == ["m7a.2xlarge, on-demand", "c7a.large, spot", "others"]
-    tops = [
-        min(float(point.partition(",")[2]) for point in area.points.split()) for area in chart.areas
-    ]
+    areas = [str(one.at["points"]) for one in chart.shapes if one.tag == "polygon"]
+    tops = [min(float(point.partition(",")[2]) for point in each.split()) for each in areas]
     assert min(tops) == 24.0, "the topmost area reaches the largest number of nodes"
 
 
-def test_the_levels_of_counts_are_whole_numbers() -> None:
-    assert [level.label for level in kinds_chart(REPORT).levels] == ["0", "3", "6"]
-    assert [level.label for level in moves_chart(REPORT).levels] == ["0", "2", "4"]
+@pytest.mark.parametrize(
+    ("chart", "levels"),
+    [(kinds_chart(REPORT), ["0", "3", "6"]), (moves_chart(REPORT), ["0", "2", "4"])],
+)
+def test_the_levels_of_counts_are_whole_numbers(chart: Figure, levels: list[str]) -> None:
+    assert [one.text for one in chart.shapes if one.at.get("text-anchor") == "end"] == levels
+
+
+def bars(chart: Figure) -> list[tuple[str, str]]:
+    return [(one.kind, one.title) for one in chart.shapes if one.tag == "rect"]
 
 
 def test_each_cause_has_its_bar_and_its_sum() -> None:
-    bars = moves_chart(REPORT).bars
-    assert {bar.kind for bar in bars} == {"why-empty", "why-not-needed", "why-replaced"}
-    assert all(bar.title == "01:00: 3 nodes, 9 pods moved" for bar in bars)
-    moved = moves_chart(REPORT, of_pods=True).bars
-    assert [(bar.kind, bar.title) for bar in moved] == [
-        ("why-not-needed", "01:00: 3 nodes, 9 pods moved"),
-        ("why-replaced", "01:00: 3 nodes, 9 pods moved"),
-    ]
+    title = "01:00: 3 nodes, 9 pods moved"
+    moved = [("why-not-needed", title), ("why-replaced", title)]
+    assert bars(moves_chart(REPORT)) == [("why-empty", title), *moved]
+    assert bars(moves_chart(REPORT, of_pods=True)) == moved
     sums = {one.cause: (one.nodes, one.pods) for one in REPORT.causes}
     assert sums == {"empty": (1, 0), "not-needed": (1, 4), "replaced": (1, 5)}
     assert [cause_of(one) for one in REPORT.leeway.given_back] == [*sums]
@@ -118,7 +117,7 @@ def test_the_report_as_json_and_on_the_terminal() -> None:
         "podMinutesPending": 0,
     }
     text = StringIO()
-    print_scale_down(REPORT, RUN, Console(file=text, width=120))
+    print_page(scale_down_page(REPORT, RUN), Console(file=text, width=120))
     assert "only empty nodes are given back" in text.getvalue()
     assert "This day is simulated" in text.getvalue()
     (bound,) = (line for line in text.getvalue().splitlines() if "lower bound" in line)
@@ -127,7 +126,7 @@ def test_the_report_as_json_and_on_the_terminal() -> None:
 
 def test_a_simulated_hour_gives_a_report_without_faults() -> None:
     report = simulate_days(3, Console(file=StringIO()), minutes=20)
-    assert report.good
+    assert not report.faults
     assert [len(day.moments) for _, day in report.days] == [20, 20, 20]
     assert not report.never.given_back
 

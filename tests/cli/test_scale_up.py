@@ -6,10 +6,8 @@ from io import StringIO
 
 import pytest
 from leeway_cli.demo.pools import QUIET, is_over, prices_of, with_bound
-from leeway_cli.report.output import Run
+from leeway_cli.report.page import Run, print_page, render_page
 from leeway_cli.report.scale_up import (
-    BOTTOM,
-    TOP,
     Offering,
     ScaleUpPlan,
     ScaleUpReport,
@@ -17,10 +15,9 @@ from leeway_cli.report.scale_up import (
     lay_out_chart,
     points_shown,
     price_text,
-    print_scale_up,
-    render_scale_up,
     scale_up_as_data,
     scale_up_from_journal,
+    scale_up_page,
 )
 from leeway_cli.selection.sources import sandbox_survey
 from leeway_sandbox.scenario import scale_up_scenario
@@ -28,7 +25,7 @@ from rich.console import Console
 
 from tests.cli.journals import NEW_INSTANCE, NEW_NODE, NODE, WEB, ZERO, Journal
 from tests.cli.test_pool_launches import fleet, place
-from tests.cli.test_report_output import RUN, Balance
+from tests.cli.test_report_output import RUN, checked
 
 SPOT = Offering("m5.large", "us-east-1a", "spot")
 PLAN = ScaleUpPlan(
@@ -100,7 +97,7 @@ def test_nodes_are_grouped_by_offering_and_priced() -> None:
     fleet(journal, 4, [{"instance": "i-c", **unknown}], [])
     found = report(journal)
 
-    assert [(one.offering, one.count, one.price) for one in found.nodes] == [
+    assert [(one.offering, one.count, one.price_per_hour) for one in found.nodes] == [
         (SPOT, 3, 0.04),
         (Offering("m9.huge", "us-east-1b", "on-demand"), 1, None),
     ]
@@ -176,7 +173,8 @@ def test_the_price_is_told_beside_the_bound() -> None:
 
 def test_the_terminal_shows_the_pods_the_nodes_and_the_faults() -> None:
     screen = StringIO()
-    print_scale_up(report(bound(scaled(), 8, "shop/web-1")), ITS_RUN, Console(file=screen))
+    page = scale_up_page(report(bound(scaled(), 8, "shop/web-1")), ITS_RUN)
+    print_page(page, Console(file=screen))
 
     shown = screen.getvalue()
     assert "m5.large" in shown
@@ -197,21 +195,19 @@ def test_a_long_curve_is_thinned_and_keeps_its_last_point() -> None:
 
 @pytest.mark.parametrize("journal", [finished(), scaled(), Journal()], ids=["good", "bad", "empty"])
 def test_the_page_is_well_formed(journal: Journal) -> None:
-    page = render_scale_up(report(journal), ITS_RUN)
+    page = checked(render_page(scale_up_page(report(journal), ITS_RUN)))
 
-    balance = Balance()
-    balance.feed(page)
-    assert balance.open == []
     assert "EC2 takes one to two minutes" in page
     assert "leeway demo --scenario scale-up --seed 7 --replicas 3" in page
 
 
 def test_the_areas_of_the_chart_cover_all_pods() -> None:
-    chart = lay_out_chart(report(finished()))
+    shapes = lay_out_chart(report(finished())).shapes
 
-    heights = [float(point.split(",")[1]) for area in chart.areas for point in area.points.split()]
-    assert (min(heights), max(heights)) == (TOP, BOTTOM)
-    assert len(chart.launched) == len(chart.ready) == 1
+    areas = [str(one.at["points"]) for one in shapes if one.tag == "polygon"]
+    heights = [float(point.split(",")[1]) for points in areas for point in points.split()]
+    assert (min(heights), max(heights)) == (24, 288)
+    assert [one.kind for one in shapes if "mark" in one.kind] == ["mark launched", "mark ready"]
 
 
 def test_the_data_is_json() -> None:
@@ -228,4 +224,9 @@ def test_the_data_is_json() -> None:
         }
     ]
     assert data["summary"]["allRunningAfterSeconds"] == 9
-    assert data["pods"][-1] == {"afterSeconds": 9, "pending": 0, "starting": 0, "running": 3}
+    assert data["pods"][-1] == {
+        "at": "2026-11-20T09:00:10.000+00:00",
+        "pending": 0,
+        "starting": 0,
+        "running": 3,
+    }

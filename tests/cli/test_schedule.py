@@ -133,7 +133,7 @@ def test_the_calendar_has_a_row_for_each_day_and_a_bar_for_each_window(
         run(["schedule", "-f", str(office), "--from", "2026-11-16", "--calendar", str(page)]) == 0
     )
     drawn = page.read_text()
-    assert drawn.count('class="day"') == 7
+    assert drawn.count('<text class="day"') == 7
     # One bar on either side of each working day's window and in it, one on each day off.
     assert drawn.count("<rect") == 5 * 3 + 2
     assert "09:00 to 18:00: 4" in drawn

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from leeway.disruption.rules import ReturnRules
 from leeway.disruption.snapshot import MovablePod, OwnNode, Snapshot
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 
 from tests.selection.workloads import catalog

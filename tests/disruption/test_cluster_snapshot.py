@@ -12,8 +12,7 @@ from leeway.ports.kubernetes_objects import RETIRING
 from leeway.provisioning.cluster_state import PodBudget, WaitingPod
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.pods import LabelSelector
-from leeway.selection.pools import Taint
+from leeway.selection.pods import LabelSelector, Taint
 from leeway.selection.requirements import Requirements
 
 from tests.disruption.clusters import DAY, Cluster, facts

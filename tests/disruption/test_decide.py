@@ -7,11 +7,13 @@ import pytest
 from leeway.disruption import reasons
 from leeway.disruption.decide import decide_returns
 from leeway.disruption.rules import Budget, Cause, ReturnRules
+from leeway.disruption.snapshot import OwnNode
 from leeway.headroom.windows import parse_cron
 from leeway.policy.worth import Worth
-from leeway.selection.labels import HOSTNAME
-from leeway.selection.pods import Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from leeway.selection.pods import NodePool, Pod, PodSpec, Spread, Weighted
+from leeway.selection.requirements import Requirements
+from leeway.selection.resources import Resources
 
 from tests.disruption.snapshots import NOW, ON_DEMAND, own_node, snapshot, with_pods
 from tests.selection.workloads import catalog, instance_type, spec, term
@@ -292,3 +294,70 @@ def test_a_reason_has_durations_as_manifests_have_them() -> None:
     busy = replace(own_node("busy"), quiet_since=NOW - timedelta(seconds=61, milliseconds=7))
     found = decide_returns(snapshot(busy, rules=waits)).kept["busy"].message
     assert "1m1s ago; pool plain waits 1h30m" in found
+
+
+SPREAD_PLACES = {
+    ZONE: [("a", "on-demand"), ("b", "on-demand"), ("c", "on-demand")],
+    HOSTNAME: [("a", "on-demand")] * 3,
+    CAPACITY_TYPE: [("a", "spot"), ("a", "on-demand")],
+}
+
+
+def spread_nodes(topology: str, required: bool) -> list[OwnNode]:
+    """A replica on a small node in each domain."""
+    spread = Spread(term(topology, app="web"), 1, required=required)
+    web = spec(100, labels={"app": "web"}, spreads=(spread,))
+    return [
+        own_node(f"n{at}", web, kind="small", zone=zone, capacity_type=capacity_type)
+        for at, (zone, capacity_type) in enumerate(SPREAD_PLACES[topology])
+    ]
+
+
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize("topology", SPREAD_PLACES)
+def test_consolidation_keeps_spreads(topology: str, required: bool) -> None:
+    assert not decide_returns(snapshot(*spread_nodes(topology, required))).returns
+
+
+def test_a_spread_that_does_not_hold_keeps_no_node() -> None:
+    """Of four replicas, a skew of 1 allows two in zone a, where all of them are."""
+    spread = Spread(term(ZONE, app="web"), 1, required=False)
+    web = spec(100, labels={"app": "web"}, spreads=(spread,))
+    nodes = [own_node(f"n{at}", *[web] * 2, kind="small", zone="a") for at in range(2)]
+    foreign = own_node("other", kind="small", zone="b").node
+    assert decide_returns(snapshot(*nodes, others=(foreign,))).returns
+
+
+def hoping(**hopes: object) -> PodSpec:
+    return replace(spec(100, labels={"app": "web"}), **hopes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "web",
+    [
+        hoping(preferred_pod_anti_affinity=(Weighted(1, term(HOSTNAME, app="web")),)),
+        hoping(preferred_terms=(Weighted(1, Requirements.from_labels({CAPACITY_TYPE: "spot"})),)),
+        hoping(preferred_pod_affinity=(Weighted(1, term(ZONE, app="cache")),)),
+    ],
+    ids=["apart", "on spot", "together"],
+)
+def test_consolidation_breaks_a_preference_that_holds_only_for_its_price(web: PodSpec) -> None:
+    """One replica is on a Spot node in zone a, where a full node has a cache. The only node with
+    room is in another zone, and it has a replica, too."""
+    roomy = own_node("roomy", web, zone="b").node
+    full = replace(own_node("full", spec(labels={"app": "cache"})).node, allocatable=Resources())
+    one = own_node("here", web, kind="small", capacity_type="spot", quiet=timedelta(hours=4))
+    given = snapshot(one, others=(roomy, full), pools=())
+    assert not decide_returns(given).returns
+    cheap = decide_returns(replace(given, worth=Worth(per_preference=0.01)))
+    assert cheap.returns
+    assert "Pods that lose preferences there: 1." in cheap.returns[0].reason.message
+    dear = decide_returns(replace(given, worth=Worth(per_preference=1.0)))
+    assert not dear.returns
+
+
+def test_a_preference_that_does_not_hold_keeps_no_node() -> None:
+    """Five replicas that would rather be apart are on two nodes."""
+    web = hoping(preferred_pod_anti_affinity=(Weighted(1, term(HOSTNAME, app="web")),))
+    nodes = [own_node("n0", *[web] * 2, kind="small"), own_node("n1", *[web] * 3, kind="small")]
+    assert decide_returns(snapshot(*nodes, pools=())).returns

@@ -14,7 +14,7 @@ from leeway.instances.owners import Owner, OwnerKind
 from leeway.policy.worth import Worth
 from leeway.provisioning.cluster_state import FOREVER
 from leeway.selection.labels import HOSTNAME
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 
 from tests.disruption.snapshots import NOW, own_node, snapshot, with_pods
 from tests.selection.workloads import spec, term

@@ -18,8 +18,7 @@ from leeway.provisioning.report import CapacityReturned
 from leeway.retirement.disruption_budget import LEDGER, read_ledger
 from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReplacementIntent
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.pods import Pod
-from leeway.selection.pools import Taint
+from leeway.selection.pods import Pod, Taint
 
 from tests.disruption.clusters import Cluster
 from tests.disruption.returning import RUN_EVERY, Returning

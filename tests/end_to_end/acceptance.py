@@ -77,15 +77,22 @@ def left(sandbox: Sandbox) -> dict[str, Any]:
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as kube:
         namespaces = [one.metadata.name for one in kube.list(Namespace) if one.metadata]
         nodes = [one.metadata.name for one in kube.list(Node) if one.metadata]
+    scaling, ec2 = client("autoscaling", sandbox.aws_url), client("ec2", sandbox.aws_url)
+    described = ec2.describe_launch_templates()["LaunchTemplates"]
+    templates = [str(one["LaunchTemplateName"]) for one in described]
     return {
         "manifests": [one.title for one in manifests if one.name.startswith("leeway-acceptance")],
         "namespaces": [one for one in namespaces if one == "leeway-acceptance"],
         "nodes": nodes,
         "instances": instances(sandbox),
+        "groups": scaling.describe_auto_scaling_groups()["AutoScalingGroups"],
+        "templates": [one for one in templates if one.startswith("leeway-acceptance")],
     }
 
 
-NOTHING: dict[str, Any] = {"manifests": [], "namespaces": [], "nodes": [], "instances": []}
+NOTHING: dict[str, Any] = {
+    name: [] for name in ("manifests", "namespaces", "nodes", "instances", "groups", "templates")
+}
 
 
 def called(sandbox: Sandbox) -> set[str]:
@@ -98,9 +105,13 @@ def granted() -> set[str]:
     """The actions that docs/acceptance-policy.json grants, without those that no call shows."""
     statements = json.loads(POLICY.read_text())["Statement"]
     found = {action for one in statements for action in actions_of(one)}
-    # The endpoint of the sandbox names the table. AWS checks the others in calls of FIS.
+    # The endpoint of the sandbox names the table. AWS checks the others in calls of FIS, and in
+    # those that create the group and its launch template.
     return found - {
+        "autoscaling:CreateOrUpdateTags",
         "cloudformation:DescribeStacks",
+        "ec2:CreateTags",
+        "ec2:RunInstances",
         "iam:PassRole",
         "iam:CreateServiceLinkedRole",
     }

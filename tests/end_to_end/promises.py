@@ -34,7 +34,7 @@ from leeway.provisioning.brakes import WINDOW
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 from leeway_cli.selection.sources import sandbox_catalog
 from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox

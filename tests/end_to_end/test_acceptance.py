@@ -34,10 +34,10 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         yield running
 
 
-def launching(sandbox: Sandbox) -> "subprocess.Popen[str]":
+def launching(sandbox: Sandbox, subject: str) -> "subprocess.Popen[str]":
     """Start the command, and return when an instance has come for it."""
     assert left(sandbox) == NOTHING, "an earlier test has left something"
-    process = command(sandbox, "--yes", "--only", "al2023")
+    process = command(sandbox, "--yes", "--only", subject)
     try:
         until(lambda: bool(instances(sandbox)), SECONDS)
     except AssertionError:
@@ -87,17 +87,21 @@ def test_every_stage_passes(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 def test_each_family_has_its_stages() -> None:
-    names = [one.name for one in stages(SUBJECTS)]
+    names = [one.name for one in stages(SUBJECTS, {})]
     assert len({*names}) == len(names)
     for family in FAMILIES:
         assert {f"launch {family}", f"replace {family}", f"give back {family}"} < {*names}
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing(sandbox: Sandbox, sign: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("sign", "subject"), [(signal.SIGINT, "al2023"), (signal.SIGTERM, "group")]
+)
+def test_an_interrupted_run_leaves_nothing(
+    sandbox: Sandbox, sign: signal.Signals, subject: str
+) -> None:
     """The run of provision_nodes that launches the first node may go on after the interruption, and
     launch another one for a pod that it has read before."""
-    process = launching(sandbox)
+    process = launching(sandbox, subject)
     process.send_signal(sign)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, err
@@ -105,11 +109,16 @@ def test_an_interrupted_run_leaves_nothing(sandbox: Sandbox, sign: signal.Signal
     assert left(sandbox) == NOTHING
 
 
-def test_the_next_command_removes_what_a_killed_run_has_left(sandbox: Sandbox) -> None:
-    process = launching(sandbox)
+@pytest.mark.parametrize(
+    ("subject", "what"), [("al2023", ["manifests"]), ("group", ["groups", "templates"])]
+)
+def test_the_next_command_removes_what_a_killed_run_has_left(
+    sandbox: Sandbox, subject: str, what: list[str]
+) -> None:
+    process = launching(sandbox, subject)
     process.kill()
     process.communicate()
-    assert left(sandbox)["manifests"]
+    assert all(left(sandbox)[one] for one in what)
     assert run(sandbox, "--clean")[0] == 0
     assert left(sandbox) == NOTHING
 

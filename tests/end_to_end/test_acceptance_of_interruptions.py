@@ -45,6 +45,29 @@ def test_fault_injection_service_interrupts_a_spot_node(sandbox: Sandbox) -> Non
     assert client("fis", sandbox.aws_url).list_experiment_templates()["experimentTemplates"] == []
 
 
+def test_a_group_waits_for_its_launch_hook_and_replaces_its_node_with_launch_instances(
+    sandbox: Sandbox,
+) -> None:
+    role = role_for("fis.amazonaws.com", sandbox)
+    code, out, err = run(
+        sandbox, "--yes", "-o", "json", "--only", "group", "--fis-role", role, within=900
+    )
+    assert code == 0, err
+    report = json.loads(out)
+    assert [one["name"] for one in report["stages"]] == [
+        "admit group",
+        "rebalance group",
+        "remove group",
+    ]
+    assert "The launch hook waited" in report["stages"][0]["note"]
+    assert {one["capacity"] for one in report["machines"]} == {"spot"}
+    assert len(report["machines"]) == 2
+    assert left(sandbox) == NOTHING
+    journal = Journal(tuple(sandbox.journal()))
+    answers = journal.of("lifecycle-action", outcome="CONTINUE", hook="leeway-acceptance")
+    assert len({one["instance"] for one in answers}) == 2
+
+
 def test_an_experiment_that_fails_is_told(sandbox: Sandbox) -> None:
     role = role_for("ec2.amazonaws.com", sandbox)
     code, _, err = run(sandbox, "--yes", "--only", "spot", "--fis-role", role)

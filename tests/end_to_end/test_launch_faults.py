@@ -217,8 +217,8 @@ def test_a_launch_template_that_is_deleted_meanwhile_is_created_again(
     assert deleted.runs(1) == [1]
     (intent,) = deleted.intents()
     ec2 = client("ec2", sandbox.aws_url)
-    for name in intent.templates:
-        ec2.delete_launch_template(LaunchTemplateName=name)
+    for template in intent.templates:
+        ec2.delete_launch_template(LaunchTemplateId=template)
     deleted.need(2)
     assert deleted.runs(1) == [2]
     deleted.check_told("LaunchRepeated", pods=0)

@@ -22,7 +22,7 @@ from leeway.kubernetes.kept_kind import PATHS, KeptKind
 from leeway.kubernetes.translate import cordoned, released, to_node, to_pod
 from leeway.kubernetes.unscheduled_pods import change_of
 from leeway.provisioning.kept_objects import KeptObjects
-from leeway.selection.reading.object_schemas import SCHEMAS
+from leeway.selection.reading.schemas import SCHEMAS
 from leeway_cli.rehearse.cluster import Pace
 from leeway_cli.rehearse.read import read_objects
 from leeway_sandbox.kubernetes import schema

@@ -15,7 +15,7 @@ from leeway.manifests.pools import pools_of
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 
 from tests.launch.pools import manifests, node_class, pods, pool
 

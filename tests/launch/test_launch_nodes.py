@@ -13,8 +13,7 @@ from leeway.launch.resolve_pools import Subnet
 from leeway.ports.aws import CloudUnavailable
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.offers.catalog import ANY, Catalog, Unavailable
-from leeway.selection.pods import ExistingNode, Toleration
-from leeway.selection.pools import Taint
+from leeway.selection.pods import ExistingNode, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 from leeway.table import Key

@@ -59,7 +59,7 @@ WRITTEN = LaunchIntent(
     labels_for_admission={"team": "a"},
     taints_for_admission=(POOL,),
     startup_taints=("agent",),
-    templates=("leeway-prod-0000000000000001",),
+    templates=("lt-1",),
     token="t",
     created_at=NOW,
     request=None,
@@ -261,50 +261,51 @@ def test_a_start_that_fails_is_a_problem_and_is_repeated() -> None:
     assert stored(world).phase is Phase.NOTICED
 
 
-def owned(name: str, age: timedelta) -> OwnedTemplate:
-    return OwnedTemplate(name, NOW - age)
+def owned(number: int, age: timedelta, name: str = "") -> OwnedTemplate:
+    return OwnedTemplate(f"lt-{number}", name or named(number), NOW - age)
 
 
 HOUR = timedelta(hours=1)
 
 
 def named(number: int) -> str:
-    return f"leeway-prod-{number:016x}"
+    return f"leeway-prod-{number:012x}-0a1b2c"
 
 
 def test_templates_that_no_intent_of_the_last_hour_names_are_unused() -> None:
-    templates = [owned(named(1), 9 * HOUR), owned(named(2), HOUR), owned(named(3), 2 * HOUR)]
-    templates += [owned(named(4), 59 * MINUTE)]
-    assert unused_templates("prod", templates, [WRITTEN], NOW) == (named(3), named(2))
+    used, old, older = owned(1, 9 * HOUR), owned(2, HOUR), owned(3, 2 * HOUR)
+    templates = [used, old, older, owned(4, 59 * MINUTE)]
+    assert unused_templates("prod", templates, [WRITTEN], NOW) == (older, old)
 
 
 @pytest.mark.parametrize(
-    "name", ["web", "leeway-prod", "leeway-prod-x", f"leeway-prod-2-{1:016x}", named(1) + "0"]
+    "name",
+    ["web", "leeway-prod", "leeway-prod-x", f"leeway-prod-2-{1:012x}-0a1b2c", named(1) + "0"],
 )
 def test_a_template_with_another_form_of_name_is_kept(name: str) -> None:
-    assert unused_templates("prod", [owned(name, 9 * HOUR)], [], NOW) == ()
+    assert unused_templates("prod", [owned(2, 9 * HOUR, name)], [], NOW) == ()
 
 
 def test_one_run_deletes_a_limited_number_of_templates() -> None:
-    templates = [owned(named(n), timedelta(hours=2, minutes=n)) for n in range(MOST_DELETED + 9)]
+    templates = [owned(n, timedelta(hours=2, minutes=n)) for n in range(MOST_DELETED + 9)]
     found = unused_templates("prod", templates, [], NOW)
     assert len(found) == MOST_DELETED
-    assert found[0] == templates[-1].name
+    assert found[0] == templates[-1]
 
 
 def test_unused_templates_are_deleted_once_an_hour() -> None:
     world = World(timedelta(0), WRITTEN)
     for number in (1, 2):
         made = LaunchTemplate(named(number), "{}", cluster_tags("prod"))
-        world.templates.existing[made.name] = made
-        world.templates.created[made.name] = NOW - 2 * HOUR
-    assert world.left.delete_unused_templates("prod") == (named(2),)
-    assert world.templates.existing.keys() == {named(1)}
+        world.templates.existing[f"lt-{number}"] = made
+        world.templates.created[f"lt-{number}"] = NOW - 2 * HOUR
+    assert world.left.delete_unused_templates("prod") == [named(2)]
+    assert world.templates.existing.keys() == {"lt-1"}
     world.table.delete(INTENT, cluster="prod", created_at=NOW, id=WRITTEN.id)
     world.time += 30 * MINUTE
     assert world.left.delete_unused_templates("prod") == ()
     world.time += 31 * MINUTE
-    assert world.left.delete_unused_templates("prod") == (named(1),)
+    assert world.left.delete_unused_templates("prod") == [named(1)]
 
 
 def test_the_reasons_of_paused_pools_are_read() -> None:

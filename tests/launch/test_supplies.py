@@ -6,8 +6,7 @@ from dataclasses import replace
 from leeway.launch.launch_run import MOST_ARRAYS, MOST_KEPT, Supplies
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.planning import pack
-from leeway.selection.pods import PodSpec
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import NodePool, PodSpec, Taint
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

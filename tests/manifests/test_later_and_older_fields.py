@@ -11,8 +11,8 @@ from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
 from leeway.manifests.reading import Reading, interpret, kinds_called, read_manifests, read_stored
 from leeway.selection.offers.allocatable import GIB, AmiFamily, NodeClass
-from leeway.selection.pools import NodePool as Pool
-from leeway.selection.pools import Taint
+from leeway.selection.pods import NodePool as Pool
+from leeway.selection.pods import Taint
 from leeway_cli.manifests.changes import Change, plan_change
 
 from tests.wrong_shapes import WRONG, paths, replaced

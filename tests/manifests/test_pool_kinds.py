@@ -10,8 +10,8 @@ from leeway.manifests.node_pool import NodePool
 from leeway.manifests.pools import pools_of
 from leeway.manifests.reading import Reading, read_manifests
 from leeway.selection.offers.allocatable import GIB, AmiFamily
-from leeway.selection.pools import NodePool as Pool
-from leeway.selection.pools import Taint
+from leeway.selection.pods import NodePool as Pool
+from leeway.selection.pods import Taint
 from leeway.selection.requirements import Requirement
 from leeway.selection.resources import Resources
 

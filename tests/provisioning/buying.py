@@ -20,8 +20,7 @@ from leeway.provisioning.report import STATUS, ProvisioningReport, ProvisioningS
 from leeway.provisioning.upcoming import UpcomingPods
 from leeway.selection.labels import INSTANCE_TYPE, JOINED, NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import Taint
+from leeway.selection.pods import ExistingNode, Pod, Taint
 from leeway.selection.resources import Resources
 
 from tests.fakes.functions import Starts

@@ -6,8 +6,7 @@ from typing import Any
 from leeway.launch.prices import PriceCeiling
 from leeway.provisioning.explain_pod import PodPlan, Situation, explain_pod
 from leeway.selection.labels import ARCH, HOSTNAME
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Taint
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

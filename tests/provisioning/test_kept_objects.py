@@ -10,7 +10,7 @@ import pytest
 from leeway.provisioning.cluster_state import ClusterState
 from leeway.provisioning.kept_objects import KeptObjects
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
-from leeway.selection.reading.object_schemas import SCHEMAS
+from leeway.selection.reading.schemas import SCHEMAS
 
 from tests.provisioning.cluster_documents import (
     Objects,

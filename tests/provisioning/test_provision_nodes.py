@@ -19,8 +19,7 @@ from leeway.provisioning.tell import KEPT_FOR
 from leeway.retirement.record import NODE_DELETED, RETIREMENT, ReturnTerms
 from leeway.selection.labels import NODEPOOL, ZONE
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.pods import Pod
-from leeway.selection.pools import Taint
+from leeway.selection.pods import Pod, Taint
 
 from tests.fakes.fleets import Shortage
 from tests.launch.launching import NOW

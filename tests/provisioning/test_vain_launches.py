@@ -8,8 +8,7 @@ from leeway.launch.fleets import FleetInstance
 from leeway.launch.intent import LaunchIntent
 from leeway.provisioning.brakes import vain_launches, workload_of
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import Taint
+from leeway.selection.pods import ExistingNode, Pod, Taint
 
 from tests.launch.launching import NOW
 from tests.provisioning.buying import Buying, big_pods, node

@@ -125,7 +125,7 @@ def test_a_pool_launches_for_the_pods_that_have_no_room(run: Run, tmp_path: Path
     assert code == 0
     assert (launch["pool"], launch["insteadOf"]) == ("general", None)
     assert launch["pods"] == ["shop/web-1"]
-    assert json.loads(out)["worstRound"]["pods"][0]["readyAgainAt"] == 100
+    assert json.loads(out)["worstRound"]["pods"][0]["readyAt"] == 100
 
 
 def test_the_policy_of_a_cluster_manifest_applies(run: Run, tmp_path: Path) -> None:

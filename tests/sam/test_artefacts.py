@@ -95,7 +95,7 @@ from bench.plan_checker import violations
 from bench.workloads import diverse_pods, synthetic_catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 import highspy, leeway, numpy
 pods, pools = diverse_pods(500), [NodePool("default")]
 plan = pack(pods, Supply(pools, synthetic_catalog()))

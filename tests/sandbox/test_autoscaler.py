@@ -90,18 +90,6 @@ def _added(
     return plan(*read_state(pods, nodes), [_group(launching=launching)])
 
 
-def test_a_pod_with_an_old_condition_is_not_pending_after_its_binding() -> None:
-    """The PodScheduled condition can be older than the binding."""
-    bound = _waiting(1, cpu="2", nodeName="old")
-    assert _added([bound], [_node()]) == {}
-    assert _added([bound, _waiting(2, cpu="2")], [_node()]) == {"spot": 1}
-
-
-def test_a_pending_pod_uses_a_ready_or_a_launching_node() -> None:
-    waiting = _waiting(1, cpu="2")
-    assert _added([waiting], [_node()]) == _added([waiting], [], launching=1) == {}
-
-
 def test_a_preempting_pod_uses_the_room_of_its_victims() -> None:
     preempting = _waiting(1, nominated="old", cpu="2")
     terminating = _object(2, cpu="2", priority=-10, nodeName="old")
@@ -109,23 +97,6 @@ def test_a_preempting_pod_uses_the_room_of_its_victims() -> None:
     again = _waiting(3, cpu="2", priority=-10)
     assert _added([preempting, terminating, again], [_node()]) == {"spot": 1}
     assert _added([preempting, again], [_node()]) == {"spot": 1}
-
-
-def test_a_pod_nominated_to_a_missing_node_is_pending() -> None:
-    assert _added([_waiting(1, nominated="gone", cpu="2")], []) == {"spot": 1}
-
-
-@pytest.mark.parametrize("over", [{"priority": -11}, {"phase": "Succeeded"}])
-def test_finished_and_expendable_pods_use_no_room(over: dict[str, Any]) -> None:
-    there = _object(1, cpu="2", nodeName="old", priority=over.get("priority", 0))
-    there["status"] |= {"phase": over.get("phase", "Running")}
-    assert _added([there, _waiting(2, cpu="2")], [_node()]) == {}
-
-
-def test_a_pod_that_fits_no_new_node_adds_none() -> None:
-    too_large = _pod(1, cpu="3")
-    elsewhere = _pod(2, nodeSelector={"team": "media"})
-    assert plan([too_large, elsewhere], [], [_group()]) == {}
 
 
 def test_pods_with_anti_affinity_get_separate_nodes() -> None:
@@ -140,11 +111,6 @@ def test_pods_with_anti_affinity_get_separate_nodes() -> None:
         }
     }
     assert plan(_pods(3, cpu="100m", affinity=apart), [], [_group()]) == {"spot": 3}
-
-
-def test_daemon_pods_use_room_of_a_new_node() -> None:
-    group = Group("spot", 1, 10, 0, as_launched(_node()), (_pod(99, cpu="1"),))
-    assert plan(_pods(4), [], [group]) == {"spot": 2}
 
 
 def test_a_new_node_has_no_cordon_and_no_temporary_taints() -> None:

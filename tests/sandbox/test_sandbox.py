@@ -12,13 +12,12 @@ from leeway_cli import main
 from leeway_sandbox.children import Child
 from leeway_sandbox.controls import ReadyCounts
 from leeway_sandbox.errors import SandboxError
-from leeway_sandbox.provisioning import client
 from leeway_sandbox.sandbox import Sandbox
 from leeway_sandbox.scenario import Scenario, demo_scenario, smoke_scenario
 from leeway_sandbox.startup import is_running
 from lightkube import Client, KubeConfig
 from lightkube.core.exceptions import ApiError
-from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.core_v1 import Node
 
 
 @pytest.fixture(scope="module")
@@ -31,35 +30,6 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 def kube(sandbox: Sandbox) -> Iterator[Client]:
     with Client(KubeConfig.from_file(sandbox.kubeconfig), trust_env=False) as client:
         yield client
-
-
-def test_nodes_are_ready_and_pods_run_after_the_start(kube: Client) -> None:
-    nodes = list(kube.list(Node))
-    pods = list(kube.list(Pod, namespace="shop"))
-
-    assert len(nodes) == 3
-    assert [pod.status.phase for pod in pods if pod.status] == ["Running"] * 3
-
-
-def test_every_node_is_a_spot_instance_of_the_cluster(sandbox: Sandbox, kube: Client) -> None:
-    ec2 = client("ec2", sandbox.aws_url)
-    owned = [{"Name": "tag:kubernetes.io/cluster/smoke", "Values": ["owned"]}]
-    reservations = ec2.describe_instances(Filters=owned)["Reservations"]
-    instances = [instance for found in reservations for instance in found["Instances"]]
-
-    by_node = {
-        node.spec.providerID.rpartition("/")[2]
-        for node in kube.list(Node)
-        if node.spec and node.spec.providerID
-    }
-    assert {instance["InstanceId"] for instance in instances} == by_node
-    assert {instance["InstanceLifecycle"] for instance in instances} == {"spot"}
-
-
-def test_eks_describes_the_cluster_with_the_endpoint_of_the_sandbox(sandbox: Sandbox) -> None:
-    eks = client("eks", sandbox.aws_url)
-
-    assert eks.describe_cluster(name="smoke")["cluster"]["endpoint"] == sandbox.kubernetes_url
 
 
 def test_the_kubeconfig_is_readable_only_by_its_owner_and_its_token_is_valid(
@@ -87,12 +57,6 @@ def test_the_journals_are_merged_in_order(sandbox: Sandbox) -> None:
     counts.update(entries[:50])
     counts.update(entries[50:])
     assert (counts.ready, counts.running) == (3, 3)
-
-
-def test_an_event_is_delivered_to_the_functions_of_the_template(sandbox: Sandbox) -> None:
-    notice = json.loads((Path("events") / "rebalance-recommendation.json").read_text())
-
-    assert sandbox.send(notice) == ["leeway-receive-notice"]
 
 
 def test_later_commands_find_the_sandbox_by_its_folder(

@@ -102,20 +102,6 @@ def _read(project: Path, **parameters: Any) -> DeployedTemplate:
     return read_template(project / "template.yaml", parameters)
 
 
-def test_a_function_has_the_environment_of_a_deployment(project: Path) -> None:
-    receiver, _ = _read(project).functions
-
-    assert receiver.environment == {
-        "TABLE": "leeway-Table",
-        "NAMES": "a+b",
-        "WORKER": f"{ARN}leeway-worker:live",
-        "TEXT": "green us-east-1 leeway-Queue ${kept}",
-        "MAYBE": "yes",
-        "FIRST": "x",
-    }
-    assert receiver.memory == 512
-
-
 def test_parameters_override_the_templates_defaults(project: Path) -> None:
     text = (project / "template.yaml").read_text().replace("green: {memory", "red: {memory")
     (project / "template.yaml").write_text(text)
@@ -130,19 +116,6 @@ def test_a_resource_with_a_false_condition_does_not_exist(project: Path) -> None
     assert [queue.logical_id for queue in _read(project).queues] == ["Queue"]
 
 
-def test_a_function_has_its_aliases_retries_and_queues(project: Path) -> None:
-    receiver, worker = _read(project).functions
-    queue = "arn:aws:sqs:us-east-1:123456789012:leeway-Queue"
-
-    assert (receiver.aliases, receiver.retries, receiver.on_failure) == (("live",), 1, queue)
-    assert (worker.retries, worker.on_failure, worker.dead_letter) == (2, None, queue)
-    assert (receiver.execution_timeout, worker.execution_timeout) == (None, 3600)
-
-
-def test_a_functions_services_are_those_of_its_policies(project: Path) -> None:
-    assert _read(project).functions[0].services == ("dynamodb", "ec2")
-
-
 def test_code_comes_from_the_source_tree_or_from_a_build(project: Path) -> None:
     build = project / "build"
     for folder in ("Common/python", "Receiver", "Worker"):
@@ -152,28 +125,6 @@ def test_code_comes_from_the_source_tree_or_from_a_build(project: Path) -> None:
 
     assert (source.code, source.layers) == (project / "receiver", (project / "layer",))
     assert (built.code, built.layers) == (build / "Receiver", (build / "Common/python",))
-
-
-def test_a_rule_has_its_pattern_and_its_targets(project: Path) -> None:
-    (rule,) = _read(project).rules
-    (target,) = rule.targets
-
-    assert rule.pattern == {"source": ["aws.ec2"]}
-    assert rule.state == "ENABLED"
-    assert target["Arn"].endswith(":live")
-    assert target["RetryPolicy"] == {"MaximumRetryAttempts": 5}
-
-
-def test_tables_and_queues_are_in_the_shape_of_their_apis(project: Path) -> None:
-    template = _read(project)
-
-    assert template.tables[0].definition["TableName"] == "leeway-Table"
-    assert template.tables[0].expiry_attribute == "expires"
-    assert "TimeToLiveSpecification" not in template.tables[0].definition
-    assert template.queues[0].attributes == {
-        "MessageRetentionPeriod": "60",
-        "SqsManagedSseEnabled": "true",
-    }
 
 
 def test_a_fifo_queue_without_a_name_gets_one_of_a_fifo_queue(project: Path) -> None:

@@ -3,8 +3,7 @@
 import random
 
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE
-from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration
-from leeway.selection.pools import Taint
+from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

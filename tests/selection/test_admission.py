@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from leeway.selection.pods import PodSpec, Toleration
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
-from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
+from leeway_cli.selection.input_warnings import missing_references
 
 
 def pod(resources: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

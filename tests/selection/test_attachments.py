@@ -8,7 +8,7 @@ from leeway.selection.offers.allocatable import AmiFamily, NodeClass
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 from leeway.selection.reading.cluster_objects import existing_nodes, pending_pods
 from leeway.selection.reading.objects import BadObject
 from leeway.selection.requirements import Requirement, Requirements

@@ -7,8 +7,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.offers.machines import POD_ENI, branch_interfaces
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

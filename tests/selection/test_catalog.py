@@ -19,9 +19,10 @@ from leeway.selection.offers.catalog import (
     Unavailable,
     bits,
     mask,
+    mismatch,
+    unmatched,
 )
 from leeway.selection.offers.machines import machine
-from leeway.selection.offers.mismatches import explain, unmatched
 from leeway.selection.offers.survey import Part, Survey, UnknownForm, compressed, opened, unpacked
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
@@ -204,7 +205,7 @@ def test_a_catalog_can_be_made_of_types_by_hand() -> None:
 def test_a_requirement_that_excludes_all_types_is_named_with_a_suggestion(
     catalog: Catalog, wanted: tuple[str, str, list[str]], said: str
 ) -> None:
-    assert explain(catalog.for_node_class(NodeClass()), asking(wanted)) == said
+    assert mismatch(catalog.for_node_class(NodeClass()), asking(wanted)) == said
 
 
 def test_if_no_requirement_alone_excludes_all_types_each_is_named_with_its_count(
@@ -213,7 +214,7 @@ def test_if_no_requirement_alone_excludes_all_types_each_is_named_with_its_count
     table = catalog.for_node_class(NodeClass())
     requirements = asking(("gpu-name", "In", ["t4"]), (ARCH, "In", ["arm64"]))
     assert not table.matching(requirements)
-    said = explain(table, requirements)
+    said = mismatch(table, requirements)
     t4 = sum(1 for t in table.types() if t.labels.get(f"{INSTANCE}gpu-name") == "t4")
     assert f"instance-gpu-name In [t4] excludes {len(table) - t4}, arch In [arm64] excludes" in said
 

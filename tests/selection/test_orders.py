@@ -4,8 +4,7 @@ from leeway.selection.labels import ARCH, HOSTNAME, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod, Spread, Weighted
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod, Spread, Weighted
 from leeway.selection.requirements import Requirements
 
 from bench.plan_checker import violations

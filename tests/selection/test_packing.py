@@ -5,17 +5,26 @@ from dataclasses import replace
 import pytest
 from leeway.reasons import ReasonCode
 from leeway.selection.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, ZONE
-from leeway.selection.packing.plan import Plan
-from leeway.selection.packing.planning import pack
-from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, HostPort, Pod, PodSpec, Spread, Toleration, Weighted
-from leeway.selection.pools import NodePool, Taint
-from leeway.selection.reasons import (
+from leeway.selection.packing.plan import (
     NO_NODE_POOL,
     NO_NODE_POOL_MATCHES,
     POOL_LIMIT_REACHED,
     REQUEST_TOO_LARGE,
     TOPOLOGY_UNSATISFIABLE,
+    Plan,
+)
+from leeway.selection.packing.planning import pack
+from leeway.selection.packing.supply import Supply
+from leeway.selection.pods import (
+    ExistingNode,
+    HostPort,
+    NodePool,
+    Pod,
+    PodSpec,
+    Spread,
+    Taint,
+    Toleration,
+    Weighted,
 )
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources

@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 
 from bench.plan_checker import violations
 from tests.selection.workloads import catalog, surroundings, workloads

@@ -7,8 +7,7 @@ from leeway.selection.labels import ARCH, HOSTNAME, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import HostPort, Pod, PodSpec, Spread
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import HostPort, NodePool, Pod, PodSpec, Spread, Taint
 from leeway.selection.requirements import Requirements
 
 from bench.plan_checker import violations

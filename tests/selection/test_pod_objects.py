@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from leeway.selection.labels import HOSTNAME, NODEPOOL, ZONE
-from leeway.selection.pods import HostPort, PodSpec
-from leeway.selection.pools import Taint
+from leeway.selection.pods import HostPort, PodSpec, Taint
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
-from leeway.selection.reading.objects import BadObject, unknown_kinds
+from leeway.selection.reading.objects import BadObject
 from leeway.selection.reading.pod_objects import pod_spec
+from leeway_cli.selection.input_warnings import unknown_kinds
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -3,8 +3,7 @@
 from leeway.selection.labels import ZONE
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import LabelSelector, Pod, PodSpec, PodTerm, Spread
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import LabelSelector, NodePool, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

@@ -12,8 +12,7 @@ from leeway.selection.labels import CAPACITY_TYPE, INSTANCE
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod
 from leeway.selection.requirements import Requirement, Requirements
 from leeway_cli.simulated_day.bound import covering_bound
 

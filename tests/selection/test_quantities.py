@@ -8,8 +8,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leeway.selection.quantities import (
+from leeway.selection.resources import (
     BadQuantity,
+    Resources,
     amount,
     milli,
     parse,
@@ -18,7 +19,6 @@ from leeway.selection.quantities import (
     requested_quantity,
     whole,
 )
-from leeway.selection.resources import Resources
 from lightkube.utils.quantity import parse_quantity
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

@@ -4,7 +4,7 @@ from leeway.selection.labels import CAPACITY_TYPE, INSTANCE, INSTANCE_TYPE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 from leeway.selection.requirements import Requirement, Requirements
 
 from tests.selection.workloads import catalog, instance_type, pods, spec

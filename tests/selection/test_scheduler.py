@@ -4,8 +4,7 @@ from leeway.selection.labels import ARCH, HOSTNAME, ZONE
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec, Spread, Weighted
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, Spread, Weighted
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

@@ -7,8 +7,7 @@ from leeway.selection.labels import HOSTNAME
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 
 from bench.plan_checker import violations
 from bench.scheduler_simulation import worst

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
-from leeway.selection.reading.missing_references import missing_references
 from leeway.selection.reading.objects import BadObject
 from leeway_cli.errors import BadInputError
+from leeway_cli.selection.input_warnings import missing_references
 from leeway_cli.selection.sources import KubernetesFiles
 
 from tests.wrong_shapes import WRONG, paths, replaced

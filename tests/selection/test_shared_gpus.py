@@ -3,12 +3,10 @@
 import pytest
 from leeway.selection.labels import FAMILY, INSTANCE, INSTANCE_TYPE
 from leeway.selection.offers.catalog import Catalog
-from leeway.selection.packing.plan import Plan
+from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.pools import NodePool
-from leeway.selection.reasons import NO_NODE_POOL_MATCHES
+from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from leeway.selection.packing.planning import always, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod
-from leeway.selection.pools import NodePool
-from leeway.selection.solver.covering import cover, least
+from leeway.selection.pods import NodePool, Pod
+from leeway.selection.solver.one_by_one import ruin_and_recreate
 from leeway.selection.solver.problem import Problem, valid
-from leeway.selection.solver.solving import price, ruin_and_recreate
+from leeway.selection.solver.programs import cover, least
+from leeway.selection.solver.solving import price
 
 from bench.plan_checker import violations
 from bench.workloads import diverse_pods, generic_pods, synthetic_catalog

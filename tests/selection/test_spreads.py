@@ -9,8 +9,7 @@ from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.pod_groups import spread_unsatisfiable
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, PodSpec, Spread, Toleration
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import ExistingNode, NodePool, PodSpec, Spread, Taint, Toleration
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

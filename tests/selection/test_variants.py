@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import MAX_VARIANTS, Supply, variants
-from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 
 from bench.plan_checker import violations

@@ -2,12 +2,10 @@
 
 from leeway.selection.labels import ZONE, ZONE_ID
 from leeway.selection.offers.allocatable import NodeClass
-from leeway.selection.offers.catalog import Catalog
-from leeway.selection.offers.mismatches import explain
+from leeway.selection.offers.catalog import Catalog, mismatch
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.selection.requirements import Requirement, Requirements
 
@@ -28,7 +26,7 @@ def test_an_unknown_zone_id_gets_a_suggestion(catalog: Catalog) -> None:
     table = catalog.for_node_class(NodeClass())
     asked = Requirements.from_labels({ZONE_ID: "use1-az9"})
     assert table.matching(asked) == 0
-    assert explain(table, asked).startswith("zone-id In [use1-az9]: nothing is offered there; did")
+    assert mismatch(table, asked).startswith("zone-id In [use1-az9]: nothing is offered there; did")
 
 
 def test_pods_that_require_a_zone_id_are_placed_in_that_zone(catalog: Catalog) -> None:

@@ -8,14 +8,15 @@ from leeway.selection.pods import (
     ExistingNode,
     HostPort,
     LabelSelector,
+    NodePool,
     Pod,
     PodSpec,
     PodTerm,
     Spread,
+    Taint,
     Toleration,
     Weighted,
 )
-from leeway.selection.pools import NodePool, Taint
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.resources import Resources
 

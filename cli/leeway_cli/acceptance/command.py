@@ -17,6 +17,8 @@ from leeway_cli.output import Format, FormatOption, print_json, write_stderr, wr
 from leeway_cli.stack import DEFAULT_STACK, Stack, StackOption, cluster_name, find_stack
 
 if TYPE_CHECKING:
+    from leeway.selection.offers.catalog import Catalog
+
     from leeway_cli.acceptance.run import Acceptance
 
 _COSTS = (
@@ -91,13 +93,14 @@ def acceptance(
     with kubernetes_errors(), closing(kubeconfig_connection(kubeconfig, context)) as connection:
         _check_server(cluster, connection.server)
         world = World(cluster, deployment, connection, client("ec2"), client("fis"), spec, fis_role)
+        world.catalog, prices = _offers(deployment)
         if clean_only:
             clean(world)
             return
         report = run_acceptance(
             world,
-            stages(subjects),
-            _prices(deployment),
+            stages(subjects, _skips(fis_role)),
+            prices,
             write_stderr,
         )
     if page is not None:
@@ -127,7 +130,15 @@ def _subjects(only: list[str] | None, fis_role: str) -> list[str]:
         raise BadInputError(
             "--only spot: expected --fis-role with a role that Fault Injection Service may assume."
         )
-    return [*dict.fromkeys(only or [one for one in SUBJECTS if fis_role or one != SPOT])]
+    return [*dict.fromkeys(only or SUBJECTS)]
+
+
+def _skips(fis_role: str) -> dict[str, str]:
+    """Return why some subjects are not run."""
+    from leeway_cli.acceptance.run import FIS, SPOT
+
+    why = "only Fault Injection Service can interrupt an instance: name its role by --fis-role"
+    return {} if fis_role else {FIS: why, SPOT: why}
 
 
 def _node_class(deployment: Stack, cluster: str, name: str) -> dict[str, Any]:
@@ -173,17 +184,18 @@ def _check_server(cluster: str, server: str) -> None:
         raise other_server(cluster, server, endpoint.url)
 
 
-def _prices(deployment: Stack) -> dict[str, float]:
-    """Return on-demand prices by type, as refresh_catalog stored them; Spot costs less."""
+def _offers(deployment: Stack) -> "tuple[Catalog | None, dict[str, float]]":
+    """Return the catalog that refresh_catalog stored, and on-demand prices by type; Spot costs
+    less."""
     from leeway.catalog.stored import SURVEY
-    from leeway.selection.offers.survey import unpacked
+    from leeway.selection.offers.survey import opened, unpacked
     from leeway.wiring.clients import session, table
 
     from leeway_cli.errors import aws_errors
 
     with aws_errors(deployment.where):
         packed = table(name=deployment.table).get(SURVEY, region=str(session().region_name))
-    return dict(unpacked(packed).on_demand) if packed is not None else {}
+    return (opened(packed), dict(unpacked(packed).on_demand)) if packed is not None else (None, {})
 
 
 def _page(report: "Acceptance") -> str:
@@ -201,6 +213,7 @@ def _page(report: "Acceptance") -> str:
 
 def _print(report: "Acceptance") -> None:
     for one in report.results:
-        write_stdout(f"{one.seconds:>7.1f} s  {one.what}")
+        took = "skipped  " if one.seconds is None else f"{one.seconds:>7.1f} s"
+        write_stdout(f"{took}  {one.what} {one.note or one.skipped}".rstrip())
     cost = "at an unknown price" if report.usd is None else f"for {report.usd:.4f} USD"
     write_stdout(f"{len(report.machines)} nodes {cost}; everything was removed")

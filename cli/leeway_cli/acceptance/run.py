@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from leeway import __version__
 from leeway.printable import printable
 
+from leeway_cli.acceptance import experiment, group
 from leeway_cli.acceptance.world import NAME, World
 from leeway_cli.errors import CannotBeDoneError
 
@@ -20,7 +22,11 @@ FAMILIES = {"al2023": "al2023@latest", "bottlerocket": "bottlerocket@latest"}
 _ALIAS = FAMILIES["al2023"]
 """The AMI of the stages that are about something else than an AMI family."""
 
+FIS = "fis"
+_NOTHING = (lambda _: None, lambda _: True)
+
 CLEANED_WITHIN = 600.0
+_LAUNCHES_WITHIN = 600.0
 _GOES_WITHIN = 1500.0
 _LOOKS_AFTER_REMOVAL = 6
 _EVERY = 2.0
@@ -30,7 +36,8 @@ _FAILURES = 5
 @dataclass(frozen=True)
 class Stage:
     """One thing that a cluster must be able to do: `act`, after which `holds` becomes true within
-    so many seconds. `subject` names what its stages share: if one fails, the next are not run."""
+    so many seconds. `subject` names what its stages share: if one fails, the next are not run.
+    `note` tells more about what happened; `skip` is why the stage is not run, empty if it is."""
 
     name: str
     what: str
@@ -38,17 +45,22 @@ class Stage:
     act: Callable[[World], None]
     holds: Callable[[World], bool]
     within: float
+    note: Callable[[World], str] = lambda _: ""
+    skip: str = ""
 
 
 @dataclass
 class Result:
-    """What became of a stage. `seconds` is None if it was not run or failed."""
+    """What became of a stage. `seconds` is None if it failed, or was not run because a stage before
+    it failed, and if it was `skipped`, which says why."""
 
     name: str
     what: str
     within: float
     seconds: float | None = None
     problem: str = ""
+    note: str = ""
+    skipped: str = ""
 
 
 @dataclass
@@ -65,8 +77,8 @@ class Acceptance:
 
     @property
     def failed(self) -> list[Result]:
-        """The stages that failed or were not run."""
-        return [one for one in self.results if one.seconds is None]
+        """The stages that failed, or were not run because another one failed."""
+        return [one for one in self.results if one.seconds is None and not one.skipped]
 
     @property
     def command(self) -> str:
@@ -87,18 +99,28 @@ class Acceptance:
         }
 
 
-HEADROOM, SPOT = "headroom", "spot"
-SUBJECTS = (*FAMILIES, HEADROOM, SPOT)
-"""What an acceptance can prove; Spot interruptions need a role for Fault Injection Service."""
+HEADROOM, SPOT, GROUP = "headroom", "spot", "group"
+SUBJECTS = (GROUP, *FAMILIES, HEADROOM, SPOT)
+"""What an acceptance can prove. The group comes first: the disruption budget lets few nodes of a
+small cluster go, and Fault Injection Service waits only fifteen minutes."""
 
 
-def stages(subjects: Sequence[str]) -> tuple[Stage, ...]:
-    """Return the stages: a node of each AMI family comes, is replaced and goes; headroom opens; EC2
-    interrupts a Spot node."""
-    others = {HEADROOM: _of_headroom, SPOT: _of_spot}
-    return tuple(
-        stage for one in subjects for stage in (others[one]() if one in others else _of_family(one))
-    )
+def stages(subjects: Sequence[str], skips: Mapping[str, str]) -> tuple[Stage, ...]:
+    """Return the stages of subjects. `skips` says of some subjects why they are not run, and with
+    the key FIS why nothing can be interrupted."""
+    make: dict[str, Callable[[], Iterator[Stage]]] = {
+        **{family: partial(_of_family, family) for family in FAMILIES},
+        HEADROOM: _of_headroom,
+        SPOT: _of_spot,
+        GROUP: partial(_of_group, skips.get(FIS, "")),
+    }
+    found: list[Stage] = []
+    for one in subjects:
+        if one in skips:
+            found.append(Stage(one, "", one, *_NOTHING, 0.0, skip=skips[one]))
+        else:
+            found += make[one]()
+    return tuple(found)
 
 
 def _of_family(family: str) -> Iterator[Stage]:
@@ -109,7 +131,7 @@ def _of_family(family: str) -> Iterator[Stage]:
         family,
         lambda world: world.start(pool, FAMILIES[family]),
         lambda world: world.runs(pool),
-        600.0,
+        _LAUNCHES_WITHIN,
     )
     yield Stage(
         f"replace {family}",
@@ -131,7 +153,7 @@ def _of_headroom() -> Iterator[Stage]:
         HEADROOM,
         lambda world: world.reserve(pool, _ALIAS),
         lambda world: world.runs(pool),
-        600.0,
+        _LAUNCHES_WITHIN,
     )
     yield _give_back(HEADROOM)
 
@@ -144,18 +166,60 @@ def _of_spot() -> Iterator[Stage]:
         SPOT,
         lambda world: world.start(pool, _ALIAS, "spot"),
         lambda world: world.runs(pool),
-        600.0,
+        _LAUNCHES_WITHIN,
     )
     yield Stage(
         f"interrupt {SPOT}",
         "Fault Injection Service interrupts the Spot node: Leeway launches another one, and evicts "
         "the pod before EC2 reclaims the instance.",
         SPOT,
-        lambda world: world.interrupt(pool),
-        lambda world: world.is_replaced(pool),
-        600.0,
+        lambda world: _interrupt(world, pool),
+        lambda world: _is_reclaimed(world, pool),
+        _LAUNCHES_WITHIN,
     )
     yield _give_back(SPOT)
+
+
+def _interrupt(world: World, pool: str) -> None:
+    world.expired[pool] = world.alive(pool)
+    experiment.interrupt(world, pool, world.of_pools(pool))
+
+
+def _is_reclaimed(world: World, pool: str) -> bool:
+    experiment.check(world)
+    return world.is_replaced(pool)
+
+
+def _of_group(no_fis: str) -> Iterator[Stage]:
+    yield Stage(
+        f"admit {GROUP}",
+        "An Auto Scaling group launches a Spot instance: its launch hook waits until Leeway has "
+        "found its node Ready, and has answered CONTINUE.",
+        GROUP,
+        group.create,
+        group.is_in_service,
+        _LAUNCHES_WITHIN,
+        group.how_long_it_waited,
+    )
+    yield Stage(
+        f"rebalance {GROUP}",
+        "EC2 recommends a rebalance: Leeway launches a successor in the group by LaunchInstances, "
+        "evicts the pod when its node is Ready, and ends the first instance.",
+        GROUP,
+        group.recommend,
+        group.is_rebalanced,
+        _GOES_WITHIN,
+        group.how_long_it_waited,
+        skip=no_fis,
+    )
+    yield Stage(
+        f"remove {GROUP}",
+        "The group is deleted with its instance and its launch template.",
+        GROUP,
+        lambda world: world.stop(group.GROUP),
+        group.is_removed,
+        _LAUNCHES_WITHIN,
+    )
 
 
 def _give_back(subject: str) -> Stage:
@@ -210,7 +274,7 @@ def clean(world: World) -> None:
 
     def stays_empty() -> bool:
         nonlocal empty, needed
-        if world.remove():
+        if all([world.remove(), group.is_removed(world)]):
             empty += 1
         else:
             empty, needed = 0, _LOOKS_AFTER_REMOVAL
@@ -224,9 +288,11 @@ def clean(world: World) -> None:
 
 
 def _run(world: World, stage: Stage, report: Acceptance, say: Callable[[str], None]) -> Result:
-    result = Result(stage.name, stage.what, stage.within)
-    before = [one for one in report.results if one.seconds is None]
-    if any(one.name.endswith(f" {stage.subject}") for one in before):
+    result = Result(stage.name, stage.what, stage.within, skipped=stage.skip)
+    if stage.skip:
+        say(f"{stage.name}: skipped: {stage.skip}")
+        return result
+    if any(one.name.endswith(f" {stage.subject}") for one in report.failed):
         result.problem = "not run, because the stage before it failed"
         return result
     say(f"{stage.name}: {stage.what}")
@@ -235,11 +301,12 @@ def _run(world: World, stage: Stage, report: Acceptance, say: Callable[[str], No
         stage.act(world)
         if _wait(world, lambda: stage.holds(world), stage.within):
             result.seconds = round(time.monotonic() - began, 1)
+            result.note = stage.note(world)
         else:
             result.problem = f"it has not happened within {stage.within:.0f} s"
     except Exception as error:  # noqa: BLE001 - the other stages are worth running
         result.problem = printable(f"{type(error).__name__}: {error}")[:300]
-    say(f"{stage.name}: {result.problem or f'{result.seconds} s'}")
+    say(f"{stage.name}: {result.problem or f'{result.seconds} s. {result.note}'.rstrip()}")
     return result
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leeway.headroom.pause_pods import IMAGE
 from leeway.headroom.pause_pods import NAMESPACE as HEADROOM_NAMESPACE
@@ -14,21 +14,12 @@ from leeway.instances.owners import OWNER_TAG, POOL_TAG
 from leeway.kubernetes.connection import Connection
 from leeway.launch.node_settings import CLUSTER_TAG
 from leeway.manifests.configuration import StoredManifest
-from leeway.selection.labels import NODEPOOL
 from lightkube import ApiError
-from lightkube.models.apps_v1 import DeploymentSpec
-from lightkube.models.core_v1 import (
-    Container,
-    PodSpec,
-    PodTemplateSpec,
-    ResourceRequirements,
-    Toleration,
-)
-from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 
-from leeway_cli.errors import CannotBeDoneError, as_clause, aws_errors
+from leeway_cli.errors import aws_errors
 from leeway_cli.manifests.changes import (
     Change,
     PlannedChange,
@@ -37,6 +28,9 @@ from leeway_cli.manifests.changes import (
     stored_manifests,
 )
 from leeway_cli.stack import Stack
+
+if TYPE_CHECKING:
+    from leeway.selection.offers.catalog import Catalog
 
 NAME = "leeway-acceptance"
 """The namespace, the taint, the label of pods and the first part of the names of manifests."""
@@ -50,12 +44,22 @@ class Stored:
     version: str
     kind: str
 
+    def document(self, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the manifest of this kind."""
+        return {
+            "apiVersion": self.version,
+            "kind": self.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
 
 NODE_CLASS = Stored("ec2nodeclass.karpenter.k8s.aws", "karpenter.k8s.aws/v1", "EC2NodeClass")
 POOL = Stored("nodepool.karpenter.sh", "karpenter.sh/v1", "NodePool")
 HEADROOM = Stored("headroom.leeway.sh", "leeway.sh/v1", "Headroom")
 _RESOURCES = {one.resource for one in (NODE_CLASS, POOL, HEADROOM)}
 _REQUESTS = {"cpu": "100m", "memory": "64Mi"}
+_TOLERATIONS = [{"key": NAME, "operator": "Exists"}]
 _RUNNING = ["pending", "running", "stopping", "stopped"]
 _ALIVE = [*_RUNNING, "shutting-down"]
 _KEPT = ("role", "instanceProfile", "subnetSelectorTerms", "securityGroupSelectorTerms", "tags")
@@ -77,7 +81,8 @@ class Machine:
 class World:
     """The cluster of an acceptance. `node_class` is the spec of the user's; `fis_role` is the ARN
     of the role that Fault Injection Service assumes. `expired` has the instances that a pool must
-    lose."""
+    lose; the nodes of the pools in `expiring` expire after a second. `experiment` is the id of the
+    experiment that runs."""
 
     cluster: str
     stack: Stack
@@ -86,18 +91,46 @@ class World:
     fis: Any
     node_class: Mapping[str, Any]
     fis_role: str = ""
+    catalog: "Catalog | None" = None
     sleep: Callable[[float], None] = time.sleep
     machines: dict[str, Machine] = field(default_factory=dict)
     expired: dict[str, set[str]] = field(default_factory=dict)
+    expiring: set[str] = field(default_factory=set)
     experiment: str = ""
 
     def start(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
         """Store a pool with its node class, and create a Deployment of one pod for it."""
         self._store_pool(pool, alias, capacity_type)
+        self.deploy(pool)
+
+    def deploy(self, pool: str) -> None:
+        """Create a Deployment of one pod, which runs only on nodes with the label of a pool."""
         kube = self.connection.typed
         namespace = Namespace(metadata=ObjectMeta(name=NAME))
         _unless_exists(lambda: kube.create(namespace))
-        _unless_exists(lambda: kube.create(_deployment(pool), namespace=NAME))
+        labels = {NAME: pool}
+        template = {"metadata": {"labels": labels}, "spec": self.pod_spec(pool)}
+        deployment: Any = Deployment.from_dict(
+            {
+                "metadata": {"name": pool, "namespace": NAME},
+                "spec": {
+                    "replicas": 1,
+                    "selector": {"matchLabels": labels},
+                    "template": template,
+                },
+            }
+        )
+        _unless_exists(lambda: kube.create(deployment, namespace=NAME))
+
+    def pod_spec(self, pool: str) -> dict[str, Any]:
+        """Return the spec of the pod of a pool."""
+        pause = {"name": "pause", "image": IMAGE, "resources": {"requests": _REQUESTS}}
+        return {
+            "containers": [pause],
+            "nodeSelector": {NAME: pool},
+            "tolerations": _TOLERATIONS,
+            "terminationGracePeriodSeconds": 5,
+        }
 
     def reserve(self, pool: str, alias: str) -> None:
         """Store a pool with its node class, and a Headroom of one pause pod for it, whose cron
@@ -113,67 +146,25 @@ class World:
             for pod in self._pods(pool)
             if pod.spec and pod.status and pod.status.phase == "Running"
         ]
-        found = self.connection.typed.list(Node, labels={NODEPOOL: pool})
+        found = self.connection.typed.list(Node, labels={NAME: pool})
         ready = {_name(one) for one in found if _is_ready(one)}
         return bool(on) and {*on} <= ready
 
     def expire(self, pool: str) -> None:
         """Let the nodes that a pool has expire."""
-        self.expired[pool] = {one["InstanceId"] for one in self.instances(pool)}
-        self._store(POOL, pool, _pool(pool, expire_after="1s"))
-
-    def interrupt(self, pool: str) -> None:
-        """Let Fault Injection Service interrupt the Spot instances that a pool has.
-
-        The template is deleted at once: the experiment that runs does not need it.
-        """
-        self.expired[pool] = {one["InstanceId"] for one in self.instances(pool)}
-        target = {
-            "resourceType": "aws:ec2:spot-instance",
-            "resourceTags": {OWNER_TAG: "leeway", CLUSTER_TAG: self.cluster, POOL_TAG: pool},
-            "selectionMode": "ALL",
-        }
-        action = {
-            "actionId": "aws:ec2:send-spot-instance-interruptions",
-            "parameters": {"durationBeforeInterruption": "PT2M"},
-            "targets": {"SpotInstances": "nodes"},
-        }
-        with aws_errors("Fault Injection Service"):
-            created = self.fis.create_experiment_template(
-                description=f"Interrupts the Spot node of {pool} in cluster {self.cluster}",
-                roleArn=self.fis_role,
-                stopConditions=[{"source": "none"}],
-                targets={"nodes": target},
-                actions={"interrupt": action},
-            )
-            template = created["experimentTemplate"]["id"]
-            try:
-                started = self.fis.start_experiment(experimentTemplateId=template)
-                self.experiment = started["experiment"]["id"]
-            finally:
-                self.fis.delete_experiment_template(id=template)
+        self.expired[pool] = self.alive(pool)
+        self.expiring.add(pool)
+        self._store(POOL, pool, pool_spec(pool, expire_after="1s"))
 
     def is_replaced(self, pool: str) -> bool:
         """Whether the nodes that expired or were interrupted have ended, and the pod runs on
-        another one. As soon as there is another one, nodes of the pool do not expire any more.
-
-        Raises:
-            CannotBeDoneError: Fault Injection Service could not interrupt the nodes.
-        """
-        self._check_experiment()
-        alive = {one["InstanceId"] for one in self.instances(pool)}
+        another one. As soon as there is another one, nodes of the pool do not expire any more."""
+        alive = self.alive(pool)
         old = self.expired[pool]
-        if alive - old and self.experiment == "":
-            self._store(POOL, pool, _pool(pool))
+        if alive - old and pool in self.expiring:
+            self._store(POOL, pool, pool_spec(pool))
+            self.expiring.discard(pool)
         return not alive & old and self.runs(pool)
-
-    def _check_experiment(self) -> None:
-        if self.experiment:
-            with aws_errors("Fault Injection Service"):
-                state = self.fis.get_experiment(id=self.experiment)["experiment"]["state"]
-            if state["status"] in ("failed", "stopped"):
-                problem = as_clause(state["reason"])
-                raise CannotBeDoneError(f"Fault Injection Service interrupted nothing: {problem}.")
 
     def stop(self, pool: str) -> None:
         """Delete the Deployment or the Headroom of a pool, so that its node is empty."""
@@ -184,13 +175,13 @@ class World:
     def is_gone(self, pool: str) -> bool:
         """Whether a pool has no node and no instance any more."""
         self.look()
-        nodes = [*self.connection.typed.list(Node, labels={NODEPOOL: pool})]
-        return not nodes and not [*self.instances(pool)]
+        nodes = [*self.connection.typed.list(Node, labels={NAME: pool})]
+        return not nodes and not self.alive(pool)
 
     def look(self) -> None:
         """Note how long each instance runs."""
         now = time.time()
-        for one in self.instances():
+        for one in [*self.instances(self.of_pools()), *self.instances(self.of_group)]:
             known = self.machines.get(one["InstanceId"])
             if known is None:
                 self.machines[one["InstanceId"]] = Machine(
@@ -203,12 +194,23 @@ class World:
             else:
                 known.last_seen = now
 
-    def instances(self, pool: str = f"{NAME}-*") -> Iterator[Mapping[str, Any]]:
-        """Yield the instances of pools of an acceptance that EC2 has not ended."""
+    def of_pools(self, pool: str = f"{NAME}-*") -> dict[str, str]:
+        """Return the tags of the instances of a pool, or of all pools of an acceptance."""
+        return {OWNER_TAG: "leeway", CLUSTER_TAG: self.cluster, POOL_TAG: pool}
+
+    @property
+    def of_group(self) -> dict[str, str]:
+        """The tag of the group of an acceptance, of its launch template and of its instances."""
+        return {"leeway.sh/acceptance": self.cluster}
+
+    def alive(self, pool: str) -> set[str]:
+        """Return the ids of the instances of a pool that EC2 has not ended."""
+        return {one["InstanceId"] for one in self.instances(self.of_pools(pool))}
+
+    def instances(self, tags: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        """Yield the instances with these tags that EC2 has not ended."""
         filters = [
-            {"Name": f"tag:{OWNER_TAG}", "Values": ["leeway"]},
-            {"Name": f"tag:{CLUSTER_TAG}", "Values": [self.cluster]},
-            {"Name": f"tag:{POOL_TAG}", "Values": [pool]},
+            *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()),
             {"Name": "instance-state-name", "Values": _ALIVE},
         ]
         with aws_errors("the instances"):
@@ -230,7 +232,7 @@ class World:
         if namespace is not None and not _ends(namespace):
             _unless_missing(lambda: kube.delete(Namespace, NAME))
         self.look()
-        alive = [*self.instances()]
+        alive = [*self.instances(self.of_pools())]
         if names := [one["InstanceId"] for one in alive if one["State"]["Name"] in _RUNNING]:
             with aws_errors("the instances"):
                 self.ec2.terminate_instances(InstanceIds=names)
@@ -258,17 +260,16 @@ class World:
         ]
 
     def _store_pool(self, pool: str, alias: str, capacity_type: str = "on-demand") -> None:
+        self._store(NODE_CLASS, pool, self.node_class_spec(alias))
+        self._store(POOL, pool, pool_spec(pool, capacity_type))
+
+    def node_class_spec(self, alias: str) -> dict[str, Any]:
+        """Return the spec of a node class with the network and the role of the user's."""
         spec = {key: self.node_class[key] for key in _KEPT if key in self.node_class}
-        self._store(NODE_CLASS, pool, {**spec, "amiSelectorTerms": [{"alias": alias}]})
-        self._store(POOL, pool, _pool(pool, capacity_type))
+        return {**spec, "amiSelectorTerms": [{"alias": alias}]}
 
     def _store(self, kind: Stored, name: str, spec: Mapping[str, Any]) -> None:
-        body = {
-            "apiVersion": kind.version,
-            "kind": kind.kind,
-            "metadata": {"name": name},
-            "spec": spec,
-        }
+        body = kind.document(name, spec)
         stored = stored_manifests(self.stack, self.cluster)
         before = next((o for o in stored if (o.resource, o.name) == (kind.resource, name)), None)
         planned = plan_body(before, kind.resource, name, json.dumps(body), datetime.now(UTC))
@@ -284,7 +285,9 @@ class World:
         return bool(apply_changes(self.stack, self.cluster, changes))
 
 
-def _pool(name: str, capacity_type: str = "on-demand", expire_after: str = "1h") -> dict[str, Any]:
+def pool_spec(
+    name: str, capacity_type: str = "on-demand", expire_after: str = "1h"
+) -> dict[str, Any]:
     """A pool of small types, whose nodes go as soon as they are empty, and after an hour even if
     nobody cleans up."""
     rules = {
@@ -297,6 +300,7 @@ def _pool(name: str, capacity_type: str = "on-demand", expire_after: str = "1h")
         "limits": {"cpu": "4"},
         "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"},
         "template": {
+            "metadata": {"labels": {NAME: name}},
             "spec": {
                 "expireAfter": expire_after,
                 "taints": [{"key": NAME, "effect": "NoSchedule"}],
@@ -309,7 +313,7 @@ def _pool(name: str, capacity_type: str = "on-demand", expire_after: str = "1h")
                     {"key": key, "operator": "In", "values": values}
                     for key, values in rules.items()
                 ],
-            }
+            },
         },
     }
 
@@ -326,31 +330,10 @@ def _headroom(pool: str, now: datetime) -> dict[str, Any]:
     pod = {
         "requests": _REQUESTS,
         "labels": {NAME: pool},
-        "nodeSelector": {NODEPOOL: pool},
-        "tolerations": [{"key": NAME, "operator": "Exists"}],
+        "nodeSelector": {NAME: pool},
+        "tolerations": _TOLERATIONS,
     }
     return {"buffers": [{"name": "pods", "pod": pod, "windows": [window]}]}
-
-
-def _deployment(pool: str) -> Deployment:
-    labels = {NAME: pool}
-    requests = ResourceRequirements(requests=_REQUESTS)
-    return Deployment(
-        metadata=ObjectMeta(name=pool, namespace=NAME),
-        spec=DeploymentSpec(
-            replicas=1,
-            selector=LabelSelector(matchLabels=labels),
-            template=PodTemplateSpec(
-                metadata=ObjectMeta(labels=labels),
-                spec=PodSpec(
-                    containers=[Container(name="pause", image=IMAGE, resources=requests)],
-                    nodeSelector={NODEPOOL: pool},
-                    tolerations=[Toleration(key=NAME, operator="Exists")],
-                    terminationGracePeriodSeconds=5,
-                ),
-            ),
-        ),
-    )
 
 
 def _name(node: Node) -> str:
@@ -359,7 +342,7 @@ def _name(node: Node) -> str:
 
 def _pool_of(node: Node) -> str:
     labels = (node.metadata.labels if node.metadata else None) or {}
-    return str(labels.get(NODEPOOL, ""))
+    return str(labels.get(NAME, ""))
 
 
 def _ends(namespace: Namespace) -> bool:

@@ -1,9 +1,8 @@
 """`leeway demo`: runs a scenario, in a sandbox or simulated, and reports the result."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,11 +18,10 @@ from leeway_cli.output import Format, FormatOption, print_json, stderr_console, 
 if TYPE_CHECKING:
     from leeway_sandbox.sandbox import Sandbox
     from leeway_sandbox.scenario import Scenario
-    from rich.console import Console
 
     from leeway_cli.demo.storm import Progress
     from leeway_cli.report.model import StormPlan, StormReport
-    from leeway_cli.report.output import Run
+    from leeway_cli.report.page import Page, Run
     from leeway_cli.report.scale_up import ScaleUpReport
 
 LATE = 80.0  # seconds between a warning's time and its arrival, so that the demo takes a minute
@@ -39,16 +37,6 @@ class DemoScenario(StrEnum):
     STORM = "storm"
     SCALE_UP = "scale-up"
     SCALE_DOWN = "scale-down"
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """A report as JSON and as HTML, how many faults it has, and how to print it."""
-
-    data: dict[str, Any]
-    page: str
-    faults: int
-    show: "Callable[[Console], None]"
 
 
 def demo(
@@ -93,46 +81,67 @@ def demo(
     Needs no AWS account and no cluster. Exits with 1 if the report has a fault that correct work
     would have prevented.
     """
-    of_storm = {"--nodes": nodes, "--interruptions": interruptions}
-    if scenario is DemoScenario.STORM:
-        _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
-        size = NODES if nodes is None else nodes
-        count = INTERRUPTIONS if interruptions is None else interruptions
-        _check_storm(size, count)
-        check_page_path("--report", report)
-        result = _storm(size, count, seed)
-    elif scenario is DemoScenario.SCALE_DOWN:
-        _refuse(of_storm, DemoScenario.STORM)
-        _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
-        check_page_path("--report", report)
-        result = _scale_down(seed)
-    else:
-        _refuse(of_storm, DemoScenario.STORM)
-        wanted = REPLICAS if replicas is None else replicas
-        _check_scale_up(wanted)
-        check_page_path("--report", report)
-        result = _scale_up(wanted, seed)
-    _publish(result, report, output)
+    from leeway_cli.report.page import print_page, render_page
 
-
-def _publish(result: _Result, report: Path, output: Format) -> None:
+    page, data = _reported(scenario, nodes, interruptions, replicas, seed, report)
     try:
-        report.write_text(result.page, encoding="utf-8")
+        report.write_text(render_page(page), encoding="utf-8")
     except OSError as error:
         raise CannotBeDoneError(
-            f"The report {report} could not be written: {error.strerror}.", result=result.data
+            f"The report {report} could not be written: {error.strerror}.", result=data
         ) from error
     if output is Format.TABLE:
-        result.show(stdout_console())
+        print_page(page, stdout_console())
     stderr_console().print(f"\nThe HTML report: [bold]{report}[/]")
-    if result.faults:
+    if page.faults:
         raise CannotBeDoneError(
-            f"The report lists {result.faults} faults that correct work of Leeway would have "
+            f"The report lists {len(page.faults)} faults that correct work of Leeway would have "
             "prevented.",
-            result=result.data,
+            result=data,
         )
     if output is Format.JSON:
-        print_json(result.data)
+        print_json(data)
+
+
+def _reported(
+    scenario: DemoScenario,
+    nodes: int | None,
+    interruptions: int | None,
+    replicas: int | None,
+    seed: int,
+    report: Path,
+) -> "tuple[Page, dict[str, Any]]":
+    """Check the options, run the scenario, and return its report."""
+    of_storm = {"--nodes": nodes, "--interruptions": interruptions}
+    if scenario is not DemoScenario.STORM:
+        _refuse(of_storm, DemoScenario.STORM)
+    if scenario is not DemoScenario.SCALE_UP:
+        _refuse({"--replicas": replicas}, DemoScenario.SCALE_UP)
+    size = NODES if nodes is None else nodes
+    count = INTERRUPTIONS if interruptions is None else interruptions
+    wanted = REPLICAS if replicas is None else replicas
+    _check(size, count, wanted)
+    check_page_path("--report", report)
+    match scenario:
+        case DemoScenario.STORM:
+            from leeway_cli.report.storm_page import storm_as_data, storm_page
+
+            storm, run = _run_storm(size, count, seed)
+            return storm_page(storm, run), storm_as_data(storm, run)
+        case DemoScenario.SCALE_UP:
+            from leeway_cli.report.scale_up import scale_up_as_data, scale_up_page
+
+            scaled, run = _run_scale_up(wanted, seed)
+            return scale_up_page(scaled, run), scale_up_as_data(scaled, run)
+        case DemoScenario.SCALE_DOWN:
+            from leeway_cli.demo.pools import simulate_days
+            from leeway_cli.report.page import Run
+            from leeway_cli.report.scale_down import scale_down_as_data, scale_down_page
+
+            began, started = datetime.now(UTC), time.monotonic()
+            days = simulate_days(seed, stderr_console())
+            run = Run(seed, began, time.monotonic() - started, {"scenario": "scale-down"})
+            return scale_down_page(days, run), scale_down_as_data(days, run)
 
 
 def _refuse(options: Mapping[str, int | None], scenario: DemoScenario) -> None:
@@ -142,67 +151,24 @@ def _refuse(options: Mapping[str, int | None], scenario: DemoScenario) -> None:
             raise BadInputError(f"{option}: expected --scenario {scenario} with it.")
 
 
-def _check_storm(nodes: int, interruptions: int) -> None:
+def _check(nodes: int, interruptions: int, replicas: int) -> None:
     if not FEWEST_NODES <= nodes <= MOST_NODES:
         raise BadInputError(f"--nodes: expected {FEWEST_NODES} to {MOST_NODES}, got {nodes}.")
     if not 1 <= interruptions < nodes:
         raise BadInputError(
             f"--interruptions: expected 1 to {nodes - 1} (fewer than --nodes), got {interruptions}."
         )
-
-
-def _check_scale_up(replicas: int) -> None:
     if not REPLICAS_BEFORE < replicas <= MOST_REPLICAS:
         raise BadInputError(
             f"--replicas: expected {REPLICAS_BEFORE + 1} to {MOST_REPLICAS}, got {replicas}."
         )
 
 
-def _storm(nodes: int, interruptions: int, seed: int) -> _Result:
-    from leeway_cli.report.output import as_data, print_report, render_page
-
-    storm, run = _run_storm(nodes, interruptions, seed)
-    return _Result(
-        as_data(storm, run),
-        render_page(storm, run),
-        len(storm.all_faults),
-        lambda console: print_report(storm, run, console),
-    )
-
-
-def _scale_up(replicas: int, seed: int) -> _Result:
-    from leeway_cli.report.scale_up import print_scale_up, render_scale_up, scale_up_as_data
-
-    found, run = _run_scale_up(replicas, seed)
-    return _Result(
-        scale_up_as_data(found, run),
-        render_scale_up(found, run),
-        len(found.faults),
-        lambda console: print_scale_up(found, run, console),
-    )
-
-
-def _scale_down(seed: int) -> _Result:
-    from leeway_cli.demo.pools import simulate_days
-    from leeway_cli.report.output import Run
-    from leeway_cli.report.scale_down import print_scale_down, render_scale_down, scale_down_as_data
-
-    began, started = datetime.now(UTC), time.monotonic()
-    found = simulate_days(seed, stderr_console())
-    run = Run(seed, began, time.monotonic() - started, {"scenario": "scale-down"})
-    return _Result(
-        scale_down_as_data(found, run),
-        render_scale_down(found, run),
-        len(found.faults),
-        lambda console: print_scale_down(found, run, console),
-    )
-
-
 def _run_scale_up(replicas: int, seed: int) -> "tuple[ScaleUpReport, Run]":
     from leeway_sandbox.scenario import scale_up_scenario
 
     from leeway_cli.demo.pools import follow_scale_up, scale, start_pools, with_bound
-    from leeway_cli.report.output import Run
+    from leeway_cli.report.page import Run
 
     began, started = datetime.now(UTC), time.monotonic()
     scenario = scale_up_scenario(seed, REPLICAS_BEFORE)
@@ -221,7 +187,7 @@ def _run_storm(nodes: int, interruptions: int, seed: int) -> "tuple[StormReport,
 
     from leeway_cli.demo.pools import start_pools
     from leeway_cli.demo.storm import SPOT_SHORTAGE, follow_storm, send_warnings
-    from leeway_cli.report.output import Run
+    from leeway_cli.report.page import Run
 
     began, started = datetime.now(UTC), time.monotonic()
     scenario = demo_scenario(seed, nodes, of_pools=nodes // NODES_FOR_ONE_OF_A_POOL)

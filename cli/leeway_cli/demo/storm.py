@@ -16,9 +16,8 @@ from leeway_sandbox.scenario import Manifest, Scenario
 from rich.console import Console
 
 from leeway_cli.report.evaluation import drained_in_time
-from leeway_cli.report.from_journal import report_from_journal
+from leeway_cli.report.from_journal import pools_of, report_from_journal
 from leeway_cli.report.model import Outcome, StormPlan, StormReport, Target, Workload
-from leeway_cli.report.pool_launches import pools_of
 from leeway_cli.report.scale_up import ScaleUpPlan, ScaleUpReport
 from leeway_cli.terminal import ProgressBars
 

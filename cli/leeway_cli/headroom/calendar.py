@@ -1,14 +1,15 @@
-"""Lays a schedule out as a week: a row for each day, bars as high as the replicas."""
+"""Draws a schedule as a week: a row for each day, bars as high as the replicas."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from leeway.headroom.windows import ChangePoint, Schedule, change_points
 
-WIDTH = 1120.0
+from leeway_cli.report import chart
+from leeway_cli.report.chart import WIDTH, Figure, Shape
+
 GUTTER = 132.0  # the column of the days
 TOP = 26.0
 ROW = 58.0
@@ -17,54 +18,9 @@ DAYS = 7
 _DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A part of a day with one size. `label` is empty if it does not fit."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    label: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Day:
-    """The row of a day. `base` is the bottom of its bars."""
-
-    y: float
-    base: float
-    name: str
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True)
-class Hour:
-    """The line of an hour."""
-
-    x: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Calendar:
-    """The week of a schedule in one time zone."""
-
-    name: str
-    zone: str
-    largest: int
-    width: float
-    height: float
-    left: float
-    right: float
-    hours: tuple[Hour, ...]
-    days: tuple[Day, ...]
-
-
-def lay_out(name: str, schedule: Schedule, start: datetime) -> Calendar:
-    """Lay out a week from the day of `start` on, in the time zone of the schedule's windows, or in
-    UTC if they have several."""
+def lay_out(name: str, schedule: Schedule, start: datetime) -> Figure:
+    """Draw a week from the day of `start` on, in the time zone of the schedule's windows, or in UTC
+    if they have several."""
     zones = {window.timezone.key for window in schedule.windows}
     zone = ZoneInfo(zones.pop()) if len(zones) == 1 else ZoneInfo("UTC")
     first = start.astimezone(zone).date()
@@ -72,22 +28,17 @@ def lay_out(name: str, schedule: Schedule, start: datetime) -> Calendar:
     midnights = [datetime.combine(day, time(), zone).astimezone(UTC) for day in days]
     points = change_points(schedule, midnights[0], midnights[-1])
     largest = max(point.size.replicas for point in points)
-    rows = []
+    height = TOP + DAYS * ROW + 4
+    hours = ((_x(hour), f"{hour:02d}:00" if hour < 24 else "") for hour in range(0, 25, 3))
+    shapes = chart.ticks(hours, height - 12)
     for number, (begin, end) in enumerate(pairwise(midnights)):
-        y = TOP + number * ROW
-        bars = _bars(_within(points, begin, end), zone, days[number], y, max(largest, 1))
-        rows.append(Day(y, y + ROW - 8, f"{days[number]:%a %-d %b}", tuple(bars)))
-    return Calendar(
-        name=name,
-        zone=zone.key,
-        largest=largest,
-        width=WIDTH,
-        height=TOP + DAYS * ROW + 4,
-        left=GUTTER,
-        right=WIDTH,
-        hours=tuple(Hour(_x(h), f"{h:02d}:00" if h < 24 else "") for h in range(0, 25, 3)),
-        days=tuple(rows),
-    )
+        base = TOP + (number + 1) * ROW - 8
+        shapes.append(chart.label("day", 0, base - 8, f"{days[number]:%a %-d %b}"))
+        shapes.append(chart.line("base", GUTTER, base, WIDTH, base))
+        parts = _within(points, begin, end)
+        shapes += _bars(parts, zone, days[number], base, max(largest, 1))
+    legend = [("", zone.key), ("", f"{largest} replicas at most")]
+    return Figure(name, f"Replicas of {name} in a week", legend, shapes, height)
 
 
 def _within(
@@ -106,10 +57,9 @@ def _bars(
     parts: Sequence[tuple[datetime, datetime, ChangePoint]],
     zone: ZoneInfo,
     day: date,
-    y: float,
+    base: float,
     largest: int,
-) -> list[Bar]:
-    bars = []
+) -> Iterator[Shape]:
     for begin, end, point in parts:
         replicas = point.size.replicas
         if not replicas:
@@ -119,9 +69,11 @@ def _bars(
         width = max(round(_x(_local_hours(until, day)) - left, 1), 1.5)
         height = round(AREA * replicas / largest, 1)
         title = f"{since:%H:%M} to {until:%H:%M}: {replicas} ({point.size.reason})"
-        label = str(replicas) if width > 7 * len(str(replicas)) + 6 else ""
-        bars.append(Bar(left, round(y + ROW - 8 - height, 1), width, height, label, title))
-    return bars
+        top = round(base - height, 1)
+        yield chart.rect("window", left, top, width, height, title)
+        if width > 7 * len(str(replicas)) + 6:
+            inside = top + 15 if height >= 18 else top - 4
+            yield chart.label("size", left + 5, inside, str(replicas))
 
 
 def _local_hours(at: datetime, day: date) -> float:

@@ -141,12 +141,17 @@ def _print_table(schedules: "Mapping[str, Schedule]", begin: datetime, until: da
 
 def _write_calendar(path: Path, schedules: "Mapping[str, Schedule]", begin: datetime) -> None:
     from leeway_cli.headroom.calendar import lay_out
-    from leeway_cli.html_templates import environment
+    from leeway_cli.report.page import Page, render_page
 
-    calendars = [lay_out(name, schedule, begin) for name, schedule in schedules.items()]
-    page = environment().get_template("calendar.html.j2").render(calendars=calendars, start=begin)
+    week = Page(
+        headline="A week of headroom",
+        lede=f"From {begin:%A, %-d %B %Y} on: the replicas of each schedule, in its own time zone.",
+        sections=[lay_out(name, schedule, begin) for name, schedule in schedules.items()],
+        source="The sizes are those of the windows, without the lead time of pods.",
+        run=f"leeway schedule --from {begin.isoformat()}",
+    )
     try:
-        path.write_text(page)
+        path.write_text(render_page(week), encoding="utf-8")
     except OSError as error:
         raise unreadable(path, error) from error
     stderr_console().print(f"The calendar of the week from {begin:%Y-%m-%d} on: {path}")

@@ -323,10 +323,11 @@ def _show(found: "Rehearsal", html: Path | None, output: Format) -> None:
 
 
 def _write(found: "Rehearsal", path: Path) -> None:
-    from leeway_cli.rehearse.report import render_rehearsal
+    from leeway_cli.rehearse.report import rehearsal_page
+    from leeway_cli.report.page import render_page
 
     try:
-        path.write_text(render_rehearsal(found), encoding="utf-8")
+        path.write_text(render_page(rehearsal_page(found)), encoding="utf-8")
     except OSError as error:
         raise CannotBeDoneError(
             f"The report {path} could not be written: {error.strerror}."

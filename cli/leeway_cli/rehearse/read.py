@@ -26,8 +26,7 @@ from leeway.printable import printable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects
 from leeway.retirement.pods import DAEMONSET
 from leeway.selection.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE, normalised
-from leeway.selection.pods import Toleration
-from leeway.selection.pools import Taint
+from leeway.selection.pods import Taint, Toleration
 from leeway.selection.reading.objects import (
     Document,
     bound_node,

@@ -1,22 +1,16 @@
-"""Renders a rehearsal as JSON, for a terminal and as a page with pictures.
-
-The picture has a row for each workload, with its Ready pods over time. Coordinates are in the
-pixels of the SVG.
-"""
+"""Renders a rehearsal as JSON, for a terminal and as a page with pictures."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from leeway.policy.rules import SPOT_WARNING
 from rich.console import Console
 
-from leeway_cli.html_templates import environment
-from leeway_cli.output import stdout_console
+from leeway_cli.output import as_json, some, stdout_console
 from leeway_cli.rehearse.cluster import Cluster, Pace
 from leeway_cli.rehearse.findings import Finding, find
-from leeway_cli.rehearse.room import Launch
 from leeway_cli.rehearse.rounds import (
     SHOWN_SECONDS,
     Result,
@@ -26,7 +20,9 @@ from leeway_cli.rehearse.rounds import (
     counts,
 )
 from leeway_cli.rehearse.storm import Fate, Storm
-from leeway_cli.report.timeline import GUTTER, TOP, WIDTH, Segment, Tick, TimeAxis
+from leeway_cli.report import chart
+from leeway_cli.report.chart import GUTTER, TOP, WIDTH, Figure, Shape, TimeAxis
+from leeway_cli.report.page import Cell, Column, Page, Row, Table, Tile, Tiles
 from leeway_cli.terminal import ProgressBars
 
 
@@ -128,81 +124,36 @@ def as_data(found: Rehearsal) -> dict[str, Any]:
         "lose": list(found.lose),
         "rounds": found.rounds,
         "seed": found.seed,
-        "assumptions": asdict(found.pace),
-        "counts": {name: asdict(result.spread(name)) for name in COUNTS},
-        "pricePerHour": asdict(found.price) if found.price else None,
+        "assumptions": as_json(found.pace),
+        "counts": {name: as_json(result.spread(name)) for name in COUNTS},
+        "pricePerHour": as_json(found.price),
         "workloads": [_workload(one) for one in result.workloads],
-        "findings": [_finding(one) for one in found.findings],
+        "findings": [
+            {
+                "code": one.reason.code,
+                "message": one.reason.message,
+                **as_json(one.change),
+                "pods": list(one.pods),
+                "rounds": one.rounds,
+            }
+            for one in found.findings
+        ],
         "worstRound": {
             "lost": sorted(worst.lost),
             "onExistingNodes": worst.placements.on_existing,
-            "launches": [_launch(one) for one in worst.placements.launches],
-            "withoutPlace": {
-                pod: asdict(reason) for pod, reason in sorted(worst.placements.without.items())
-            },
-            "pods": [_fate(one) for one in worst.fates if not one.left],
+            "launches": as_json(worst.placements.launches),
+            "withoutPlace": as_json(dict(sorted(worst.placements.without.items()))),
+            "pods": [as_json(one) for one in worst.fates if not one.left],
         },
     }
 
 
 def _workload(one: WorkloadResult) -> dict[str, Any]:
     return {
+        **as_json(one),
         "workload": one.workload.key,
         "replicas": one.workload.replicas,
-        "ready": one.before,
-        "mustBeHealthy": one.least,
-        "managedBy": one.workload.manager or None,
-        "lost": asdict(one.lost),
-        "lowestReady": asdict(one.lowest),
-        "belowBudget": asdict(one.below_budget),
-        "noneReady": asdict(one.none_ready),
-        "readyAgain": asdict(one.back) if one.back else None,
-        "readyBySecond": {"median": list(one.ready), "worst": list(one.fewest)},
-    }
-
-
-def _finding(one: Finding) -> dict[str, Any]:
-    return {
-        "code": one.reason.code,
-        "message": one.reason.message,
-        "object": one.change.object,
-        "field": one.change.field,
-        "value": one.change.value or None,
-        "managedBy": one.change.manager or None,
-        "command": one.change.command or None,
-        "pods": list(one.pods),
-        "rounds": one.rounds,
-    }
-
-
-def _launch(one: Launch) -> dict[str, Any]:
-    return {
-        "pool": one.pool or None,
-        "insteadOf": one.instead_of or None,
-        "instanceTypes": list(one.instance_types),
-        "zones": list(one.zones),
-        "capacityType": one.capacity_type or None,
-        "pricePerHour": one.price,
-        "pods": list(one.pods),
-    }
-
-
-def _fate(one: Fate) -> dict[str, Any]:
-    progress = one.progress
-    return {
-        "pod": one.pod,
-        "node": one.node,
-        "workload": one.workload,
-        "stage": progress.stage.value if progress else None,
-        "method": progress.method.value if progress and progress.method else None,
-        "reason": asdict(progress.reason) if progress else None,
-        "warning": progress.warning if progress else "",
-        "gracePeriodSeconds": one.granted,
-        "endedAt": one.ended_at,
-        "readyAgainAt": one.ready_at,
-        "shortened": one.cut,
-        "diedWithNode": one.died,
-        "returned": one.returned,
+        "manager": one.workload.manager or None,
     }
 
 
@@ -251,23 +202,27 @@ def _print_workloads(found: Rehearsal, console: "Console") -> None:
     for title in titles:
         justify = "left" if title == "WORKLOAD" else "right"
         table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    rounds = found.rounds
     for one in found.result.workloads[:_MOST_WORKLOADS]:
-        table.add_row(
-            Text(one.workload.key),
-            str(one.before),
-            "-" if one.least is None else str(one.least),
-            spread(one.lost, rounds),
-            spread(one.lowest, rounds),
-            "-" if one.least is None else spread(one.below_budget, rounds, " s"),
-            spread(one.none_ready, rounds, " s"),
-            spread(one.back, rounds, " s"),
-        )
+        table.add_row(Text(one.workload.key), *_cells(found, one))
     console.print()
     console.print(table)
     more = len(found.result.workloads) - _MOST_WORKLOADS
     if more > 0:
         _say(console, f"and {more} more workloads; -o json lists all")
+
+
+def _cells(found: Rehearsal, one: WorkloadResult) -> tuple[str, ...]:
+    """Render the numbers of a workload."""
+    rounds = found.rounds
+    return (
+        str(one.before),
+        "-" if one.least is None else str(one.least),
+        spread(one.lost, rounds),
+        spread(one.lowest, rounds),
+        "-" if one.least is None else spread(one.below_budget, rounds, " s"),
+        spread(one.none_ready, rounds, " s"),
+        spread(one.back, rounds, " s"),
+    )
 
 
 def _print_findings(found: Rehearsal, console: "Console") -> None:
@@ -286,81 +241,115 @@ def _print_findings(found: Rehearsal, console: "Console") -> None:
 _RIGHT = 178.0  # room for the numbers of a row
 _ROW, _CHART = 52.0, 32.0
 _LONGEST_NAME = 34
-MOST_ROWS = 40
 _AXIS = TimeAxis(first=0, last=SHOWN_SECONDS, left=GUTTER, right=WIDTH - _RIGHT, zero=0)
+_MOST_PODS = 400
+"""Rows of the table of pods: a page of more is slow to open, and -o json lists all."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One workload. `before`, `ready` and `fewest` are the points of areas: before the warning, in
-    half of the rounds and in every round; `least` is the height of its budget, None without one.
-    `short` are the times at which it is below its budget, or has no Ready pod."""
-
-    y: float
-    base: float
-    name: str
-    about: str
-    full: str
-    before: str
-    ready: str
-    fewest: str
-    least: float | None
-    short: tuple[Segment, ...]
-    numbers: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class Chart:
-    """The whole picture. `reclaim` is where EC2 ends the nodes."""
-
-    width: float
-    height: float
-    left: float
-    right: float
-    reclaim: float
-    ticks: tuple[Tick, ...]
-    rows: tuple[Row, ...]
-    more: int
-
-
-def lay_out(workloads: Sequence[WorkloadResult], rounds: int) -> Chart:
-    """Lay out the workloads, the worst first."""
-    rows = tuple(
-        _row(one, TOP + place * _ROW, rounds) for place, one in enumerate(workloads[:MOST_ROWS])
+def rehearsal_page(found: Rehearsal) -> Page:
+    """Return the sections of the page of a rehearsal."""
+    result, rounds, pace = found.result, found.rounds, found.pace
+    nodes = f"{len(result.worst.lost)} of the {len(result.cluster.nodes)} nodes"
+    drawn = (
+        f" The nodes were drawn {rounds} times; two numbers are those of the median and of the "
+        "worst round."
     )
-    return Chart(
-        width=WIDTH,
-        height=TOP + len(rows) * _ROW + 12,
-        left=_AXIS.left,
-        right=_AXIS.right,
-        reclaim=_AXIS.x(SPOT_WARNING.total_seconds()),
-        ticks=_AXIS.ticks,
-        rows=rows,
-        more=max(0, len(workloads) - MOST_ROWS),
+    stop = "at the end of its grace period"
+    if pace.pod_stop is not None:
+        stop = f"{seconds(pace.pod_stop)} after its SIGTERM"
+    return Page(
+        headline=headline(found),
+        lede=f"A rehearsal: nothing was changed. EC2 interrupts {nodes} at the same moment, with "
+        f"two minutes of warning, and Leeway drains them.{drawn if rounds > 1 else ''}",
+        sections=[
+            _tiles(found),
+            _picture(found),
+            _changes(found),
+            _workloads(found),
+            _launches(found),
+            _pods(found),
+        ],
+        source=f"Assumed: a pod ends {stop}; a new pod is Ready as fast as the fastest pod of its "
+        f"workload was, or after {seconds(pace.pod_start)}; a node that is launched is Ready "
+        f"{seconds(pace.node_start)} after the warning.",
+        run=f"{_command(found)} · {found.source} · {result.cluster.read_at:%Y-%m-%d %H:%M} UTC",
     )
 
 
-def _row(one: WorkloadResult, y: float, rounds: int) -> Row:
+def _tiles(found: Rehearsal) -> Tiles:
+    result, worst = found.result, found.result.worst
+    moving, without = result.spread("pods"), result.spread("withoutPlace")
+    launched = spread(result.spread("launched"), found.rounds)
+    below = sum(one.below_budget.worst >= 1 for one in result.workloads)
+    stopped = sum(one.none_ready.worst >= 1 for one in result.workloads)
+    deleted = f"{counts(worst)['deleted']} in spite of a budget, in the worst round"
+    fit = f"{worst.placements.on_existing} fit on the nodes that stay"
+    workloads, long = len(result.workloads), "for a second or more, in the worst round"
+    no_room = "pods that no node has room for"
+    return Tiles(
+        [
+            Tile(spread(moving, found.rounds), None, "pods have to move", deleted),
+            Tile(below, workloads, "workloads below their budget", long, not below),
+            Tile(stopped, workloads, "workloads without a Ready pod", long, not stopped),
+            Tile(spread(without, found.rounds), None, no_room, fit, without.worst == 0),
+            Tile(launched, None, "nodes launched", price(found.price, found.rounds)),
+        ]
+    )
+
+
+def _picture(found: Rehearsal) -> Figure:
+    """Draw a row for each workload with its Ready pods over time, the worst first."""
+    workloads = found.result.workloads[:_MOST_WORKLOADS]
+    height = TOP + len(workloads) * _ROW + 12
+    several = found.rounds > 1
+    legend: list[tuple[str | Shape, str]] = [
+        ("r fewest", "Ready in every round" if several else "Ready"),
+        *([("r median", "Ready in half of the rounds")] if several else []),
+        ("r before", "missing"),
+        (chart.path("least", "M0 6h12"), "least that the budget asks for"),
+        ("r short", "fewer than that, or none"),
+    ]
+    reclaim, ends = _AXIS.x(SPOT_WARNING.total_seconds()), "EC2 ends the nodes"
+    shapes = [
+        *chart.ticks(_AXIS.ticks, height - 12, "zero"),
+        *(
+            chart.group("lane", _row(one, TOP + place * _ROW, found.rounds), one.workload.key)
+            for place, one in enumerate(workloads)
+        ),
+        chart.line("limit", reclaim, 20, reclaim, height - 12, ends),
+        chart.label("limit-label", reclaim - 6, height - 2, ends, "end"),
+    ]
+    more = len(found.result.workloads) - len(workloads)
+    return Figure(
+        "Ready pods of each workload, second by second",
+        "How many pods of each workload are Ready in the two minutes after the warning and after "
+        "them",
+        legend,
+        shapes,
+        height,
+        [f"and {more} more workloads, which are in the table below"] if more else [],
+    )
+
+
+def _row(one: WorkloadResult, y: float, rounds: int) -> Iterator[Shape]:
     base = y + _CHART
-    most = max(one.before, *one.ready, *one.fewest, one.least or 0, 1)
-    unit = _CHART / most
-    full = f"{one.workload.namespace}/{one.workload.name}"
-    lost = spread(one.lost, rounds)
-    return Row(
-        y=y,
-        base=base,
-        name=full if len(full) <= _LONGEST_NAME else f"{full[: _LONGEST_NAME - 1]}…",
-        about=f"{one.workload.kind} · {lost} of {one.before} lost",
-        full=one.workload.key,
-        before=_area([one.before] * (SHOWN_SECONDS + 1), base, unit),
-        ready=_area(one.ready, base, unit),
-        fewest=_area(one.fewest, base, unit),
-        least=None if one.least is None else round(base - one.least * unit, 1),
-        short=tuple(_short(one, base)),
-        numbers=f"{number(one.lowest.worst)} of {one.before} Ready",
-        detail=_detail(one),
-    )
+    unit = _CHART / max(one.before, *one.ready, *one.fewest, one.least or 0, 1)
+    name = f"{one.workload.namespace}/{one.workload.name}"
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    lost = f"{one.workload.kind} · {spread(one.lost, rounds)} of {one.before} lost"
+    yield chart.label("name", 0, y + 14, name)
+    yield chart.label("quiet", 0, y + 29, lost)
+    yield chart.area("r before", _area([one.before] * (SHOWN_SECONDS + 1), base, unit))
+    yield chart.area("r median", _area(one.ready, base, unit))
+    yield chart.area("r fewest", _area(one.fewest, base, unit))
+    if one.least is not None:
+        least = round(base - one.least * unit, 1)
+        yield chart.path("least", f"M{_AXIS.left} {least}H{_AXIS.right}")
+    short = [*_short(one, base)]
+    yield from short
+    ready = f"{number(one.lowest.worst)} of {one.before} Ready"
+    yield chart.label("bad" if short else "", _AXIS.right + 12, y + 14, ready)
+    yield chart.label("quiet", _AXIS.right + 12, y + 29, _detail(one))
 
 
 def _detail(one: WorkloadResult) -> str:
@@ -373,7 +362,7 @@ def _detail(one: WorkloadResult) -> str:
     return f"complete after {number(one.back.worst)} s"
 
 
-def _area(numbers: Sequence[int], base: float, unit: float) -> str:
+def _area(numbers: Sequence[int], base: float, unit: float) -> list[tuple[float, float]]:
     """Return the points of a polygon that has steps, one for each change."""
     points = [(_AXIS.left, base)]
     for second, count in enumerate(numbers):
@@ -381,54 +370,106 @@ def _area(numbers: Sequence[int], base: float, unit: float) -> str:
         if points[-1][1] != height or second == 0:
             points += [(_AXIS.x(second), points[-1][1]), (_AXIS.x(second), height)]
     end = _AXIS.x(len(numbers) - 1)
-    points += [(end, points[-1][1]), (end, base)]
-    return " ".join(f"{x},{y}" for x, y in points)
+    return [*points, (end, points[-1][1]), (end, base)]
 
 
-def _short(one: WorkloadResult, base: float) -> list[Segment]:
-    """Return the times at which the worst round has too few Ready pods."""
+def _short(one: WorkloadResult, base: float) -> Iterator[Shape]:
+    """Draw the times at which the worst round has too few Ready pods."""
     least = max(one.least or 0, 1 if one.before else 0)
-    found: list[Segment] = []
     begin: int | None = None
     for second, count in enumerate([*one.fewest, least]):
         if count < least and begin is None:
             begin = second
         elif count >= least and begin is not None:
             end = min(second, SHOWN_SECONDS)
+            x, width = _AXIS.span(begin, end)
             title = f"fewer than {least} Ready from {begin} s to {end} s"
-            found.append(_AXIS.segment(begin, end, "short", title))
+            yield chart.rect("r short", x, base + 2, width, 4, title)
             begin = None
-    return found
 
 
-_MOST_PODS = 400
-"""Rows of the table of pods: a page of more is slow to open, and -o json lists all."""
+def _changes(found: Rehearsal) -> Table:
+    several = found.rounds > 1
+    rows: list[Row] = []
+    for one in found.findings:
+        manager = f", written by {one.change.manager}" if one.change.manager else ""
+        change = Cell(one.change.line, f"{one.change.object}{manager}", "code", one.change.command)
+        often = [f"{one.rounds} of {found.rounds}"] if several else []
+        rows.append((Cell(one.reason.code, one.reason.message), change, *often))
+    nothing = "Nothing: every pod ends in time and is Ready again elsewhere."
+    columns = [Column("Finding", "half"), Column("The line that changes it", "half")]
+    return Table(
+        [*columns, *(["Rounds>"] if several else [])],
+        rows,
+        "What to change",
+        [] if rows else [nothing],
+    )
 
 
-def render_rehearsal(found: Rehearsal) -> str:
-    """Render the page of a rehearsal."""
-    pages = environment()
-    pages.filters["number"] = number
-    pages.filters["seconds"] = seconds
+def _workloads(found: Rehearsal) -> Table:
+    figures = ("Ready before>", "Least by budget>", "Pods lost>", "Lowest Ready>")
+    times = ("Below budget>", "None Ready>", "Complete after>")
+    rows: list[Row] = []
+    for one in found.result.workloads:
+        name = f"{one.workload.namespace}/{one.workload.name}"
+        rows.append((Cell(name, one.workload.kind), *_cells(found, one)))
+    return Table((Column("Workload", ""), *figures, *times), rows, "Workload by workload")
+
+
+def _launches(found: Rehearsal) -> Table:
+    figures = ("In place of", "Group or pool", "Types", "Zones", "Capacity", "USD per hour>")
+    rows = [
+        (
+            one.instead_of or "pods without room",
+            one.pool or "–",
+            some(one.instance_types) or "–",
+            ", ".join(one.zones) or "–",
+            one.capacity_type or "–",
+            "unknown" if one.price_per_hour is None else f"{one.price_per_hour:.4f}",
+        )
+        for one in found.result.worst.placements.launches
+    ]
+    title = "The worst round: what is launched" if found.rounds > 1 else "What is launched"
+    return Table(figures, rows, title)
+
+
+def _pods(found: Rehearsal) -> Table:
     worst = found.result.worst
     moving = [fate for fate in worst.fates if not fate.left]
-    return pages.get_template("rehearsal.html.j2").render(
-        found=found,
-        result=found.result,
-        worst=worst,
-        counts=counts(worst),
-        names=COUNTS,
-        chart=lay_out(found.result.workloads, found.rounds),
-        headline=headline(found),
-        faults=(),
-        lost=losses(found.lose),
-        command=_command(found),
-        pods=moving[:_MOST_PODS],
-        more_pods=max(0, len(moving) - _MOST_PODS),
-        below=sum(one.below_budget.worst >= 1 for one in found.result.workloads),
-        stopped=sum(one.none_ready.worst >= 1 for one in found.result.workloads),
-        price=price(found.price, found.rounds),
-        spread=lambda value, unit="": spread(value, found.rounds, unit),
+    lines = [f"Lost nodes: {', '.join(sorted(worst.lost))}"]
+    if more := len(moving) - _MOST_PODS > 0:
+        lines.append(f"and {more} more pods, which -o json lists")
+    figures = ("Outcome", "Ended after>", "Grace period>", "Successor Ready after>")
+    return Table(
+        (Column("Pod", ""), "Node", *figures, Column("Reason", "")),
+        [_pod(one) for one in moving[:_MOST_PODS]],
+        "The worst round: pod by pod" if found.rounds > 1 else "Pod by pod",
+        lines,
+    )
+
+
+def _pod(one: Fate) -> Row:
+    kind, outcome = "moved", "moved in time"
+    if one.died:
+        kind, outcome = "fault", "runs until the end"
+    elif one.returned:
+        kind, outcome = "moved", "came back"
+    elif one.ready_at is None:
+        kind, outcome = "fault", "not Ready again"
+    elif one.cut:
+        kind, outcome = "cut", "cut short"
+    reason = "The pod appeared after the drain."
+    if one.progress:
+        loss = f" Loss: {one.progress.warning}." if one.progress.warning else ""
+        reason = f"{one.progress.reason.message}{loss}"
+    return (
+        one.pod,
+        one.node,
+        Cell(outcome, kind=kind),
+        seconds(one.ended_at),
+        "–" if one.granted is None else seconds(one.granted),
+        "–" if one.returned else seconds(one.ready_at),
+        reason,
     )
 
 

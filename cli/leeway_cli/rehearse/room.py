@@ -14,8 +14,7 @@ from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import Effort, pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod
 from leeway.selection.resources import Resources
 
 from leeway_cli.rehearse.cluster import Cluster, NodeFacts, Pace
@@ -32,15 +31,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A node that is launched: for a `pool`, or in place of the node `instead_of`. `price` is in
-    USD per hour, None if it is not known."""
+    """A node that is launched: for a `pool`, or in place of the node `instead_of`. `price_per_hour`
+    is None if it is not known."""
 
     pool: str
     instead_of: str
     instance_types: tuple[str, ...]
     zones: tuple[str, ...]
     capacity_type: str
-    price: float | None
+    price_per_hour: float | None
     pods: tuple[str, ...] = ()
 
 
@@ -61,7 +60,7 @@ class Placements:
     @property
     def price(self) -> float | None:
         """The price of the launched nodes in USD per hour; None if one of them is not known."""
-        prices = [launch.price for launch in self.launches]
+        prices = [launch.price_per_hour for launch in self.launches]
         known = [price for price in prices if price is not None]
         return sum(known) if len(known) == len(prices) else None
 

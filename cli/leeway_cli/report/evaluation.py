@@ -132,10 +132,10 @@ def evaluate_node(node: NodeTrace, pods: Sequence[PodReport]) -> tuple[str, ...]
     faults = []
     if not node.notices:
         faults.append("Its notice was not delivered.")
-    if not node.cordons:
+    if not node.cordoned_at:
         faults.append("It was not cordoned.")
-    if len(node.cordons) > 1:
-        faults.append(f"It was cordoned {len(node.cordons)} times.")
+    if len(node.cordoned_at) > 1:
+        faults.append(f"It was cordoned {len(node.cordoned_at)} times.")
     twice = [pod.trace.pod for pod in pods if pod.trace.evicted > 1]
     if twice:
         faults.append(f"Evicted more than once: {', '.join(twice)}.")
@@ -248,10 +248,10 @@ def _fault(outcome: Outcome, reason: str) -> Evaluation:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median and the maximum of some durations, in seconds."""
+    """The median and the largest of some durations, in seconds."""
 
     median: float
-    maximum: float
+    worst: float
 
 
 @dataclass(frozen=True)
@@ -259,19 +259,18 @@ class Summary:
     """Counts and durations (seconds) of a storm; a duration without measurement is None."""
 
     nodes: int
-    drained: int
-    replaced: int
+    nodes_drained: int
+    nodes_replaced: int
     pods: int
-    moved: int
-    ended: int
-    cut: int
-    lost: int
-    refusals: int
-    duplicates: int
-    unmanaged: int
-    to_cordon: Spread | None
-    to_ready: Spread | None
-    to_spare: float | None
+    pods_moved: int
+    pods_ended: int
+    pods_cut_short: int
+    pods_lost: int
+    refusals_by_budgets: int
+    duplicate_notices: int
+    cordoned_after_seconds: Spread | None
+    replaced_after_seconds: Spread | None
+    least_seconds_to_spare: float | None
 
 
 def summarize(report: StormReport) -> Summary:
@@ -284,33 +283,32 @@ def summarize(report: StormReport) -> Summary:
     ]
     return Summary(
         nodes=len(report.nodes),
-        drained=sum(1 for node in report.nodes if drained_in_time(node)),
-        replaced=sum(1 for node in report.nodes if ready_at(node) is not None),
+        nodes_drained=sum(1 for node in report.nodes if drained_in_time(node)),
+        nodes_replaced=sum(1 for node in report.nodes if ready_at(node) is not None),
         pods=len(outcomes),
-        moved=outcomes.count(Outcome.MOVED),
-        ended=outcomes.count(Outcome.ENDED),
-        cut=outcomes.count(Outcome.CUT),
-        lost=outcomes.count(Outcome.DIED) + outcomes.count(Outcome.NOT_RESCHEDULED),
-        refusals=sum(pod.trace.refusals for pod in report.moving),
-        duplicates=sum(max(0, len(node.trace.notices) - 1) for node in report.nodes),
-        unmanaged=len(report.unmanaged),
-        to_cordon=_spread(to_cordon(node) for node in report.nodes),
-        to_ready=_spread(to_ready(node) for node in report.nodes),
-        to_spare=min(spare, default=None),
+        pods_moved=outcomes.count(Outcome.MOVED),
+        pods_ended=outcomes.count(Outcome.ENDED),
+        pods_cut_short=outcomes.count(Outcome.CUT),
+        pods_lost=outcomes.count(Outcome.DIED) + outcomes.count(Outcome.NOT_RESCHEDULED),
+        refusals_by_budgets=sum(pod.trace.refusals for pod in report.moving),
+        duplicate_notices=sum(max(0, len(node.trace.notices) - 1) for node in report.nodes),
+        cordoned_after_seconds=_spread(to_cordon(node) for node in report.nodes),
+        replaced_after_seconds=_spread(to_ready(node) for node in report.nodes),
+        least_seconds_to_spare=min(spare, default=None),
     )
 
 
 def drained_in_time(node: NodeReport) -> bool:
     """Return whether every pod that had to move ended before the instance did."""
     left = [pod for pod in node.moving if pod.evaluation.outcome is Outcome.DIED]
-    return bool(node.trace.cordons) and not left
+    return bool(node.trace.cordoned_at) and not left
 
 
 def to_cordon(node: NodeReport) -> float | None:
     """Return the seconds from the first delivery of the notice to the cordon."""
-    if not node.trace.cordons or node.trace.noticed_at is None:
+    if not node.trace.cordoned_at or node.trace.noticed_at is None:
         return None
-    return node.trace.cordons[0] - node.trace.noticed_at
+    return node.trace.cordoned_at[0] - node.trace.noticed_at
 
 
 def ready_at(node: NodeReport) -> float | None:
@@ -336,11 +334,6 @@ def missing_for(pod: PodTrace) -> float | None:
 def owner_of(target: Target) -> str:
     """Return who owns a node: a group, or Leeway's pool."""
     return target.group or f"Leeway, pool {target.pool}"
-
-
-def launch_lines(report: StormReport) -> list[str]:
-    """Return sentences about capacity that was short, and about what Leeway launched."""
-    return [shortage_text(one) for one in report.shortages] + launch_texts(report.launches)
 
 
 def shortage_text(shortage: Shortage) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from leeway_cli.output import FLAT
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -197,10 +199,10 @@ class LeewayEvent:
 class NodeTrace:
     """The observations of one interrupted node."""
 
-    target: Target
+    target: Target = field(metadata=FLAT)
     notices: tuple[Notice, ...]
     reclaim_at: float
-    cordons: tuple[float, ...] = ()
+    cordoned_at: tuple[float, ...] = ()
     instance_gone_at: float | None = None
     reclaimed_by_ec2: bool = False
     node_gone_at: float | None = None
@@ -217,15 +219,15 @@ class NodeTrace:
 class PodReport:
     """The observations and the evaluation of a pod."""
 
-    trace: PodTrace
-    evaluation: Evaluation
+    trace: PodTrace = field(metadata=FLAT)
+    evaluation: Evaluation = field(metadata=FLAT)
 
 
 @dataclass(frozen=True)
 class NodeReport:
     """The observations of a node, its pods, and its faults (one sentence each)."""
 
-    trace: NodeTrace
+    trace: NodeTrace = field(metadata=FLAT)
     pods: tuple[PodReport, ...]
     faults: tuple[str, ...]
 

@@ -1,21 +1,20 @@
 """The report of a simulated day: what giving nodes back saves, and what it moves.
 
 Three days have the same pods: one in which Leeway gives nodes back, one in which it gives back only
-empty nodes, and one in which no node is given back. Rendered as JSON, text and a page.
+empty nodes, and one in which no node is given back.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from leeway.disruption.rules import Cause
-from rich.console import Console
-from rich.table import Table
 
-from leeway_cli.report.output import Run, columns, page_environment, print_parts
-from leeway_cli.report.scale_up import Area, Level
-from leeway_cli.report.timeline import Tick
+from leeway_cli.output import as_json
+from leeway_cli.report import chart
+from leeway_cli.report.chart import Figure, Plot, Shape, TimeAxis
+from leeway_cli.report.page import Cell, Column, Lines, Page, Row, Run, Table, Tile, Tiles
 from leeway_cli.simulated_day.record import GivenBack, Moment, Record
 
 CAUSES = {
@@ -28,13 +27,11 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class CauseSum:
-    """All nodes that were given back for one cause. `saving` is what the decisions promised, in USD
-    per hour."""
+    """All nodes that were given back for one cause, and the decision that saved the most."""
 
     cause: str
     nodes: int
     pods: int
-    saving: float
     example: str
 
 
@@ -50,11 +47,6 @@ class ScaleDownReport:
     def faults(self) -> tuple[str, ...]:
         """The broken rules, each in one sentence."""
         return tuple(self.leeway.faults)
-
-    @property
-    def good(self) -> bool:
-        """Whether there is no fault."""
-        return not self.faults
 
     @property
     def saved(self) -> float:
@@ -84,15 +76,12 @@ class ScaleDownReport:
     @property
     def causes(self) -> tuple[CauseSum, ...]:
         """What was given back, by cause; causes without a node are left out."""
-        return tuple(self._causes())
-
-    def _causes(self) -> Iterator[CauseSum]:
+        found = []
         for cause in CAUSES:
-            own = [one for one in self.leeway.given_back if cause_of(one) == cause]
-            if own:
+            if own := [one for one in self.leeway.given_back if cause_of(one) == cause]:
                 best = max(own, key=lambda one: one.saving)
-                pods, saving = sum(one.pods for one in own), sum(one.saving for one in own)
-                yield CauseSum(cause, len(own), pods, saving, best.reason)
+                found.append(CauseSum(cause, len(own), sum(one.pods for one in own), best.reason))
+        return tuple(found)
 
 
 def cause_of(one: GivenBack) -> str:
@@ -104,38 +93,16 @@ def cause_of(one: GivenBack) -> str:
 
 def scale_down_as_data(report: ScaleDownReport, run: Run) -> dict[str, Any]:
     """Render the report. Times are minutes of the day, prices USD per hour, costs USD."""
+    days = {"leeway": report.leeway, "onlyEmpty": report.only_empty, "never": report.never}
     return {
-        "good": report.good,
+        "good": not report.faults,
         "faults": list(report.faults),
         "simulated": True,
         "run": run.as_data(),
-        "days": {
-            "leeway": _day(report.leeway),
-            "onlyEmpty": _day(report.only_empty),
-            "never": _day(report.never),
-        },
-        "givenBack": [
-            {
-                "minute": one.minute,
-                "node": one.node,
-                "instanceType": one.kind[0],
-                "capacityType": one.kind[1],
-                "cause": cause_of(one),
-                "pods": one.pods,
-                "savingPerHour": round(one.saving, 6),
-                "reason": one.reason,
-            }
-            for one in report.leeway.given_back
-        ],
+        "days": {name: _day(record) for name, record in days.items()},
+        "givenBack": as_json(report.leeway.given_back),
         "minutes": [
-            {
-                "minute": one.minute,
-                "pricePerHour": round(one.price, 6),
-                "lowerBoundPerHour": round(one.bound, 6),
-                "nodes": one.nodes,
-                "pods": one.pods,
-                "podsPending": one.pending,
-            }
+            {**as_json(one), "kinds": [[*kind, count] for kind, count in one.kinds.items()]}
             for one in report.leeway.moments
         ],
     }
@@ -153,10 +120,42 @@ def _day(record: Record) -> dict[str, Any]:
     }
 
 
-SIMULATED = (
-    "This day is simulated: no sandbox and no AWS. The decisions are those of the deployed"
-    " functions; pods, scheduler and prices are a model."
-)
+EVERY = 3  # minutes between two points of a chart
+BIN = 30  # minutes of a bar
+MOST_KINDS = 9
+MOST_REASONS = 12
+CAUSES_LEGEND = [(f"why-{cause}", why) for cause, why in CAUSES.items()]
+
+
+def scale_down_page(report: ScaleDownReport, run: Run) -> Page:
+    """Return the sections of the report of a run."""
+    return Page(
+        headline=headline(report),
+        lede="Web services follow the hours of the day, batch jobs run at night, and other jobs "
+        "start every hour and every quarter of an hour. Leeway gives nodes back when they are not "
+        "needed any more. This day is simulated: the decisions are those of the deployed "
+        "functions, made every minute; pods, scheduler and prices are a model, and nothing ran in "
+        "a sandbox or in AWS.",
+        about="This day is simulated: no sandbox and no AWS. The decisions are those of the "
+        "deployed functions; pods, scheduler and prices are a model.",
+        sections=[
+            _tiles(report),
+            price_chart(report),
+            kinds_chart(report),
+            moves_chart(report),
+            moves_chart(report, of_pods=True),
+            _days(report),
+            _causes(report),
+            _reasons(report),
+            Lines([f"[dim]{run.duration:.0f} s in total.[/]"]),
+        ],
+        faults=report.faults,
+        faults_title="Rules that the day broke",
+        source="All values come from a simulation with the seed below. The lower bound is a linear "
+        'program: parts of nodes, bought anew every minute. A pod "waited for a node" if no node '
+        "had room for it.",
+        run=run.about,
+    )
 
 
 def headline(report: ScaleDownReport) -> str:
@@ -166,146 +165,129 @@ def headline(report: ScaleDownReport) -> str:
     return f"{result}, with faults." if report.faults else f"{result}: {report.saved:.0%} less."
 
 
-def print_scale_down(report: ScaleDownReport, run: Run, console: Console) -> None:
-    """Print the headline, the days side by side, the causes and the faults."""
-    took = f"[dim]{run.duration:.0f} s in total.[/]"
-    tables: list[Table | str] = [_days(report), "", _causes(report), took]
-    print_parts(console, headline(report), SIMULATED, tables, report.faults)
+def _tiles(report: ScaleDownReport) -> Tiles:
+    leeway, never = report.leeway, report.never
+    given, launched = len(leeway.given_back), len(leeway.launched)
+    bound = f"{leeway.bound:.2f} USD: new nodes every minute"
+    launches = f"{launched} launched, {len(never.launched)} if none is given back"
+    each = f"{leeway.moved / max(given, 1):.1f} for each node given back"
+    peak, least = report.peak, report.least
+    times = f"from the peak at {_clock(peak.minute)} to {_clock(least.minute)}"
+    cost = f"{never.dollars:.2f} if no node is given back"
+    return Tiles(
+        [
+            Tile(f"{leeway.dollars:.2f}", None, "USD for the day", cost),
+            Tile(_over_bound(leeway), None, "above the lower bound", bound),
+            Tile(given, None, "nodes given back", launches),
+            Tile(leeway.moved, None, "pods moved", each),
+            Tile(f"{peak.nodes} → {least.nodes}", None, "nodes", times),
+        ]
+    )
+
+
+def _over_bound(record: Record) -> str:
+    return f"{record.dollars / record.bound - 1:.0%}" if record.bound else "–"
 
 
 def _days(report: ScaleDownReport) -> Table:
     figures = ("USD>", "Over bound>", "Node-hours>", "Given back>", "Pods moved>", "Launched>")
-    table = columns("Day", *figures)
-    for name, record in report.days:
-        over = f"{record.dollars / record.bound - 1:.0%}" if record.bound else "–"
-        counts = (len(record.given_back), record.moved, len(record.launched))
-        money = (f"{record.dollars:.2f}", over, f"{record.node_hours:,.0f}")
-        table.add_row(name, *money, *(f"{count:,}" for count in counts))
-    table.add_row("lower bound of any nodes", f"{report.leeway.bound:.2f}", style="dim")
-    return table
+    waited = Column("Minutes that pods waited for a node", "n", "page")
+    rows: list[Row] = [
+        (
+            Cell(name),
+            f"{record.dollars:.2f}",
+            _over_bound(record),
+            f"{record.node_hours:,.0f}",
+            f"{len(record.given_back):,}",
+            f"{record.moved:,}",
+            f"{len(record.launched):,}",
+            f"{record.pending_minutes:,}",
+        )
+        for name, record in report.days
+    ]
+    rows.append(("lower bound of any nodes", f"{report.leeway.bound:.2f}", *[""] * 6))
+    return Table(("Day", *figures, waited), rows, title="The same pods, with other rules")
 
 
 def _causes(report: ScaleDownReport) -> Table:
-    table = columns("Given back, because", "Nodes>", "Pods moved>")
-    for one in report.causes:
-        table.add_row(CAUSES[one.cause], str(one.nodes), str(one.pods))
-    return table
-
-
-LEFT, RIGHT, TOP = 48.0, 1096.0, 24.0
-EVERY = 3  # minutes between two points of a chart
-BIN = 30  # minutes of a bar
-MOST_KINDS = 9
-MOST_REASONS = 12
-OTHERS = "others"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a chart. `kind` is its CSS class, `points` its points in SVG."""
-
-    kind: str
-    points: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar. `kind` is its CSS class, `title` its tooltip."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    kind: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Key:
-    """An entry of a legend."""
-
-    kind: str
-    label: str
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One chart of the day, `bottom` pixels high."""
-
-    bottom: float
-    levels: tuple[Level, ...]
-    areas: tuple[Area, ...] = ()
-    lines: tuple[Line, ...] = ()
-    bars: tuple[Bar, ...] = ()
-    keys: tuple[Key, ...] = ()
-
-
-def render_scale_down(report: ScaleDownReport, run: Run) -> str:
-    """Render the report of a run as a self-contained HTML document."""
-    return (
-        page_environment()
-        .get_template("scale_down.html.j2")
-        .render(
-            report=report,
-            run=run,
-            headline=headline(report),
-            faults=report.faults,
-            causes=CAUSES,
-            ticks=_ticks(report),
-            price=price_chart(report),
-            kinds=kinds_chart(report),
-            moves=moves_chart(report),
-            moved=moves_chart(report, of_pods=True),
-            reasons=sorted(report.leeway.given_back, key=lambda one: -one.saving)[:MOST_REASONS],
-            clock=_clock,
-        )
+    words = Column("The decision that saved the most, in Leeway's words", "", "page")
+    return Table(
+        ("Given back, because", "Nodes>", "Pods moved>", words),
+        [
+            (Cell(CAUSES[one.cause]), str(one.nodes), str(one.pods), one.example)
+            for one in report.causes
+        ],
+        title="Why nodes were given back",
     )
 
 
-def price_chart(report: ScaleDownReport, bottom: float = 300.0) -> Chart:
-    """Lay out the price per hour of Leeway's day, of the day without give-back, and the bound."""
+def _reasons(report: ScaleDownReport) -> Table:
+    best = sorted(report.leeway.given_back, key=lambda one: -one.saving)[:MOST_REASONS]
+    return Table(
+        ("At", "Node", "Type", "Pods>", "Saves per hour>", Column("Reason", "")),
+        [
+            (
+                _clock(one.minute),
+                Cell(one.node),
+                ", ".join(one.kind),
+                str(one.pods),
+                f"{one.saving:.4f} USD",
+                one.reason,
+            )
+            for one in best
+        ],
+        title=f"The {len(best)} decisions that saved the most",
+        where="page",
+    )
+
+
+def price_chart(report: ScaleDownReport) -> Figure:
+    """Draw the price per hour of Leeway's day, of the day without give-back, and the bound."""
     never, own = _thinned(report.never.moments), _thinned(report.leeway.moments)
     most = max((one.price for one in never + own), default=0.0) or 1.0
-    x, y = _axis(report), _scale(most, bottom)
-    leeway = [(x(one.minute), y(one.price)) for one in own]
-    base = [(leeway[-1][0], bottom), (leeway[0][0], bottom)]
-    return Chart(
-        bottom,
-        _levels(most, bottom, "{:.1f}"),
-        areas=(Area("price", _points([*leeway, *base])),),
-        lines=(
-            Line("never", _points([(x(one.minute), y(one.price)) for one in never])),
-            Line("bound", _points([(x(one.minute), y(one.bound)) for one in own])),
-            Line("price", _points(leeway)),
-        ),
-    )
+    plot = Plot(_axis(report), most, 300.0)
+    minutes, prices = [one.minute for one in own], [one.price for one in own]
+    shapes = [
+        *_ticks(report, plot.bottom),
+        plot.stack("area price", minutes, [0] * len(own), prices),
+        *plot.levels("{:.1f}", most / 2),
+        plot.curve("line never", [o.minute for o in never], [o.price for o in never]),
+        plot.curve("line bound", minutes, [one.bound for one in own]),
+        plot.curve("line price", minutes, prices),
+    ]
+    legend = [
+        ("l never", "if no node is given back"),
+        ("l price", "Leeway"),
+        ("l bound", "lower bound of any nodes for the pods of that minute"),
+    ]
+    about = "The price per hour of the nodes, beside its lower bound"
+    return Figure("USD per hour", about, legend, shapes, 308)
 
 
-def kinds_chart(report: ScaleDownReport, bottom: float = 260.0) -> Chart:
-    """Lay out the nodes by instance type and capacity type; the rarest are `others`."""
+def kinds_chart(report: ScaleDownReport) -> Figure:
+    """Draw the nodes by instance type and capacity type; the rarest are `others`."""
     moments = _thinned(report.leeway.moments)
     hours: Counter[tuple[str, str]] = Counter()
     for one in moments:
         hours.update(one.kinds)
     named = [kind for kind, _ in hours.most_common(MOST_KINDS)]
-    most = _even(max((one.nodes for one in moments), default=0))
-    x, y = _axis(report), _scale(most, bottom)
-    areas, keys, lower = [], [], [0] * len(moments)
+    most = _even(one.nodes for one in moments)
+    plot = Plot(_axis(report), most, 260.0)
+    shapes, legend = _ticks(report, plot.bottom), []
+    lower = [0] * len(moments)
     for number, kind in enumerate([*named, None]):
         counts = [_count(one, kind, named) for one in moments]
         upper = [low + count for low, count in zip(lower, counts, strict=True)]
-        there = [(x(one.minute), y(level)) for one, level in zip(moments, upper, strict=True)]
-        back = [(x(one.minute), y(level)) for one, level in zip(moments, lower, strict=True)]
-        areas.append(Area(f"k{number}", _points([*there, *reversed(back)])))
-        label = OTHERS if kind is None else f"{kind[0]}, {kind[1]}"
-        keys.append(Key(f"k{number}", label))
+        shapes.append(plot.stack(f"area k{number}", [o.minute for o in moments], lower, upper))
+        legend.append((f"k{number}", "others" if kind is None else f"{kind[0]}, {kind[1]}"))
         lower = upper
-    return Chart(bottom, _levels(most, bottom, "{:.0f}"), tuple(areas), keys=tuple(keys))
+    shapes += plot.levels("{:.0f}", most // 2)
+    about = "The number of nodes by instance type over the day"
+    return Figure("Nodes by instance type", about, legend, shapes, 268)
 
 
-def moves_chart(report: ScaleDownReport, of_pods: bool = False, bottom: float = 190.0) -> Chart:
-    """Lay out the nodes that were given back in each half hour, or the pods that moved, by
-    cause."""
+def moves_chart(report: ScaleDownReport, of_pods: bool = False) -> Figure:
+    """Draw the nodes that were given back in each half hour, or the pods that moved, by cause."""
     nodes: dict[int, Counter[str]] = {}
     pods: dict[int, Counter[str]] = {}
     for one in report.leeway.given_back:
@@ -313,25 +295,25 @@ def moves_chart(report: ScaleDownReport, of_pods: bool = False, bottom: float = 
         nodes.setdefault(at, Counter())[cause] += 1
         pods.setdefault(at, Counter())[cause] += one.pods
     counts = pods if of_pods else nodes
-    most = _even(max((each.total() for each in counts.values()), default=0))
-    x, y = _axis(report), _scale(most, bottom)
-    bars: list[Bar] = []
+    most = _even(each.total() for each in counts.values())
+    plot = Plot(_axis(report), most, 190.0)
+    shapes = [*_ticks(report, plot.bottom), *plot.levels("{:.0f}", most // 2)]
     for at, by_cause in sorted(counts.items()):
         sums = f"{nodes[at].total()} nodes, {pods[at].total()} pods moved"
-        title = f"{_clock(at * BIN)}: {sums}"
-        bars += _stack(by_cause, x(at * BIN) + 2, x((at + 1) * BIN) - 2, y, title)
-    return Chart(bottom, _levels(most, bottom, "{:.0f}"), bars=tuple(bars))
+        shapes += _stack(plot, by_cause, at * BIN, f"{_clock(at * BIN)}: {sums}")
+    what = "Pods moved" if of_pods else "Nodes given back"
+    title = f"{what} in each half hour"
+    return Figure(title, f"{title}, by cause", CAUSES_LEGEND, shapes, 198)
 
 
-def _stack(
-    by_cause: Counter[str], left: float, right: float, y: Callable[[float], float], title: str
-) -> Iterator[Bar]:
+def _stack(plot: Plot, by_cause: Counter[str], minute: int, title: str) -> Iterator[Shape]:
+    left, right = plot.axis.x(minute) + 2, plot.axis.x(minute + BIN) - 2
     lower = 0
     for cause in CAUSES:
         if count := by_cause[cause]:
-            top, low = y(lower + count), y(lower)
+            top, low = plot.y(lower + count), plot.y(lower)
             width, height = round(right - left, 1), round(low - top, 1)
-            yield Bar(round(left, 1), top, width, height, f"why-{cause}", title)
+            yield chart.rect(f"why-{cause}", round(left, 1), top, width, height, title, rx=0)
             lower += count
 
 
@@ -345,38 +327,23 @@ def _thinned(moments: Sequence[Moment]) -> list[Moment]:
     return [*moments[::EVERY], moments[-1]]
 
 
-def _axis(report: ScaleDownReport) -> Callable[[int], float]:
+def _axis(report: ScaleDownReport) -> TimeAxis:
     first, last = report.leeway.moments[0].minute, report.leeway.moments[-1].minute
-    span = max(last + 1 - first, 1)
-    return lambda minute: round(LEFT + (minute - first) / span * (RIGHT - LEFT), 1)
+    return TimeAxis(first, last + 1, 48.0, 1096.0, first)
 
 
-def _scale(most: float, bottom: float) -> Callable[[float], float]:
-    return lambda value: round(bottom - value / most * (bottom - TOP), 1)
-
-
-def _levels(most: float, bottom: float, label: str) -> tuple[Level, ...]:
-    y = _scale(most, bottom)
-    return tuple(Level(y(most * part), label.format(most * part)) for part in (0, 0.5, 1))
-
-
-def _even(most: int) -> int:
-    """The even number from `most` on, so that the level in the middle is a whole number."""
+def _even(numbers: Iterable[int]) -> int:
+    """The even number from the largest one on, so that the level in the middle is a whole one."""
+    most = max(numbers, default=0)
     return max(most + most % 2, 2)
 
 
-def _points(points: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x},{y}" for x, y in points)
-
-
-def _ticks(report: ScaleDownReport) -> tuple[Tick, ...]:
-    x = _axis(report)
-    first, last = report.leeway.moments[0].minute, report.leeway.moments[-1].minute
+def _ticks(report: ScaleDownReport, bottom: float) -> list[Shape]:
+    axis = _axis(report)
+    first, last = int(axis.first), int(axis.last)
     step = 120 if last - first > 12 * 60 else 30
-    return tuple(
-        Tick(x(minute), _clock(minute))
-        for minute in range(-(-first // step) * step, last + 2, step)
-    )
+    minutes = range(-(-first // step) * step, last + 1, step)
+    return chart.ticks(((axis.x(minute), _clock(minute)) for minute in minutes), bottom)
 
 
 def _clock(minute: int) -> str:

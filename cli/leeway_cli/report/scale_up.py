@@ -1,7 +1,6 @@
 """The report of a scale-up: pods that wait over time, what Leeway launched, and its price.
 
-Built from the sandbox's journals. Times are epoch seconds (floats), prices USD per hour. Rendered
-as JSON, text and a page.
+Built from the sandbox's journals. Times are epoch seconds (floats), prices USD per hour.
 """
 
 from collections import Counter
@@ -9,22 +8,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from leeway_cli.output import FLAT, as_json
+from leeway_cli.report import chart
+from leeway_cli.report.chart import Figure, Plot, TimeAxis
 from leeway_cli.report.evaluation import evaluate_launches, shortage_text
+from leeway_cli.report.from_journal import launches, shortages
 from leeway_cli.report.model import Launch, Shortage
-from leeway_cli.report.output import (
+from leeway_cli.report.page import (
+    Cell,
+    Column,
+    Lines,
+    Page,
+    Row,
     Run,
-    columns,
-    launch_as_data,
-    page_environment,
-    print_parts,
-    rounded,
-    shortage_as_data,
+    Table,
+    Tile,
+    Tiles,
+    after,
+    seconds,
 )
-from leeway_cli.report.pool_launches import launches, shortages
-from leeway_cli.report.timeline import Tick, TimeAxis
 
 Entry = Mapping[str, Any]
 
@@ -63,14 +65,19 @@ class Point:
     starting: int
     running: int
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The three numbers."""
+        return self.pending, self.starting, self.running
+
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Equal nodes that Leeway launched. `price` is that of one node, None if unknown."""
+    """Equal nodes that Leeway launched. `price_per_hour` is that of one node, None if unknown."""
 
-    offering: Offering
+    offering: Offering = field(metadata=FLAT)
     count: int
-    price: float | None
+    price_per_hour: float | None
 
 
 @dataclass(frozen=True)
@@ -90,9 +97,9 @@ class ScaleUpReport:
     bound: float = 0.0
 
     @property
-    def good(self) -> bool:
-        """Whether there is no fault."""
-        return not self.faults
+    def zero(self) -> float:
+        """The time from which its times count: the first new pod."""
+        return self.first_pod_at or self.plan.scaled_at
 
     @property
     def last(self) -> Point:
@@ -115,7 +122,7 @@ class ScaleUpReport:
     @property
     def price(self) -> float:
         """The price of the launched nodes; those without a known price count as free."""
-        return sum(group.count * (group.price or 0.0) for group in self.nodes)
+        return sum(group.count * (group.price_per_hour or 0.0) for group in self.nodes)
 
     @property
     def over_bound(self) -> float | None:
@@ -232,7 +239,7 @@ def _faults_of_pods(last: Point, plan: ScaleUpPlan, pods: Iterable[_Pod]) -> lis
         faults.append(f"Pods of {plan.owner} without a node: {last.pending}.")
     if last.starting:
         faults.append(f"Pods of {plan.owner} with a node that do not run: {last.starting}.")
-    total = last.pending + last.starting + last.running
+    total = sum(last.counts)
     if total < plan.after:
         faults.append(f"{plan.owner} has {total} of {plan.after} pods.")
     if ended := sum(1 for pod in pods if pod.ended_at != float("inf")):
@@ -248,43 +255,26 @@ def scale_up_as_data(report: ScaleUpReport, run: Run) -> dict[str, Any]:
     """Render the report. Times are RFC 3339, durations seconds, prices USD per hour; a missing
     observation is null."""
     plan = report.plan
-    zero = report.first_pod_at or plan.scaled_at
+    summary = {
+        "podsPendingAtMost": report.most_pending,
+        "podsRunning": report.last.running,
+        "launchedAfterSeconds": report.seconds_to_launch,
+        "allRunningAfterSeconds": report.seconds_to_run,
+        "nodesLaunched": len(report.launches),
+        "fleets": report.fleets,
+        "pricePerHour": report.price,
+        "lowerBoundPerHour": report.bound,
+        "priceToBound": report.over_bound,
+    }
     return {
-        "good": report.good,
+        "good": not report.faults,
         "faults": list(report.faults),
         "run": run.as_data(nodes=plan.nodes, replicasBefore=plan.before, replicas=plan.after),
-        "summary": {
-            "podsPendingAtMost": report.most_pending,
-            "podsRunning": report.last.running,
-            "launchedAfterSeconds": rounded(report.seconds_to_launch),
-            "allRunningAfterSeconds": rounded(report.seconds_to_run),
-            "nodesLaunched": len(report.launches),
-            "fleets": report.fleets,
-            "pricePerHour": round(report.price, 6),
-            "lowerBoundPerHour": round(report.bound, 6),
-            "priceToBound": rounded(report.over_bound),
-        },
-        "nodes": [
-            {
-                "instanceType": group.offering.instance_type,
-                "zone": group.offering.zone,
-                "capacityType": group.offering.capacity_type,
-                "count": group.count,
-                "pricePerHour": group.price,
-            }
-            for group in report.nodes
-        ],
-        "launches": [launch_as_data(launch) for launch in report.launches],
-        "shortages": [shortage_as_data(shortage) for shortage in report.shortages],
-        "pods": [
-            {
-                "afterSeconds": rounded(point.at - zero),
-                "pending": point.pending,
-                "starting": point.starting,
-                "running": point.running,
-            }
-            for point in report.curve
-        ],
+        "summary": as_json(summary),
+        "nodes": as_json(report.nodes),
+        "launches": as_json(report.launches, epoch=True),
+        "shortages": as_json(report.shortages, epoch=True),
+        "pods": as_json(report.curve, epoch=True),
     }
 
 
@@ -292,13 +282,47 @@ MOST_POINTS = 12
 BAR = 40  # characters of the bar of all pods
 
 
+def scale_up_page(report: ScaleUpReport, run: Run) -> Page:
+    """Return the sections of the report of a run."""
+    plan = report.plan
+    first = []
+    if report.seconds_to_launch is not None:
+        began = seconds(report.seconds_to_launch)
+        first = [f"First launch after {began}, {report.fleets} fleets."]
+    return Page(
+        headline=headline(report),
+        lede=f"{plan.owner} of cluster {plan.cluster} was scaled from {plan.before} to "
+        f"{plan.after} pods on {plan.nodes} nodes. Leeway saw the pending pods and launched nodes "
+        "for them. An instance joins within seconds here; EC2 takes one to two minutes.",
+        about=f"{plan.owner} was scaled on a cluster of {plan.nodes} nodes. Instances join within"
+        " seconds here:\nEC2 takes one to two minutes. All times start at the first new pod.",
+        sections=[
+            _tiles(report),
+            lay_out_chart(report),
+            _pods(report),
+            _nodes(report),
+            Lines(
+                [
+                    *first,
+                    *map(shortage_text, report.shortages),
+                    price_text(report),
+                    f"[dim]{run.duration:.0f} s in total.[/]",
+                ]
+            ),
+        ],
+        faults=report.faults,
+        source="All values come from the journals of the sandbox's API server, kubelets and EC2, "
+        "and from its prices. The lower bound is computed by Leeway's selection for the pods on "
+        "new nodes.",
+        run=run.about,
+    )
+
+
 def headline(report: ScaleUpReport) -> str:
     """Return the result of the scale-up in one sentence."""
-    plan = report.plan
-    scaled = f"From {plan.before} to {plan.after} pods"
-    if report.seconds_to_run is None or not report.good:
-        running = report.last.running
-        return f"{scaled}: {running} run, with faults."
+    scaled = f"From {report.plan.before} to {report.plan.after} pods"
+    if report.seconds_to_run is None or report.faults:
+        return f"{scaled}: {report.last.running} run, with faults."
     nodes = len(report.launches)
     new = f"{nodes} new node{'' if nodes == 1 else 's'}"
     return f"{scaled} on {new} in {report.seconds_to_run:.0f} seconds."
@@ -318,47 +342,41 @@ def price_text(report: ScaleUpReport) -> str:
 
 def points_shown(curve: Sequence[Point]) -> list[Point]:
     """Return the points of a curve at which the pods change, evenly thinned, and the last one."""
-    changed = [
-        point
-        for before, point in zip([None, *curve], curve, strict=False)
-        if before is None
-        or (before.pending, before.starting, before.running)
-        != (point.pending, point.starting, point.running)
-    ]
+    pairs = zip([None, *curve], curve, strict=False)
+    changed = [one for before, one in pairs if before is None or before.counts != one.counts]
     step = -(-len(changed) // MOST_POINTS)
     return [*changed[:-1:step], changed[-1]]
 
 
-def print_scale_up(report: ScaleUpReport, run: Run, console: Console) -> None:
-    """Print the headline, the pods over time, the nodes, the price and the faults."""
-    plan, launched = report.plan, report.seconds_to_launch
-    first = [f"First launch after {launched:.1f} s, {report.fleets} fleets."] if launched else []
-    print_parts(
-        console,
-        headline(report),
-        f"{plan.owner} was scaled on a cluster of {plan.nodes} nodes. Instances join within"
-        " seconds here:\nEC2 takes one to two minutes. All times start at the first new pod.",
+def _tiles(report: ScaleUpReport) -> Tiles:
+    running, wanted = report.last.running, report.plan.after
+    fleets = f"{report.fleets} fleets, {len(report.nodes)} offerings"
+    boot = "with the short boot of the sandbox"
+    to_run, to_launch = report.seconds_to_run, report.seconds_to_launch
+    most = f"{report.most_pending} were pending at most"
+    bound = f"{report.bound:.2f} is the lower bound"
+    return Tiles(
         [
-            _pods(report),
-            "",
-            _nodes(report),
-            *first,
-            *map(shortage_text, report.shortages),
-            price_text(report),
-            f"[dim]{run.duration:.0f} s in total.[/]",
-        ],
-        report.faults,
+            Tile(running, wanted, "pods running", most, running >= wanted),
+            Tile(seconds(to_launch), None, "to the first launch", "from the first new pod"),
+            Tile(seconds(to_run), None, "until all pods ran", boot, to_run is not None),
+            Tile(len(report.launches), None, "nodes launched", fleets),
+            Tile(f"{report.price:.2f}", None, "USD per hour", bound),
+        ]
     )
 
 
 def _pods(report: ScaleUpReport) -> Table:
-    table = columns("After>", "Pending>", "Starting>", "Running>", "")
-    zero = report.first_pod_at or report.plan.scaled_at
-    for point in points_shown(report.curve):
-        counts = (point.pending, point.starting, point.running)
-        after = f"{max(point.at - zero, 0):.1f} s"
-        table.add_row(after, *map(str, counts), _bar(counts, report.plan.after))
-    return table
+    rows: list[Row] = [
+        (
+            f"{max(point.at - report.zero, 0):.1f} s",
+            *map(str, point.counts),
+            Cell(_bar(point.counts, report.plan.after), kind="bar"),
+        )
+        for point in points_shown(report.curve)
+    ]
+    columns = ("After>", "Pending>", "Starting>", "Running>", "")
+    return Table(columns, rows, where="terminal")
 
 
 def _bar(counts: tuple[int, int, int], total: int) -> str:
@@ -367,100 +385,53 @@ def _bar(counts: tuple[int, int, int], total: int) -> str:
 
 
 def _nodes(report: ScaleUpReport) -> Table:
-    table = columns("Nodes>", "Type", "Zone", "Capacity", "USD per hour>")
+    rows: list[Row] = []
     for group in report.nodes:
-        offering = group.offering
-        price = "unknown" if group.price is None else f"{group.count * group.price:.4f}"
-        where = (offering.instance_type, offering.zone, offering.capacity_type)
-        table.add_row(str(group.count), *where, price)
-    return table
-
-
-WIDTH, HEIGHT = 1120.0, 300.0
-LEFT, RIGHT, TOP, BOTTOM = 48.0, 1108.0, 24.0, 288.0
-
-
-@dataclass(frozen=True)
-class Area:
-    """One area of the chart. `kind` is its CSS class, `points` its outline in SVG."""
-
-    kind: str
-    points: str
-
-
-@dataclass(frozen=True)
-class Level:
-    """A labelled number of pods on the vertical axis."""
-
-    y: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Chart:
-    """The pods over time, and when nodes were launched and became Ready (`launched`, `ready`:
-    horizontal coordinates)."""
-
-    areas: tuple[Area, ...]
-    ticks: tuple[Tick, ...]
-    levels: tuple[Level, ...]
-    launched: tuple[float, ...]
-    ready: tuple[float, ...]
-
-
-def render_scale_up(report: ScaleUpReport, run: Run) -> str:
-    """Render the report of a run as a self-contained HTML document."""
-    return (
-        page_environment()
-        .get_template("scale_up.html.j2")
-        .render(
-            report=report,
-            run=run,
-            chart=lay_out_chart(report),
-            headline=headline(report),
-            faults=report.faults,
-            price_text=price_text(report),
-            shortage_text=shortage_text,
-            zero=report.first_pod_at or report.plan.scaled_at,
-        )
+        one, price = group.offering, group.price_per_hour
+        each, total = "unknown", "unknown"
+        if price is not None:
+            each, total = f"{price:.4f}", f"{group.count * price:.4f}"
+        type_ = Cell(one.instance_type)
+        rows.append((str(group.count), type_, one.zone, one.capacity_type, each, total))
+    each_price = Column("USD per hour each", "n", "page")
+    return Table(
+        ("Nodes>", "Type", "Zone", "Capacity", each_price, "USD per hour>"),
+        rows,
+        title="What Leeway launched",
+        lines=[
+            price_text(report),
+            *(
+                f"{after(one.at, report.zero)} after the first new pod: {shortage_text(one)}"
+                for one in report.shortages
+            ),
+        ],
     )
 
 
-def lay_out_chart(report: ScaleUpReport) -> Chart:
-    """Lay out the pods over time: running at the bottom, then starting, then pending ones."""
+def lay_out_chart(report: ScaleUpReport) -> Figure:
+    """Draw the pods over time: running at the bottom, then starting, then pending ones; and when
+    nodes were launched and became Ready."""
     curve = report.curve
     zero, last = report.first_pod_at or curve[0].at, curve[-1].at
     start = min(zero, curve[0].at)
-    axis = TimeAxis(start, max(last, start + 1.0), LEFT, RIGHT, zero)
-    most = max([report.plan.after, *map(_total, curve)])
-
-    def y(count: int) -> float:
-        return round(BOTTOM - count / most * (BOTTOM - TOP), 1)
-
-    def area(kind: str, lower: Sequence[int], upper: Sequence[int]) -> Area:
-        moments = [axis.x(point.at) for point in curve]
-        there = zip(moments, map(y, upper), strict=True)
-        back = reversed(list(zip(moments, map(y, lower), strict=True)))
-        return Area(kind, " ".join(f"{at},{level}" for at, level in (*there, *back)))
-
-    running = [point.running for point in curve]
-    bound = [point.running + point.starting for point in curve]
-    return Chart(
-        areas=(
-            area("running", [0] * len(curve), running),
-            area("starting", running, bound),
-            area("pending", bound, [_total(point) for point in curve]),
-        ),
-        ticks=axis.ticks,
-        levels=tuple(Level(y(count), str(count)) for count in (0, most // 2, most)),
-        launched=_distinct(axis.x(one.at) for one in report.launches),
-        ready=_distinct(axis.x(one.ready_at) for one in report.launches if one.ready_at),
-    )
-
-
-def _total(point: Point) -> int:
-    return point.pending + point.starting + point.running
-
-
-def _distinct(places: Iterable[float]) -> tuple[float, ...]:
-    return tuple(sorted(set(places)))
+    most = max([report.plan.after, *(sum(one.counts) for one in curve)])
+    plot = Plot(TimeAxis(start, max(last, start + 1.0), 48.0, 1108.0, zero), most, 288.0)
+    moments = [point.at for point in curve]
+    lower = [0] * len(curve)
+    shapes = chart.ticks(plot.axis.ticks, plot.bottom)
+    for place, kind in ((2, "running"), (1, "starting"), (0, "pending")):
+        upper = [low + one.counts[place] for low, one in zip(lower, curve, strict=True)]
+        shapes.append(plot.stack(f"c {kind}", moments, lower, upper))
+        lower = upper
+    shapes += plot.levels("{}", most // 2)
+    ready = [one.ready_at for one in report.launches if one.ready_at]
+    for kind, times in (("launched", [one.at for one in report.launches]), ("ready", ready)):
+        for x in sorted(set(map(plot.axis.x, times))):
+            shapes.append(chart.line(f"mark {kind}", x, 24, x, plot.bottom))
+    legend = [(f"c {kind}", kind) for kind in ("pending", "starting", "running")]
+    marks = [
+        (chart.path(f"mark {kind}", "M6 0v12"), f"nodes {what}")
+        for kind, what in (("launched", "launched"), ("ready", "Ready"))
+    ]
+    about = "The number of pending, starting and running pods over time"
+    return Figure("Pods over time", about, [*legend, *marks], shapes, 300)

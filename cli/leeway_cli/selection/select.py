@@ -65,7 +65,8 @@ def _plan(
     from leeway.selection.packing.planning import pack
     from leeway.selection.packing.supply import Supply
     from leeway.selection.reading.cluster_objects import daemons_of, existing_nodes, pending_pods
-    from leeway.selection.reading.missing_references import missing_references
+
+    from leeway_cli.selection.input_warnings import missing_references
 
     if not (pods or nodes):
         raise BadInputError("--pods: expected a file of pods, or --nodes with pending pods.")

@@ -164,7 +164,9 @@ class KubernetesFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         from leeway.selection.reading.cluster_objects import checked
-        from leeway.selection.reading.objects import BadObject, unknown_kinds
+        from leeway.selection.reading.objects import BadObject
+
+        from leeway_cli.selection.input_warnings import unknown_kinds
 
         self._places: list[tuple[str, Value]] = []
         self.documents: Sequence[Document] = tuple(self._read(paths))

@@ -15,7 +15,7 @@ from leeway_cli.stack import DEFAULT_STACK, StackOption
 
 if TYPE_CHECKING:
     from leeway.selection.offers.catalog import Catalog, InstanceType, Offering, TypeTable
-    from leeway.selection.pools import NodePool
+    from leeway.selection.pods import NodePool
     from leeway.selection.requirements import Requirements
 
 
@@ -95,10 +95,10 @@ def _of_pools(catalog: "Catalog", pools: "Sequence[NodePool]") -> list[Match]:
 
 
 def _warnings(table: "TypeTable", pool: "NodePool", matching: int) -> Iterator[str]:
-    from leeway.selection.offers.mismatches import explain, unmatched
+    from leeway.selection.offers.catalog import mismatch, unmatched
 
     if not matching:
-        yield explain(table, pool.requirements)
+        yield mismatch(table, pool.requirements)
         return
     for requirement in pool.requirements.values():
         if missed := unmatched(table, requirement):

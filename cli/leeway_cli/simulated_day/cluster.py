@@ -20,8 +20,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME
 from leeway.selection.offers.catalog import Unavailable
 from leeway.selection.packing.supply import Candidate
-from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm, Spread
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, PodTerm, Spread
 from leeway.selection.resources import Resources
 
 from leeway_cli.simulated_day.offers import pools, prices

@@ -9,7 +9,7 @@ from leeway.selection.labels import ARCH, CAPACITY_TYPE, INSTANCE, ON_DEMAND, SP
 from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog, InstanceType
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import NodePool, Taint
 from leeway.selection.requirements import Requirement, Requirements
 
 STEADY = {"example.com/steady": "true"}

@@ -155,7 +155,7 @@ def _machine(
     template: "NodeTemplate", name: str, region: str | None, stack: str, sandbox: bool
 ) -> "Machine":
     from leeway.manifests.base import near_miss
-    from leeway.selection.offers.mismatches import explain
+    from leeway.selection.offers.catalog import mismatch
 
     catalog = find_catalog(region, stack, sandbox=sandbox)
     machine = catalog.machine(name)
@@ -166,6 +166,6 @@ def _machine(
     pool = template.pool
     table = catalog.for_node_class(pool.node_class)
     if not table.matching(pool.requirements) >> catalog.index[name] & 1:
-        why = "" if table.matching(pool.requirements) else f": {explain(table, pool.requirements)}"
+        why = "" if table.matching(pool.requirements) else f": {mismatch(table, pool.requirements)}"
         write_stderr(f"warning: node pool {pool.name} does not launch {name}{why}")
     return machine

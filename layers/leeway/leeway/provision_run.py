@@ -65,7 +65,7 @@ from leeway.provisioning.upcoming import ClusterManifests, Upcoming, UpcomingPod
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.pods import ExistingNode
-from leeway.selection.pools import NodePool as Pool
+from leeway.selection.pods import NodePool as Pool
 from leeway.table import Table
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -39,6 +40,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> None:
     """Serve until SIGTERM, SIGINT, or the exit of the process that started this one."""
     options = parse(arguments)
+    gc.disable()  # the import of moto creates a million objects that stay; `start` enables it
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="aws %(levelname)s %(message)s"
     )

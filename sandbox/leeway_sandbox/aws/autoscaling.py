@@ -248,6 +248,20 @@ class ScalingResponse(AutoScalingResponse):
         group, token = self.scaling.group(wanted.group), self._get_param("ClientToken")
         return ActionResult(self.scaling.launches.answer(group, wanted, token))
 
+    def delete_auto_scaling_group(self) -> ActionResult:
+        """Delete a group. One with instances is refused, or ends them if the caller forces it."""
+        group = self.scaling.group(self._get_param("AutoScalingGroupName"))
+        if not group.instance_states:
+            return super().delete_auto_scaling_group()
+        if not self._get_bool_param("ForceDelete", False):
+            raise AutoscalingClientError(
+                "ResourceInUse",
+                "You cannot delete an AutoScalingGroup while there are instances or pending Spot "
+                "instance request(s) still in the group.",
+            )
+        group.delete_by_force()
+        return EmptyResult()
+
     def describe_auto_scaling_groups(self) -> ActionResult:
         """Describe groups, without instances if the caller asks for that."""
         found = super().describe_auto_scaling_groups()

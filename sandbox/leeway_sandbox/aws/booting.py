@@ -1,4 +1,4 @@
-"""Boots the instances of fleets: an instance joins if its user data is what its AMI needs.
+"""Boots instances of fleets and with user data: one joins if its user data is what its AMI needs.
 
 The AMI's family decides how user data is read. The kubelet then has to reach the cluster: endpoint,
 CA and name must be those of one cluster, and the instance needs a profile for its token. A refusal

@@ -78,7 +78,7 @@ class ScheduleSpeed(BaseModel):
 
 
 class FireSchedule(BaseModel):
-    """A schedule or scheduled rule, by name or ARN, to run now."""
+    """A schedule, by name or ARN, to run now."""
 
     model_config = ConfigDict(extra="forbid")
 

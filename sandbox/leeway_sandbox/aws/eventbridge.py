@@ -8,7 +8,6 @@ import logging
 import queue
 import threading
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -18,15 +17,9 @@ from moto.events.exceptions import ValidationException
 from moto.events.models import EventsBackend, Rule, events_backends
 from moto.sqs.models import sqs_backends
 
-from leeway_sandbox.aws import notices
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.notices import Event, timestamp
-from leeway_sandbox.aws.schedule_clock import (
-    BadExpressionError,
-    ScheduleClock,
-    ScheduledTarget,
-    parse_expression,
-)
+from leeway_sandbox.aws.schedule_clock import ScheduleClock
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +40,7 @@ class Delivery:
 
     @property
     def is_tick(self) -> bool:
-        """Whether a schedule sends this event: of EventBridge Scheduler or of a rule."""
+        """Whether a schedule of EventBridge Scheduler sends this event."""
         return self.event.get("detail-type") == "Scheduled Event"
 
     @property
@@ -197,65 +190,11 @@ class DeliveringRule(Rule):
         for target in self.targets:
             self.bus.deliveries.send(Delivery(event, self.arn, target), copies, delay)
 
-    def tick(self, at: datetime) -> list[str]:
-        """Deliver a scheduled event to the targets; return the functions among them."""
-        event = notices.event(
-            "aws.events", "Scheduled Event", self.region_name, [self.arn], {}, at.timestamp()
-        )
-        self.deliver(event)
-        return functions_of(self.targets)
-
-    def follow_schedule(self) -> None:
-        """Add the schedule of this rule to the clock; remove it if the rule is disabled."""
-        schedule_clock = self.bus.schedule_clock
-        schedule_clock.remove(self.arn)
-        if self.scheduled_expression and self.state != "DISABLED":
-            expression = parse_expression(self.scheduled_expression)
-            now = datetime.now(UTC)
-            schedule_clock.add(
-                ScheduledTarget(
-                    self.name, self.arn, self.scheduled_expression, expression, self.tick, now
-                )
-            )
-
 
 class JournaledEvents(EventsBackend):
-    """moto's EventBridge, with schedules and with a journal of PutEvents."""
+    """moto's EventBridge, with a journal of PutEvents."""
 
     bus: ClassVar["EventBus"]
-
-    def put_rule(self, name: str, *args: Any, **kwargs: Any) -> Rule:
-        """Create or replace a rule, and start its schedule."""
-        try:
-            if expression := kwargs.get("scheduled_expression"):
-                parse_expression(expression)
-        except BadExpressionError as error:
-            raise ValidationException(str(error)) from error
-        rule = super().put_rule(name, *args, **kwargs)
-        assert isinstance(rule, DeliveringRule)
-        rule.follow_schedule()
-        return rule
-
-    def delete_rule(self, name: str, event_bus_arn: str | None) -> None:
-        """Delete a rule and its schedule."""
-        rule = self.event_buses["default"].rules.get(name)
-        super().delete_rule(name, event_bus_arn)
-        if rule:
-            self.bus.schedule_clock.remove(rule.arn)
-
-    def enable_rule(self, name: str, event_bus_arn: str | None) -> bool:
-        """Enable a rule and its schedule."""
-        return super().enable_rule(name, event_bus_arn) and self._follow(name)
-
-    def disable_rule(self, name: str, event_bus_arn: str | None) -> bool:
-        """Disable a rule and its schedule."""
-        return super().disable_rule(name, event_bus_arn) and self._follow(name)
-
-    def _follow(self, name: str) -> bool:
-        rule = self.event_buses["default"].rules.get(name)
-        if isinstance(rule, DeliveringRule):
-            rule.follow_schedule()
-        return True
 
     def put_events(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Put events, and add every accepted entry to the journal."""

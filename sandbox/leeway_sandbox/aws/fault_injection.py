@@ -1,12 +1,14 @@
 """Fault Injection Service: experiments that interrupt Spot instances. moto acts on no target.
 
-EC2 recommends a rebalance when the action begins, warns two minutes before
-`durationBeforeInterruption` is over, and then reclaims the instances. Source: AWS's workshop
-"Launching EC2 Spot Instances", "Creating a Spot Interruption Experiment".
+EC2 recommends a rebalance immediately after the action begins, warns two minutes before
+`durationBeforeInterruption` is over, and then reclaims the instances. AWS does not document how an
+action ends whose instances end before; here it warns nobody. Source: AWS FIS user guide, "AWS FIS
+actions reference", aws:ec2:send-spot-instance-interruptions.
 """
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from moto.ec2.models import ec2_backends
@@ -16,7 +18,7 @@ from moto.iam.exceptions import NotFoundException
 from moto.iam.models import iam_backends
 
 from leeway_sandbox.aws import instances
-from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
+from leeway_sandbox.aws.cloud import ACCOUNT, Cloud, Timer
 from leeway_sandbox.aws.interruptions import Interruption, Interruptions
 
 _ACTION = "aws:ec2:send-spot-instance-interruptions"
@@ -26,7 +28,8 @@ _WARNING = 120
 
 def install(cloud: Cloud, interruptions: Interruptions) -> None:
     """Let experiments interrupt Spot instances. Other experiments fail."""
-    start = FISBackend.start_experiment
+    start, stop = FISBackend.start_experiment, FISBackend.stop_experiment
+    warnings: dict[str, list[Timer]] = {}
 
     def start_experiment(self: FISBackend, *args: Any, **kwargs: Any) -> dict[str, Any]:
         known = {*self.experiments}
@@ -34,21 +37,28 @@ def install(cloud: Cloud, interruptions: Interruptions) -> None:
         experiment = self.experiments[answer["id"]]
         if experiment.id not in known:  # else a client repeats its call
             try:
-                _run(cloud, interruptions, experiment)
+                warnings[experiment.id] = [*_run(cloud, interruptions, experiment)]
             except _CannotRunError as problem:
                 experiment.status = "failed"
                 reasons = {**Experiment.STATUS_REASONS, "failed": str(problem)}
                 experiment.STATUS_REASONS = reasons  # type: ignore[misc]
         return answer
 
+    def stop_experiment(self: FISBackend, id: str) -> dict[str, Any]:  # noqa: A002 (moto's name)
+        for warning in warnings.pop(id, ()):
+            warning.cancel()
+        return stop(self, id)
+
     FISBackend.start_experiment = start_experiment  # type: ignore[method-assign]
+    FISBackend.stop_experiment = stop_experiment  # type: ignore[method-assign]
 
 
 class _CannotRunError(Exception):
     """An experiment that fails at its start; the text is the reason of its state."""
 
 
-def _run(cloud: Cloud, interruptions: Interruptions, experiment: Experiment) -> None:
+def _run(cloud: Cloud, interruptions: Interruptions, experiment: Experiment) -> Iterator[Timer]:
+    """Recommend a rebalance, and yield the warnings that follow."""
     if not _is_trusting(experiment.role_arn):
         raise _CannotRunError(f"FIS cannot assume the role {experiment.role_arn}.")
     for action in experiment.actions.values():
@@ -58,14 +68,14 @@ def _run(cloud: Cloud, interruptions: Interruptions, experiment: Experiment) -> 
         names = [one.id for one in _selected(cloud, target)]
         if not names:
             raise _CannotRunError("Target resolution returned empty set")
-        interruptions.begin(Interruption(instance=names, rebalance=True, warning=None))
         early = _seconds(action["parameters"]["durationBeforeInterruption"]) - _WARNING
+        interruptions.begin(Interruption(instance=names, rebalance=True, warning=None))
 
         def warn(names: list[str] = names) -> None:
             left = [one for one in names if instances.find(cloud, one)[1].state == "running"]
             interruptions.begin(Interruption(instance=left))
 
-        cloud.timers.after(early, warn)
+        yield cloud.timers.after(early, warn)
 
 
 def _is_trusting(role_arn: str) -> bool:
@@ -92,6 +102,6 @@ def _selected(cloud: Cloud, target: dict[str, Any]) -> list[Instance]:
 
 def _seconds(duration: str) -> float:
     minutes = re.fullmatch(r"PT(\d+)M", duration)
-    if minutes is None or int(minutes[1]) < 2:
-        raise _CannotRunError(f"durationBeforeInterruption is PT2M or longer, got {duration}.")
+    if minutes is None or not 2 <= int(minutes[1]) <= 15:
+        raise _CannotRunError(f"durationBeforeInterruption is PT2M to PT15M, got {duration}.")
     return int(minutes[1]) * 60.0

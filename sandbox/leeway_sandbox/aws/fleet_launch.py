@@ -1,4 +1,4 @@
-"""Launches the instances of a fleet in one pool, or says why EC2 does not.
+"""Launches the instances of a launch template in one pool, or says why EC2 does not.
 
 The errors are those of RunInstances, which EC2 reports for each override of a fleet.
 """
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from moto.core.exceptions import ServiceException
 from moto.ec2.exceptions import (
@@ -28,7 +28,6 @@ from leeway_sandbox.aws import instances as ec2_instances
 from leeway_sandbox.aws.account import has_spot_role, metadata_tags
 from leeway_sandbox.aws.cloud import ACCOUNT, Cloud
 from leeway_sandbox.aws.ec2_requests import MOST_TAGS
-from leeway_sandbox.aws.fleet_plan import Market, Pool, Refused, Room
 from leeway_sandbox.aws.instances import NoFreeAddresses, free_addresses
 
 EFA_TYPES = ("efa", "efa-only")
@@ -38,12 +37,23 @@ _METADATA_KEY = re.compile(r"(?!(\.|\.\.|_index)$)[0-9a-zA-Z\-_+=,.@:]{1,255}")
 TEMPLATE_TAG, VERSION_TAG = "aws:ec2launchtemplate:id", "aws:ec2launchtemplate:version"
 
 
+type Market = Literal["on-demand", "spot"]
+
+
 @dataclass(frozen=True)
-class LaunchSpecification:
-    """A launch template version with the override of one pool; `request_tags` by resource type."""
+class Pool:
+    """An instance type in a zone: a launch template version with one override of a request.
+
+    `subnet` is empty for an Auto Scaling group without subnets. `price` is USD per hour in the
+    market of the fleet; `request_tags` are by resource type.
+    """
 
     version: LaunchTemplateVersion
-    pool: Pool
+    override: Mapping[str, Any]
+    instance_type: str
+    zone: str
+    subnet: str
+    price: float
     request_tags: Mapping[str, Mapping[str, str]]
 
     @property
@@ -54,7 +64,7 @@ class LaunchSpecification:
     @property
     def image_id(self) -> str:
         """The AMI."""
-        return str(self.pool.override.get("ImageId") or self.version.image_id)
+        return str(self.override.get("ImageId") or self.version.image_id)
 
     @property
     def tags(self) -> dict[str, dict[str, str]]:
@@ -81,47 +91,40 @@ class LaunchSpecification:
         return self.data.get("IamInstanceProfile") or {}
 
 
+@dataclass(frozen=True)
+class Refused:
+    """Why EC2 launches nothing in a pool, or fewer than it needs."""
+
+    pool: Pool
+    code: str
+    message: str
+
+
 def room_of(
-    cloud: Cloud,
-    ec2: Any,
-    market: Market,
-    specification: LaunchSpecification,
-    wanted: int,
-    taken: Counter[str],
-) -> Room:
+    cloud: Cloud, ec2: Any, market: Market, pool: Pool, wanted: int, taken: Counter[str]
+) -> tuple[int, Refused | None]:
     """How many of so many instances EC2 launches in the pool, and why not all of them.
 
     `taken` counts the addresses that the same request uses of each subnet, and is kept up to date.
     """
-    pool = specification.pool
     try:
         for check in _CHECKS:
-            check(ec2, market, specification)
+            check(ec2, market, pool)
     except ServiceException as error:
-        return Room(0, Refused(pool, str(error.code), str(error.message)))
+        return 0, Refused(pool, str(error.code), str(error.message))
+    count, refused = wanted, None
     fault = cloud.faults.take_launch("ec2", pool.instance_type, pool.zone, market)
     if fault and fault.error and fault.launched < wanted:
-        lacking = Refused(pool, fault.error, fault.message)
-        return _with_addresses(ec2, pool, Room(fault.launched, lacking), taken)
-    return _with_addresses(ec2, pool, Room(wanted), taken)
-
-
-def _with_addresses(ec2: Any, pool: Pool, room: Room, taken: Counter[str]) -> Room:
-    """As much of a pool's room as its subnet has addresses for."""
-    if pool.subnet is None or not room.count:
-        return room
+        count, refused = fault.launched, Refused(pool, fault.error, fault.message)
     free = max(free_addresses(ec2.get_subnet(pool.subnet)) - taken[pool.subnet], 0)
-    taken[pool.subnet] += min(free, room.count)
-    if free >= room.count:
-        return room
-    full = NoFreeAddresses(pool.subnet)
-    return Room(free, Refused(pool, str(full.code), str(full.message)))
+    if free < count:
+        full = NoFreeAddresses(pool.subnet)
+        count, refused = free, Refused(pool, str(full.code), str(full.message))
+    taken[pool.subnet] += count
+    return count, refused
 
 
-def _check_offering(ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    pool = specification.pool
-    if pool.zone[:-1] != ec2.region_name:
-        raise InvalidParameterValue(f"Invalid availability zone: [{pool.zone}]")
+def _check_offering(ec2: Any, _market: Market, pool: Pool) -> None:
     offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(ec2.region_name, [])
     wanted = {"InstanceType": pool.instance_type, "Location": pool.zone}
     if pool.instance_type not in INSTANCE_TYPES:
@@ -136,26 +139,13 @@ def _check_offering(ec2: Any, _market: Market, specification: LaunchSpecificatio
         )
 
 
-def _check_price(_ec2: Any, market: Market, specification: LaunchSpecification) -> None:
-    pool = specification.pool
-    most = str(pool.override.get("MaxPrice") or "")
-    if most and not re.fullmatch(r"\d+(\.\d+)?", most):
-        raise InvalidParameterValue(f"Invalid value '{most}' for MaxPrice.")
-    if market == "spot" and most and float(most) < pool.price:
-        raise _refusal(
-            "SpotMaxPriceTooLow",
-            f"Your Spot request price of {most} is lower than the minimum required Spot request "
-            f"fulfillment price of {pool.price:.4f}.",
-        )
-
-
-def _check_image(ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    if not specification.image_id:
+def _check_image(ec2: Any, _market: Market, pool: Pool) -> None:
+    if not pool.image_id:
         raise _refusal("MissingParameter", "The request must contain the parameter ImageId")
-    image = ec2.amis.get(specification.image_id)
+    image = ec2.amis.get(pool.image_id)
     if image is None:
-        raise InvalidAMIIdError(specification.image_id)
-    instance_type = specification.pool.instance_type
+        raise InvalidAMIIdError(pool.image_id)
+    instance_type = pool.instance_type
     supported = INSTANCE_TYPES[instance_type]["ProcessorInfo"]["SupportedArchitectures"]
     if image.architecture not in supported:
         raise InvalidParameterValue(
@@ -167,28 +157,27 @@ def _check_image(ec2: Any, _market: Market, specification: LaunchSpecification) 
         )
 
 
-def _check_network(ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    subnet_id = specification.pool.subnet
-    subnet = ec2.get_subnet(subnet_id) if subnet_id else None
-    for group_id in specification.security_groups:
+def _check_network(ec2: Any, _market: Market, pool: Pool) -> None:
+    subnet = ec2.get_subnet(pool.subnet)
+    for group_id in pool.security_groups:
         group = ec2.get_security_group_from_id(group_id)
         if group is None:
             raise InvalidSecurityGroupNotFoundError(group_id)
-        if subnet and group.vpc_id != subnet.vpc_id:
+        if group.vpc_id != subnet.vpc_id:
             raise _refusal(
                 "InvalidParameter",
-                f"Security group {group_id} and subnet {subnet_id} belong to different networks.",
+                f"Security group {group_id} and subnet {pool.subnet} belong to different networks.",
             )
 
 
-def _check_interfaces(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    interfaces, kind = specification.interfaces, specification.pool.instance_type
+def _check_interfaces(_ec2: Any, _market: Market, pool: Pool) -> None:
+    interfaces, kind = pool.interfaces, pool.instance_type
     if len(interfaces) > 1 and any(one.get("AssociatePublicIpAddress") for one in interfaces):
         raise InvalidParameterCombination(
             "The associatePublicIPAddress parameter cannot be specified when launching with "
             "multiple network interfaces."
         )
-    if interfaces and specification.data.get("SecurityGroupIds"):
+    if interfaces and pool.data.get("SecurityGroupIds"):
         raise InvalidParameterCombination(
             "Network interfaces and an instance-level security groups may not be specified on the "
             "same request"
@@ -208,20 +197,20 @@ def _check_interfaces(_ec2: Any, _market: Market, specification: LaunchSpecifica
             )
         if wanted == "efa-only" and {"AssociatePublicIpAddress", "Ipv6AddressCount"} & one.keys():
             raise InvalidParameterValue("EFA-only network interfaces do not support IP addresses.")
-    if _efas(specification) > network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0):
+    if _efas(pool) > network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0):
         raise InvalidParameterCombination(
-            f"Instance type {kind} does not support {_efas(specification)} EFA interfaces."
+            f"Instance type {kind} does not support {_efas(pool)} EFA interfaces."
         )
 
 
-def _efas(specification: LaunchSpecification) -> int:
-    return sum(one.get("InterfaceType") in EFA_TYPES for one in specification.interfaces)
+def _efas(pool: Pool) -> int:
+    return sum(one.get("InterfaceType") in EFA_TYPES for one in pool.interfaces)
 
 
-def _check_metadata_tags(ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    if not metadata_tags(ec2, specification.data.get("MetadataOptions")):
+def _check_metadata_tags(ec2: Any, _market: Market, pool: Pool) -> None:
+    if not metadata_tags(ec2, pool.data.get("MetadataOptions")):
         return
-    for key in specification.tags.get("instance", {}):
+    for key in pool.tags.get("instance", {}):
         if not _METADATA_KEY.fullmatch(key):
             raise InvalidParameterValue(
                 f"'{key}' is not a valid tag key. Tag keys must match pattern "
@@ -230,7 +219,7 @@ def _check_metadata_tags(ec2: Any, _market: Market, specification: LaunchSpecifi
             )
 
 
-def _check_spot_role(_ec2: Any, market: Market, _specification: LaunchSpecification) -> None:
+def _check_spot_role(_ec2: Any, market: Market, _pool: Pool) -> None:
     if market == "spot" and not has_spot_role():
         raise _refusal(
             "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
@@ -239,8 +228,8 @@ def _check_spot_role(_ec2: Any, market: Market, _specification: LaunchSpecificat
         )
 
 
-def _check_profile(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    profile = specification.profile
+def _check_profile(_ec2: Any, _market: Market, pool: Pool) -> None:
+    profile = pool.profile
     if not profile:
         return
     name, arn = profile.get("Name"), profile.get("Arn")
@@ -258,20 +247,20 @@ def _check_profile(_ec2: Any, _market: Market, specification: LaunchSpecificatio
         )
 
 
-def _check_number_of_tags(_ec2: Any, _market: Market, specification: LaunchSpecification) -> None:
-    if any(len(tags) > MOST_TAGS for tags in specification.tags.values()):
+def _check_number_of_tags(_ec2: Any, _market: Market, pool: Pool) -> None:
+    if any(len(tags) > MOST_TAGS for tags in pool.tags.values()):
         raise TagLimitExceeded
 
 
-def _check_spot_tags(_ec2: Any, market: Market, specification: LaunchSpecification) -> None:
-    if market != "spot" and specification.tags.get("spot-instances-request"):
+def _check_spot_tags(_ec2: Any, market: Market, pool: Pool) -> None:
+    if market != "spot" and pool.tags.get("spot-instances-request"):
         raise InvalidParameterValue(
             "You cannot specify tags for Spot instances requests if there are no Spot instances "
             "requests being created by the request."
         )
 
 
-_CHECKS: tuple[Callable[[Any, Market, LaunchSpecification], None], ...] = (
+_CHECKS: tuple[Callable[[Any, Market, Pool], None], ...] = (
     _check_number_of_tags,
     _check_spot_tags,
     _check_offering,
@@ -281,7 +270,6 @@ _CHECKS: tuple[Callable[[Any, Market, LaunchSpecification], None], ...] = (
     _check_metadata_tags,
     _check_spot_role,
     _check_profile,
-    _check_price,
 )
 
 
@@ -290,24 +278,25 @@ def _refusal(code: str, message: str) -> ServiceException:
 
 
 def launch(
-    ec2: Any, fleet_id: str, market: Market, specification: LaunchSpecification, count: int
+    ec2: Any, fleet_id: str | None, market: Market, pool: Pool, count: int
 ) -> list[Instance]:
-    """Launch so many instances, with the tags that EC2 and the request give them."""
-    data, pool, tags = specification.data, specification.pool, specification.tags
+    """Launch so many instances, with the tags that EC2 and the request give them. `fleet_id` is
+    None for those of an Auto Scaling group."""
+    data, tags = pool.data, pool.tags
     options: dict[str, Any] = {}
     if volumes := [one for one in data.get("BlockDeviceMappings") or () if one.get("Ebs")]:
         options["block_device_mappings"] = volumes
     reservation = ec2.run_instances(
-        specification.image_id,
+        pool.image_id,
         count,
         data.get("UserData"),
         [],
         instance_type=pool.instance_type,
         is_instance_type_default=True,  # otherwise moto searches its whole catalog for the type
         region_name=ec2.region_name,
+        subnet_id=pool.subnet or None,
         placement=None if pool.subnet else pool.zone,
-        subnet_id=pool.subnet,
-        nics=_interfaces(specification),
+        nics=_interfaces(pool),
         key_name=data.get("KeyName"),
         security_group_ids=list(data.get("SecurityGroupIds") or ()),
         ebs_optimized=data.get("EbsOptimized") or False,
@@ -319,13 +308,15 @@ def launch(
     )
     launched = list(reservation.instances)
     _tag_the_rest(ec2, launched, tags)
-    version = specification.version
+    version = pool.version
     system = {TEMPLATE_TAG: version.template.id, VERSION_TAG: str(version.number)}
+    if fleet_id:
+        system[FLEET_TAG] = fleet_id
     for instance in launched:
         # Tags of AWS do not count towards the 50 of a resource, as they would in moto.
-        ec2.tags[instance.id] |= system | {FLEET_TAG: fleet_id}
-        _associate(ec2, instance, specification.profile)
-        setattr(instance, _EFAS, _efas(specification))
+        ec2.tags[instance.id] |= system
+        _associate(ec2, instance, pool.profile)
+        setattr(instance, _EFAS, _efas(pool))
     return launched
 
 
@@ -338,15 +329,14 @@ def _enabled(monitoring: Mapping[str, Any] | None) -> bool:
     return bool(monitoring and monitoring.get("Enabled"))
 
 
-def _interfaces(specification: LaunchSpecification) -> list[dict[str, Any]]:
+def _interfaces(pool: Pool) -> list[dict[str, Any]]:
     """The network interfaces of the template's primary network card, in the pool's subnet: moto
     knows no other card."""
-    primary = [one for one in specification.interfaces if not one.get("NetworkCardIndex")]
+    primary = [one for one in pool.interfaces if not one.get("NetworkCardIndex")]
     interfaces: list[dict[str, Any]] = [dict(deepcopy(one)) for one in primary]
     for number, interface in enumerate(interfaces):
         interface.setdefault("DeviceIndex", number)
-        if specification.pool.subnet:
-            interface["SubnetId"] = specification.pool.subnet
+        interface["SubnetId"] = pool.subnet
     return interfaces
 
 

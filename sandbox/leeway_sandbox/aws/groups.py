@@ -16,6 +16,7 @@ from moto.ec2.models.instances import Instance
 from leeway_sandbox.aws import spot
 from leeway_sandbox.aws.cloud import Cloud
 from leeway_sandbox.aws.eventbridge import EventBus
+from leeway_sandbox.aws.fleet_launch import Market, Pool, launch
 from leeway_sandbox.aws.lifecycle_hooks import ABANDON, LifecycleActions, WaitingHook
 from leeway_sandbox.aws.notices import LAUNCHING, TERMINATING, scaling_outcome
 
@@ -48,6 +49,7 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         self._members: dict[str, InstanceState] = {}  # instance_states by instance id
         self._reconcile_pending = False
         self.outgoing: set[str] = set()  # instances that Capacity Rebalancing will replace
+        self.status: str | None = None  # of a group that is being deleted
         super().__init__(*args, **kwargs)
 
     def set_desired_capacity(self, new_capacity: int | None) -> None:
@@ -166,12 +168,27 @@ class ReconcilingGroup(FakeAutoScalingGroup):
     def _run(
         self, instance_type: str, market: str | None, count: int, zone: str, subnet: str | None
     ) -> list[Instance]:
-        template = None
+        tags = {"instance": self._tags_at_launch()}
         if self.ec2_launch_template:
-            template = {
-                "LaunchTemplateId": self.ec2_launch_template.id,
-                "Version": self.launch_template_version,
-            }
+            version = self.ec2_launch_template.get_version(self.launch_template_version)
+            pool = Pool(version, {}, instance_type, zone, subnet or "", 0.0, tags)
+            kind: Market = "spot" if market else "on-demand"
+            launched = launch(self.ec2_backend, None, kind, pool, count)
+        else:
+            launched = self._run_configuration(instance_type, market, count, zone, subnet, tags)
+        for instance in launched:
+            self._admit(instance)
+        return launched
+
+    def _run_configuration(
+        self,
+        instance_type: str,
+        market: str | None,
+        count: int,
+        zone: str,
+        subnet: str | None,
+        tags: dict[str, dict[str, str]],
+    ) -> list[Instance]:
         reservation = self.ec2_backend.run_instances(
             self.image_id,
             count,
@@ -184,12 +201,9 @@ class ReconcilingGroup(FakeAutoScalingGroup):
             placement=None if subnet else zone,
             subnet_id=subnet,
             launch_config=self.launch_config,
-            launch_template=template,
             instance_market_options=market,
-            tags={"instance": self._tags_at_launch()},
+            tags=tags,
         )
-        for instance in reservation.instances:
-            self._admit(instance)
         return list(reservation.instances)
 
     def _tags_at_launch(self) -> dict[str, str]:
@@ -270,6 +284,15 @@ class ReconcilingGroup(FakeAutoScalingGroup):
         else:
             self.ec2_backend.terminate_instances([state.instance_id])
 
+    def delete_by_force(self) -> None:
+        """Terminate all members without their hooks. The group is gone with the last of them."""
+        self.status = "Delete in progress"
+        self.min_size = self.desired_capacity = 0
+        for state in [*self.instance_states]:
+            self.actions.drop(state)
+            if state.lifecycle_state != "Terminating:Proceed":
+                self._proceed(state)
+
     def _drop(self, state: InstanceState) -> None:
         self.instance_states.remove(state)
         del self._members[state.instance_id]
@@ -284,6 +307,8 @@ class ReconcilingGroup(FakeAutoScalingGroup):
                 self, state.instance, "Terminate", successful=True, cause="it was taken out"
             )
         )
+        if self.status and not self.instance_states:
+            self.autoscaling_backend.delete_auto_scaling_group(self.name)
 
     def instance_changed(self, instance: Instance, now: str) -> None:
         """Handle the new EC2 state of a member."""

@@ -38,7 +38,6 @@ _tokens: defaultdict[tuple[str, str], ClientTokens] = defaultdict(ClientTokens)
 def install() -> None:
     """Put these actions in place of moto's."""
     LaunchTemplates.create_launch_template = _create  # type: ignore[method-assign]
-    LaunchTemplates.create_launch_template_version = _create_version  # type: ignore[method-assign]
     LaunchTemplates.describe_launch_templates = _describe  # type: ignore[method-assign]
     LaunchTemplates.delete_launch_template = _delete  # type: ignore[method-assign]
 
@@ -95,35 +94,6 @@ def _created(self: LaunchTemplates) -> dict[str, Any]:
         name, self._get_param("VersionDescription"), _data(self), tags
     )
     return {"LaunchTemplate": _shown(self, template)}
-
-
-def _create_version(self: LaunchTemplates) -> ActionResult:
-    self.error_on_dryrun()
-    tokens = _tokens[self.region, "CreateLaunchTemplateVersion"]
-    return ActionResult(
-        tokens.answer(self._get_param("ClientToken"), self.data, lambda: _version_created(self))
-    )
-
-
-def _version_created(self: LaunchTemplates) -> dict[str, Any]:
-    template = _selected(self)
-    data = _data(self)
-    if source := self._get_param("SourceVersion"):
-        data = version_of(template, source).data | data
-    version = template.create_version(data, self._get_param("VersionDescription"))
-    shown = _shown(self, template)
-    return {
-        "LaunchTemplateVersion": {
-            "CreateTime": version.create_time,
-            "CreatedBy": shown["CreatedBy"],
-            "DefaultVersion": template.is_default(version),
-            "LaunchTemplateData": version.data,
-            "LaunchTemplateId": template.id,
-            "LaunchTemplateName": template.name,
-            "VersionDescription": version.description,
-            "VersionNumber": version.number,
-        }
-    }
 
 
 def _selected(self: LaunchTemplates) -> LaunchTemplate:

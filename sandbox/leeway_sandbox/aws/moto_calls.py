@@ -64,7 +64,7 @@ class Moto(DomainDispatcherApplication):
         if call:
             self._stacks.create(call.service)
         if call and call.service == "cloudformation":
-            from leeway_sandbox.aws.stacks import Stacks  # the import takes half a second
+            from leeway_sandbox.aws.cloudformation import Stacks  # the import takes a second
 
             return _dispatched(Stacks.dispatch, environ)
         if call and call.service in CLASSES:

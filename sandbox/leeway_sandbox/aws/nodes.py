@@ -31,7 +31,7 @@ EKS_TAG = "aws:eks:cluster-name"
 """EKS writes it on an instance that joins a cluster; nobody else can."""
 CLUSTER_NAME_TAGS = (EKS_TAG, "eks:cluster-name")
 
-# Boots an instance of a fleet: the cluster that it joins, and its Node; None if it joins none.
+# Boots an instance: the cluster that it joins, and its Node; None if it joins none.
 type Boot = Callable[[Instance], tuple[str, dict[str, Any]] | None]
 
 # EC2 state → reported state of the node, for the states that change the node.
@@ -122,7 +122,7 @@ class NodeLink:
         self.controls: dict[str, str] = {}  # cluster name → base URL of its control API
         self._headers = {"Content-Type": "application/json", **headers}
         self._boot = boot
-        self._booted: dict[str, tuple[str, dict[str, Any]] | None] = {}  # instances of fleets
+        self._booted: dict[str, tuple[str, dict[str, Any]] | None] = {}  # instances that boot
         self._reported: dict[str, str] = {}  # instance → last reported state
         self._queue: queue.SimpleQueue[tuple[str, dict[str, Any]]] = queue.SimpleQueue()
         self._http = urllib3.PoolManager(maxsize=1, retries=False)
@@ -148,10 +148,10 @@ class NodeLink:
     def _joined(self, instance: Instance, state: str) -> tuple[str | None, dict[str, Any] | None]:
         """The cluster of an instance, and its Node if its user data decides about that.
 
-        An instance of a fleet boots when it runs for the first time. Every other instance joins
-        the cluster that its tags name.
+        An instance of a fleet, and one with user data, boots when it runs for the first time. Every
+        other instance joins the cluster that its tags name.
         """
-        if fleet_of(instance) is None:
+        if fleet_of(instance) is None and not instance.user_data:
             return cluster_of(instance), None
         if state == "running" and instance.id not in self._booted:
             booted = self._booted[instance.id] = self._boot(instance)

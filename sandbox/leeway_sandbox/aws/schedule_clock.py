@@ -1,4 +1,4 @@
-"""Runs schedules and scheduled rules when they are due: in real time, faster, or on command.
+"""Runs schedules when they are due: in real time, faster, or on command.
 
 moto only stores them.
 """
@@ -86,7 +86,7 @@ Fire = Callable[[datetime], list[str]]
 
 @dataclass(eq=False)
 class ScheduledTarget:
-    """An enabled schedule or scheduled rule.
+    """An enabled schedule.
 
     `seen` is the time up to which it has run; with another speed this is not the real time.
     `on_finished` is called when it is never due again.
@@ -99,7 +99,6 @@ class ScheduledTarget:
     fire: Fire
     seen: datetime
     since: datetime | None = None
-    until: datetime | None = None
     on_finished: Callable[[], None] | None = None
     due: datetime | None = None
     timer: Timer | None = None
@@ -164,7 +163,7 @@ class ScheduleClock:
         if entry.timer:
             entry.timer.cancel()
         entry.due = due
-        if due is None or (entry.until and due > entry.until):
+        if due is None:
             self._end(entry)
         elif self.speed > 0:
             left = (due - entry.seen).total_seconds() / self.speed
@@ -191,8 +190,7 @@ class ScheduleClock:
 
 def _next(entry: ScheduledTarget) -> datetime | None:
     if entry.since and entry.since >= entry.seen:
-        first = isinstance(entry.expression, Rate)
-        return entry.since if first else entry.expression.next(entry.since)
+        return entry.since
     due = entry.expression.next(entry.seen)
     if due is None and isinstance(entry.expression, At):
         return entry.seen  # a one-time schedule in the past is due at once

@@ -5,7 +5,6 @@ moto only stores schedules.
 
 import json
 import re
-import uuid
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -60,12 +59,6 @@ class TimedSchedules(EventBridgeSchedulerBackend):
         super().delete_schedule(group_name, name)
         self.bus.schedule_clock.remove(schedule.arn)
 
-    def delete_schedule_group(self, name: str | None) -> None:
-        """Delete a group and its schedules."""
-        for schedule in self.get_schedule_group(name).schedules.values():
-            self.bus.schedule_clock.remove(schedule.arn)
-        super().delete_schedule_group(name)
-
     def _begin(self, schedule: Schedule) -> None:
         schedule_clock = self.bus.schedule_clock
         schedule_clock.remove(schedule.arn)
@@ -73,9 +66,6 @@ class TimedSchedules(EventBridgeSchedulerBackend):
             return
         text = schedule.schedule_expression
         expression = parse_expression(text, schedule.schedule_expression_timezone)
-        recurring = not isinstance(
-            expression, At
-        )  # start and end dates do not apply to one-time schedules
 
         def fire(at: datetime) -> list[str]:
             return self._invoke(schedule, at)
@@ -86,10 +76,8 @@ class TimedSchedules(EventBridgeSchedulerBackend):
 
         now = datetime.now(UTC)
         entry = ScheduledTarget(schedule.name, schedule.arn, text, expression, fire, now)
-        if recurring:
-            # "Rate-based schedules": without a start date the first invocation is immediate.
-            entry.since = _moment(schedule.start_date) or now
-            entry.until = _moment(schedule.end_date)
+        if not isinstance(expression, At):
+            entry.since = now  # "Rate-based schedules": the first invocation is immediate
         entry.on_finished = on_finished
         schedule_clock.add(entry)
 
@@ -104,16 +92,6 @@ class TimedSchedules(EventBridgeSchedulerBackend):
             at.timestamp(),
         )
         event["detail"] = "{}"  # text; a rule sends an object
-        # "Adding context attributes" in Scheduler's user guide.
-        attributes = {
-            "schedule-arn": schedule.arn,
-            "scheduled-time": event["time"],
-            "execution-id": uuid.uuid4().hex[:16],
-            "attempt-number": "1",
-        }
-        for name, value in attributes.items():
-            if target.get("Input"):
-                target["Input"] = target["Input"].replace(f"<aws.scheduler.{name}>", value)
         self.bus.deliveries.send(Delivery(event, schedule.arn, target))
         return functions_of([target])
 
@@ -135,6 +113,8 @@ def _check(given: dict[str, Any]) -> None:
         parse_expression(given["schedule_expression"], given["schedule_expression_timezone"])
     except BadExpressionError as error:
         raise ValidationException(str(error)) from error
+    if given.get("start_date") or given.get("end_date"):
+        raise ValidationException("The sandbox supports neither a StartDate nor an EndDate.")
     target = given["target"] or {}
     arn = target.get("Arn", "")
     if not arn.startswith(("arn:aws:lambda:", "arn:aws:sqs:")):
@@ -146,16 +126,6 @@ def _check(given: dict[str, Any]) -> None:
             json.loads(target["Input"])
         except ValueError as error:
             raise ValidationException(f"Input is not JSON: {error}") from error
-
-
-def _moment(given: float | str | None) -> datetime | None:
-    """Parse a date of the API: epoch seconds, or ISO 8601 from a template."""
-    if given is None:
-        return None
-    try:
-        return datetime.fromtimestamp(float(given), UTC)
-    except ValueError:
-        return datetime.fromisoformat(str(given)).astimezone(UTC)
 
 
 def install(bus: EventBus) -> None:

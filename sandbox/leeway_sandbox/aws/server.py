@@ -211,4 +211,5 @@ async def start(front: Front, host: str, port: int) -> int:
     await listen(runner, host, port, backlog=BACKLOG)
     gc.collect()
     gc.freeze()  # moto's catalogs are large and permanent: exclude them from collections
+    gc.enable()
     return port_of(runner)

@@ -12,12 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from leeway_sandbox.kubernetes import defaults, errors
-from leeway_sandbox.kubernetes.objects import Object, annotation, copy, decode, encode, timestamp
+from leeway_sandbox.kubernetes.objects import Object, copy, decode, encode, timestamp
 from leeway_sandbox.kubernetes.patches import is_set, merge_keys
 from leeway_sandbox.kubernetes.registry import EVENT, LEASE, NODE, Kind
-
-_KUBECTL = "kubectl"  # kubectl's default field manager
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def merged(
@@ -47,11 +44,7 @@ def merged(
         if identity != own and paths & differing
     }
     if lost and not force:
-        allowed = _applied_before(live) if manager == _KUBECTL else set()
-        lost_to_others = {identity: paths - allowed for identity, paths in lost.items()}
-        lost_to_others = {identity: paths for identity, paths in lost_to_others.items() if paths}
-        if lost_to_others:
-            raise _conflicts(lost_to_others, managed or [])
+        raise _conflicts(lost, managed or [])
     for identity, paths in lost.items():
         owners[identity] = owners[identity] - paths
     previous = owners.get(own, set())
@@ -61,32 +54,9 @@ def merged(
     for path in sorted(dropped, key=_deepest_first):
         _remove(live, path)
     result: Object = _merge("", live, applied)
-    if manager == _KUBECTL and annotation(live, _LAST_APPLIED) is not None:
-        _note_applied(kind, result, applied)
     defaults.fill(kind, result)
     result["metadata"]["managedFields"] = write_owners(owners, kind, managed)
     return result
-
-
-def _applied_before(live: Object) -> set[Path]:
-    """Return the fields that `kubectl apply` without `--server-side` set, by its annotation.
-
-    kubectl's server-side apply may take ownership of these fields without a conflict.
-    """
-    text = annotation(live, _LAST_APPLIED)
-    try:
-        last = decode(text) if text else {}
-        return set(leaves(last)) if isinstance(last, dict) else set()
-    except (ValueError, AttributeError):
-        return set()
-
-
-def _note_applied(kind: Kind, result: Object, applied: Object) -> None:
-    """Update the annotation of client-side apply, which can then be used again."""
-    metadata = result["metadata"]
-    kept = {key: one for key, one in applied["metadata"].items() if key != "managedFields"}
-    text = encode(kind.typed({**applied, "metadata": kept})).decode() + "\n"
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), _LAST_APPLIED: text}
 
 
 def _deepest_first(path: Path) -> tuple[int, bool, Path]:
@@ -262,17 +232,6 @@ def read_owners(managed: list[Object] | None) -> dict[tuple[str, str, str], set[
         _read_fields(entry.get("fieldsV1") or {}, (), paths)
         result[owner_of(entry)] = paths
     return result
-
-
-def sent_owners(metadata: Object) -> list[Object] | None:
-    """Return the `managedFields` of a request, or None if it has no valid ones."""
-    managed = metadata.get("managedFields")
-    entries = managed if isinstance(managed, list) else []
-    known = all(
-        one.get("manager") and one.get("operation") and one.get("fieldsType") == "FieldsV1"
-        for one in entries
-    )
-    return entries if entries and known else None
 
 
 def owner_of(entry: Object) -> tuple[str, str, str]:

@@ -31,12 +31,10 @@ _VERSION = {
 _SUBRESOURCE_KINDS = {
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
-    "binding": ("", "v1", "Binding"),
 }
 _REVIEWS = {
     "authorization.k8s.io/v1": (
         ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         ("subjectaccessreviews", "SubjectAccessReview"),
     ),
     "authentication.k8s.io/v1": (("selfsubjectreviews", "SelfSubjectReview"),),

@@ -66,7 +66,7 @@ _ALL = frozenset(
         "horizontalpodautoscalers",
     )
 )
-_SUBRESOURCES = ("status", "scale", "eviction", "binding")
+_SUBRESOURCES = ("status", "scale", "eviction")
 _WITH_GENERATION = frozenset(("apps", "batch", "policy", "scheduling.k8s.io"))
 _VERBS = {"global_list": "list", "global_watch": "watch", "post": "create", "put": "update"}
 

@@ -38,9 +38,6 @@ def answer(authorizer: Authorizer, user: User, path: str, body: Object) -> Objec
             _check(authorizer, user, found["plural"])
             other = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
             return _answer("SubjectAccessReview", spec, _verdict(authorizer, other, spec))
-        case ("authorization", "selfsubjectrulesreviews"):
-            rules = authorizer.rules(user, spec.get("namespace", ""))
-            return _answer("SelfSubjectRulesReview", spec, _rules_status(rules))
     return None
 
 
@@ -71,18 +68,3 @@ def _verdict(authorizer: Authorizer, user: User, spec: Object) -> Object:
     group, namespace, name = (asked.get(one, "") for one in ("group", "namespace", "name"))
     verb = asked.get("verb", "")
     return {"allowed": authorizer.allows(user, verb, group, resource, namespace, name)}
-
-
-def _rules_status(rules: list[Object]) -> Object:
-    """Return rules as in a review: separate lists for resources and for paths."""
-    resources = ("verbs", "apiGroups", "resources", "resourceNames")
-    paths = ("verbs", "nonResourceURLs")
-    return {
-        "resourceRules": [_only(one, resources) for one in rules if one.get("resources")],
-        "nonResourceRules": [_only(one, paths) for one in rules if one.get("nonResourceURLs")],
-        "incomplete": False,
-    }
-
-
-def _only(rule: Object, names: tuple[str, ...]) -> Object:
-    return {name: rule[name] for name in names if name in rule}

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 
 from aiohttp import web
@@ -192,9 +191,8 @@ class ApiServer:
         return response
 
     def _carry_out(self, call: Call) -> web.Response:
-        special = self._special(call)
-        if special is not None:
-            return special(call)
+        if call.target.subresource == "scale":
+            return _json(subresources.scale(self._cluster, call))
         cluster = self._cluster
         if call.verb == "get":
             return _json(reading.get(cluster.store, call))
@@ -208,12 +206,6 @@ class ApiServer:
         for warning in warnings:
             response.headers.add("Warning", warning)
         return response
-
-    def _special(self, call: Call) -> Callable[[Call], web.Response] | None:
-        return {
-            "binding": self._bind,
-            "scale": lambda call: _json(subresources.scale(self._cluster, call)),
-        }.get(call.target.subresource)
 
     async def _evict(self, call: Call, hold: float) -> web.Response:
         """Evict a pod; aiohttp cancels this if the client disconnects."""
@@ -237,11 +229,6 @@ class ApiServer:
             self._note_eviction(call, _CLIENT_LEFT, answered=False)
             raise
         return _json(granted, 201)
-
-    def _bind(self, call: Call) -> web.Response:
-        target = call.target
-        bound = subresources.bind(self._cluster, target.namespace, target.name, call.object())
-        return _json(bound, 201)
 
     def _delete(self, call: Call) -> web.Response:
         cluster, kind = self._cluster, call.kind

@@ -55,19 +55,6 @@ def _scale_of(workload: Object) -> Object:
     }
 
 
-def bind(cluster: Cluster, namespace: str, name: str, binding: Object) -> Object:
-    """Bind a pod to a node; 409 if the pod already has a node."""
-    pod = cluster.store.read(registry.POD, namespace, name)
-    node = (binding.get("target") or {}).get("name")
-    if not node:
-        raise errors.invalid(registry.POD, name, [errors.value_required("target.name")])
-    if pod["spec"].get("nodeName"):
-        why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
-        raise errors.conflict(registry.POD, name, why)
-    assign(cluster, pod, node)
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
-
 def eviction_of(call: Call) -> Object:
     """Parse the body of an eviction; 400 for another kind or another namespace."""
     body = call.object()

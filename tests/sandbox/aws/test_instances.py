@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.sandbox.aws.started import Recorder, Sandbox
 
@@ -159,34 +158,6 @@ def test_instances_without_a_linked_cluster_join_nothing(aws: Sandbox, recorder:
     assert not _text(recorder, instance)
 
 
-def test_an_interrupted_spot_instance_gets_a_warning_terminates_and_is_replaced(
-    aws: Sandbox,
-) -> None:
-    [instance] = aws.group("interrupted", 1, template=SPOT)
-    command = {"instance": instance, "warning": 2, "late": 1}
-    [answer] = aws.control("POST", "interrupt", command)["interruptions"]
-    [warning] = aws.journal("notice", id=answer["event"])
-    announced = datetime.fromisoformat(warning["time"]).timestamp()  # whole seconds
-    assert announced + 2 <= answer["reclaim_at"] < announced + 3
-    [interrupted] = aws.journal("interrupted", instance=instance)
-    assert interrupted["reclaim_at"] == answer["reclaim_at"]
-    assert announced <= warning["at"] - 1
-    assert warning["detail_type"] == "EC2 Spot Instance Interruption Warning"
-    request = _spot_request(aws, instance)
-    assert request["Status"]["Code"] == "instance-terminated-no-capacity"
-    assert _describe(aws, instance)["State"]["Name"] == "running", "for two minutes yet"
-    marked = aws.client("ec2").describe_spot_instance_requests(
-        Filters=[{"Name": "status-code", "Values": ["instance-terminated-no-capacity"]}]
-    )["SpotInstanceRequests"]
-    assert instance in {entry["InstanceId"] for entry in marked}
-    assert _describe(aws, instance)["SpotInstanceRequestId"] == request["SpotInstanceRequestId"]
-    [reclaimed] = aws.wait(lambda: aws.journal("reclaimed", instance=instance))
-    assert reclaimed["at"] >= answer["reclaim_at"] - 0.01
-    aws.wait(lambda: instance not in aws.states("interrupted"))
-    aws.wait(lambda: list(aws.states("interrupted").values()) == ["InService"])
-    assert _describe(aws, instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
-
-
 def test_an_instance_that_terminates_early_is_not_interrupted(aws: Sandbox) -> None:
     [instance] = aws.group("in-time", 1, template=SPOT)
     command = {"instance": instance, "warning": 2}
@@ -250,11 +221,6 @@ def test_a_stopped_instance_can_be_started_again(aws: Sandbox) -> None:
     aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "stopped")
     ec2.start_instances(InstanceIds=[instance])
     aws.wait(lambda: _describe(aws, instance)["State"]["Name"] == "running")
-
-
-def test_terminating_an_unknown_instance_returns_the_error_of_ec2(aws: Sandbox) -> None:
-    with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
-        aws.client("ec2").terminate_instances(InstanceIds=["i-0123456789abcdef0"])
 
 
 def test_the_warning_of_a_capacity_reservation_has_the_documented_shape(

@@ -33,13 +33,6 @@ def test_the_same_token_creates_one_template(aws: Sandbox) -> None:
     assert _code(refused) == "IdempotentParameterMismatch"
 
 
-def test_a_name_is_used_once(aws: Sandbox) -> None:
-    _create(aws, "named")
-    with pytest.raises(ClientError) as refused:
-        _create(aws, "named")
-    assert _code(refused) == "InvalidLaunchTemplateName.AlreadyExistsException"
-
-
 @pytest.mark.parametrize("name", ["ab", "a" * 129, "leeway nodes", "leeway:nodes"])
 def test_a_name_has_the_characters_that_ec2_takes(aws: Sandbox, name: str) -> None:
     with pytest.raises(ClientError) as refused:
@@ -122,44 +115,3 @@ def test_user_data_has_at_most_16_kib(aws: Sandbox) -> None:
     with pytest.raises(ClientError, match="User data is limited to 16384 bytes") as refused:
         _create(aws, "larger", LaunchTemplateData={"UserData": b64encode(b"x" * 16385).decode()})
     assert _code(refused) == "InvalidUserData.Malformed"
-
-
-def test_a_version_may_be_based_on_another(aws: Sandbox) -> None:
-    ec2 = aws.client("ec2")
-    made = _create(aws, "based", LaunchTemplateData={"ImageId": image(aws), "KeyName": "ours"})
-    wanted = {
-        "LaunchTemplateId": made["LaunchTemplateId"],
-        "SourceVersion": "1",
-        "LaunchTemplateData": {"InstanceType": "m5.large"},
-        "ClientToken": "version-one",
-    }
-    first, second = (ec2.create_launch_template_version(**wanted) for _ in range(2))
-    version = first["LaunchTemplateVersion"]
-    assert (version["VersionNumber"], version["DefaultVersion"]) == (2, False)
-    assert version["LaunchTemplateData"]["KeyName"] == "ours"
-    assert second["LaunchTemplateVersion"]["VersionNumber"] == 2
-
-
-def test_a_deleted_template_is_gone(aws: Sandbox) -> None:
-    ec2 = aws.client("ec2")
-    by_id, by_name = _create(aws, "by-id"), _create(aws, "by-name")
-    ec2.delete_launch_template(LaunchTemplateId=by_id["LaunchTemplateId"])
-    ec2.delete_launch_template(LaunchTemplateName="by-name")
-    for gone in (
-        {"LaunchTemplateId": by_id["LaunchTemplateId"]},
-        {"LaunchTemplateId": by_name["LaunchTemplateId"]},
-        {"LaunchTemplateName": "by-name"},
-    ):
-        with pytest.raises(ClientError) as refused:
-            ec2.delete_launch_template(**gone)
-        assert _code(refused) in {
-            "InvalidLaunchTemplateId.NotFound",
-            "InvalidLaunchTemplateName.NotFoundException",
-        }
-    with pytest.raises(ClientError) as refused:
-        ec2.describe_launch_templates(LaunchTemplateIds=[by_id["LaunchTemplateId"]])
-    assert _code(refused) == "InvalidLaunchTemplateId.NotFound"
-    with pytest.raises(ClientError) as refused:
-        ec2.describe_launch_templates(LaunchTemplateNames=["by-name"])
-    assert _code(refused) == "InvalidLaunchTemplateName.NotFoundException"
-    _create(aws, "by-name")

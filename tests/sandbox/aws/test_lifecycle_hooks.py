@@ -71,40 +71,6 @@ def test_the_notice_of_a_hook_has_the_documented_shape(aws: Sandbox, recorder: R
     _gone(aws, "shape", instance)
 
 
-def test_completing_by_instance_id_ends_the_wait_and_a_second_call_is_refused(aws: Sandbox) -> None:
-    [instance] = aws.group("twice", 1, LifecycleHookSpecificationList=[hook("drain")])
-    _terminate(aws, instance)
-    _waits(aws, "twice", instance)
-    scaling = aws.client("autoscaling")
-    completion = {
-        "AutoScalingGroupName": "twice",
-        "LifecycleHookName": "drain",
-        "InstanceId": instance,
-        "LifecycleActionResult": "CONTINUE",
-    }
-    scaling.complete_lifecycle_action(**completion)
-    with pytest.raises(ClientError) as error:
-        scaling.complete_lifecycle_action(**completion)
-    assert error.value.response["Error"]["Code"] == "ValidationError"
-    expected = f"No active Lifecycle Action found with instance ID {instance}"
-    assert error.value.response["Error"]["Message"] == expected
-    _gone(aws, "twice", instance)
-    assert aws.journal("notice", detail_type="EC2 Instance Terminate Successful", instance=instance)
-
-
-def test_an_unknown_token_is_refused_even_while_the_instance_waits(aws: Sandbox) -> None:
-    [instance] = aws.group("token", 1, LifecycleHookSpecificationList=[hook("drain")])
-    _terminate(aws, instance)
-    _waits(aws, "token", instance)
-    with pytest.raises(ClientError, match="No active Lifecycle Action found with token 630aa23f"):
-        aws.client("autoscaling").record_lifecycle_action_heartbeat(
-            AutoScalingGroupName="token",
-            LifecycleHookName="drain",
-            InstanceId=instance,
-            LifecycleActionToken="630aa23f-48eb-45e7-aba6-799ea6093a0f",
-        )
-
-
 def test_a_missing_heartbeat_ends_the_wait_with_the_default_result(aws: Sandbox) -> None:
     [instance] = aws.group(
         "silent", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=1)]
@@ -113,25 +79,6 @@ def test_a_missing_heartbeat_ends_the_wait_with_the_default_result(aws: Sandbox)
     _gone(aws, "silent", instance)
     outcomes = [entry["outcome"] for entry in aws.journal("lifecycle-action", instance=instance)]
     assert outcomes == ["begun", "timed-out"]
-
-
-def test_heartbeats_extend_the_wait_past_the_timeout(aws: Sandbox) -> None:
-    [instance] = aws.group(
-        "beats", 1, LifecycleHookSpecificationList=[hook("drain", HeartbeatTimeout=2)]
-    )
-    _terminate(aws, instance)
-    _waits(aws, "beats", instance)
-    [begun] = aws.journal("lifecycle-action", instance=instance, outcome="begun")
-
-    def beat() -> bool:
-        aws.client("autoscaling").record_lifecycle_action_heartbeat(
-            AutoScalingGroupName="beats", LifecycleHookName="drain", InstanceId=instance
-        )
-        last = aws.journal("lifecycle-action", instance=instance)[-1]
-        return bool(last["at"] > begun["at"] + 3)
-
-    aws.wait(beat)
-    assert aws.states("beats")[instance] == "Terminating:Wait"
 
 
 def test_the_global_timeout_is_a_hundred_heartbeats_up_to_48_hours(aws: Sandbox) -> None:

@@ -186,23 +186,3 @@ def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(sqs
 
     assert queue.bodies(count=1) == ["good"]
     assert dead.bodies() == ["bad"]
-
-
-def test_a_wait_of_more_than_twenty_seconds_is_refused(sqs: Any) -> None:
-    queue = Fifo(sqs, "impatient")
-    with pytest.raises(sqs.exceptions.ClientError, match="WaitTimeSeconds"):
-        queue.receive(wait=21)
-
-
-def test_a_call_for_a_queue_that_does_not_exist_is_refused(aws: Sandbox, sqs: Any) -> None:
-    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
-        sqs.receive_message(QueueUrl=f"{aws.url}/123456789012/nowhere", WaitTimeSeconds=1)
-
-
-def test_a_fifo_queue_takes_no_delay_for_a_single_message(sqs: Any) -> None:
-    queue = Fifo(sqs, "no-timers")
-    given = {"QueueUrl": queue.url, "MessageBody": "x", "MessageGroupId": "a"}
-    with pytest.raises(sqs.exceptions.ClientError, match="InvalidParameterValue"):
-        sqs.send_message(**given, MessageDeduplicationId="x", DelaySeconds=5)
-    queue.send("now")
-    assert queue.bodies() == ["now"]

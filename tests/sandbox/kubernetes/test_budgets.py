@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
 from typing import Any
 
 import pytest
@@ -72,25 +70,6 @@ def test_a_percentage_of_pods_without_a_controller_fails(cluster: Live) -> None:
     assert 'found no controllers for pod "alone"' in cause["message"]
 
 
-def test_concurrent_evictions_never_exceed_the_budget(cluster: Live) -> None:
-    # No controller replaces these pods.
-    names = [f"crowd-{number}" for number in range(10)]
-    for name in names:
-        pod = bare_pod(name)
-        pod["metadata"] |= {"labels": {"app": "crowd"}, "annotations": _SLOW}
-        cluster.create("/api/v1/namespaces/default/pods", pod)
-    cluster.until(lambda: len(cluster.running("app=crowd")) == 10)
-    cluster.create(_BUDGETS, budget("crowd", "crowd", minAvailable=7))
-    status_of(cluster, "crowd")
-
-    with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        codes = collections.Counter(
-            response.status_code for response in pool.map(cluster.evict, names)
-        )
-
-    assert codes == {201: 3, 429: 7}
-
-
 def test_a_budget_allows_an_eviction_again_when_the_replacement_is_ready(cluster: Live) -> None:
     first, second = cluster.deploy("steady", 2)
     cluster.create(_BUDGETS, budget("steady", "steady", minAvailable=1))
@@ -143,12 +122,3 @@ def test_no_budget_applies_to_a_pending_pod(cluster: Live) -> None:
     [pod] = cluster.until(lambda: cluster.pods("app=waiting"))
 
     assert cluster.evict(pod["metadata"]["name"]).status_code == 201
-
-
-def test_both_bounds_in_one_budget_are_refused(cluster: Live) -> None:
-    both = budget("both", "both", minAvailable=1, maxUnavailable=1)
-
-    refused = cluster.api.post(_BUDGETS, json=both)
-
-    assert refused.status_code == 422
-    assert "cannot be both set" in refused.json()["message"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lightkube import Client, KubeConfig
+from lightkube import Client
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
@@ -239,13 +239,6 @@ def test_kubectl_reads_events_rights_and_resources(cluster: Live, kubectl: Kubec
     assert may.stdout == "yes\n"
     assert json.loads(me.stdout)["status"]["userInfo"]["username"] == "admin"
     assert "poddisruptionbudgets" in resources.stdout
-
-
-def test_lightkube_reads_evicts_patches_and_watches(cluster: Live) -> None:
-    cluster.deploy("typed", 2)
-    configuration = KubeConfig.from_file(str(cluster.kubeconfig()))
-    with Client(config=configuration) as client:
-        _check_lightkube(cluster, client)
 
 
 def _check_lightkube(cluster: Live, client: Client) -> None:

@@ -165,21 +165,6 @@ def test_a_watch_sends_a_bookmark_after_the_initial_events(live: Live) -> None:
     assert annotations == {"k8s.io/initial-events-end": "true"}
 
 
-def test_a_watch_ends_with_a_bookmark_of_the_last_version(live: Live) -> None:
-    listed = live.api.get("/api/v1/namespaces").json()["metadata"]["resourceVersion"]
-    params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
-    path, quiet = "/api/v1/namespaces", {**params, "resourceVersion": listed}
-    live.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "unrelated"}})
-
-    with live.api.stream("GET", path, params=quiet) as response:
-        events = [json.loads(line) for line in response.iter_lines()]
-    reasons = int(events[-1]["object"]["metadata"]["resourceVersion"])
-
-    assert [one["type"] for one in events] == ["BOOKMARK"]
-    assert events[0]["object"].keys() == {"kind", "apiVersion", "metadata"}
-    assert reasons > int(listed)
-
-
 def test_a_watch_can_send_table_rows(cluster: Live) -> None:
     params = {"watch": "1", "timeoutSeconds": "1"}
 

@@ -18,7 +18,7 @@ from tests.sandbox.kubernetes.live import (
     restricted_pod,
     running_cluster,
 )
-from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
+from tests.sandbox.kubernetes.recorded import Exchange, exchanges
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -50,28 +50,6 @@ def guarded(live: Live, name: str, replicas: int, allowed: int) -> list[str]:
 def status_of(live: Live, name: str) -> dict[str, Any]:
     status: dict[str, Any] = live.api.get(f"{BUDGETS}/{name}").json()["status"]
     return status
-
-
-def test_an_eviction_with_a_wrong_uid_uses_a_disruption_before_it_is_refused(live: Live) -> None:
-    first, second, third = guarded(live, "probe", 3, 1)
-    wrong = {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}
-    refused = live.evict(first, **wrong)
-    answer = recorded("wrong UID under a budget that allows one").answer
-    uid = live.api.get(f"{PODS}/{first}").json()["metadata"]["uid"]
-    expected = json.dumps(answer).replace("probe-864cd47678-778kd", first)
-    expected = expected.replace("60c06a5c-8a32-4050-87df-9a8fca034d07", uid)
-    assert (refused.status_code, refused.json()) == (409, json.loads(expected))
-    # The controller has counted the pod as disrupted, as when this was recorded.
-    live.until(lambda: status_of(live, "probe")["currentHealthy"] == 2)
-    budget_now = live.api.get(f"{BUDGETS}/probe").json()
-    spent = recorded("has spent a disruption").answer
-    spent["status"]["disruptedPods"] = {first: spent["status"]["disruptedPods"].popitem()[1]}
-    assert differences(spent, budget_now) == []
-    assert status_of(live, "probe")["disruptionsAllowed"] == 0
-    assert live.evict(second).json() == recorded("next eviction is refused").answer
-    none_allowed = recorded("wrong UID under a budget that allows none")
-    assert live.evict(third, **wrong).json() == none_allowed.answer
-    assert len(live.running("app=probe")) == 3
 
 
 def test_an_eviction_writes_its_budget_again_after_a_conflict(live: Live) -> None:
@@ -125,15 +103,6 @@ def test_pod_security_refuses_a_pod_and_the_pods_of_a_controller(live: Live) -> 
     host = {**allowed, "metadata": {"name": "host"}, "spec": {**allowed["spec"], "hostPID": True}}
     refused = live.api.post("/api/v1/namespaces/strict/pods", json=host)
     assert "host namespaces (hostPID=true)" in refused.json()["message"]
-
-
-def test_a_pod_whose_owner_never_existed_is_collected(live: Live) -> None:
-    exchange = recorded("owner never existed is accepted")
-    assert live.api.post(PODS, json=exchange.sent).status_code == exchange.status
-    gone = recorded("25 s later")
-    path = f"{PODS}/orphan"
-    live.until(lambda: live.api.get(path).status_code == gone.status)
-    assert live.api.get(path).json() == gone.answer
 
 
 def test_a_pod_whose_owner_is_of_an_unknown_kind_stays(live: Live) -> None:

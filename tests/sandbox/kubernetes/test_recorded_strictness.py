@@ -9,7 +9,7 @@ import pytest
 from leeway_sandbox.kubernetes import schema
 from leeway_sandbox.kubernetes.registry import KINDS
 
-from tests.sandbox.kubernetes.live import PODS, Live, bare_pod, budget
+from tests.sandbox.kubernetes.live import Live, budget
 from tests.sandbox.kubernetes.recorded import Exchange, differences, exchanges
 
 _STRICT = exchanges("strict-reading")
@@ -52,17 +52,6 @@ def test_no_stored_object_has_a_value_that_the_server_omits(cluster: Live) -> No
             if kept != one:
                 found.append((kind.kind, one["metadata"]["name"], set(one) - set(kept), one))
     assert found == []
-
-
-def test_a_watch_from_a_version_that_is_still_to_come_is_silent(cluster: Live) -> None:
-    params = {"watch": "1", "resourceVersion": "99999999", "allowWatchBookmarks": "true"}
-    cluster.create(PODS, bare_pod("unseen"))
-
-    with cluster.api.stream("GET", "/api/v1/pods", params={**params, "timeoutSeconds": "1"}) as it:
-        assert it.status_code == 200
-        lines = list(it.iter_lines())
-
-    assert lines == []
 
 
 def test_a_watch_of_metadata_sends_metadata(cluster: Live) -> None:

@@ -156,15 +156,6 @@ def test_an_invalid_deployment_is_refused(
     assert reasons in message
 
 
-def test_several_errors_are_reported_together(cluster: Live) -> None:
-    body = changed("spec.replicas", -1)
-    body["spec"]["template"]["spec"]["restartPolicy"] = "Never"
-
-    fields = {field for field, _ in causes(cluster.api.post(DEPLOYMENTS, json=body))}
-
-    assert fields == {"spec.replicas", f"{_POD}.restartPolicy"}
-
-
 def test_a_duplicate_taint_is_refused(cluster: Live) -> None:
     taints = [{"key": "k", "value": v, "effect": "NoSchedule"} for v in ("a", "b")]
     path = "/api/v1/nodes/ip-10-0-0-1.ec2.internal"
@@ -204,15 +195,6 @@ def test_mutable_fields_of_a_pod_can_be_changed(cluster: Live) -> None:
     other = cluster.patch(f"{PODS}/flexible", {"spec": {"containers": image}}, strategic)
 
     assert (more.status_code, other.status_code) == (200, 200)
-
-
-def test_an_annotation_without_a_name_is_refused(cluster: Live) -> None:
-    pod = bare_pod("noted")
-    pod["metadata"]["annotations"] = {"not a name": "x"}
-
-    [(field, _)] = causes(cluster.api.post(PODS, json=pod))
-
-    assert field == "metadata.annotations"
 
 
 @pytest.mark.parametrize(
@@ -255,10 +237,3 @@ def test_an_eviction_with_an_invalid_body_evicts_no_pod(
     assert (refused.status_code, empty.status_code) == (400, 400)
     assert reasons in refused.json()["message"]
     assert "deletionTimestamp" not in cluster.api.get(f"{PODS}/evictable").json()["metadata"]
-
-
-def test_an_eviction_of_the_older_version_is_granted(cluster: Live) -> None:
-    cluster.create(PODS, bare_pod("older"))
-    body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "older"}}
-
-    assert cluster.api.post(f"{PODS}/older/eviction", json=body).status_code == 201

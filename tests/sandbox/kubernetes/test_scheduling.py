@@ -181,19 +181,6 @@ def test_an_unknown_priority_class_is_refused(cluster: Live) -> None:
     assert "no PriorityClass with name nobody was found" in refused.json()["message"]
 
 
-def test_a_binding_by_another_scheduler_is_accepted_once(cluster: Live) -> None:
-    cluster.create(PODS, bare_pod("handmade", schedulerName="mine"))
-    binding = {"metadata": {"name": "handmade"}, "target": {"name": "ip-10-0-0-2.ec2.internal"}}
-
-    first = cluster.api.post(f"{PODS}/handmade/binding", json=binding)
-    again = cluster.api.post(f"{PODS}/handmade/binding", json=binding)
-
-    assert (first.status_code, again.status_code) == (201, 409)
-    cluster.until(
-        lambda: cluster.api.get(f"{PODS}/handmade").json()["status"]["phase"] == "Running"
-    )
-
-
 def test_no_execute_taints_evict_after_the_time_a_pod_tolerates(cluster: Live) -> None:
     [node] = cluster.add_nodes(7)
     here = {"nodeSelector": {"kubernetes.io/hostname": node}}

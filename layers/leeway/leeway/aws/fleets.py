@@ -101,7 +101,7 @@ def _parameters(request: FleetRequest) -> dict[str, Any]:
         "LaunchTemplateConfigs": [
             {
                 "LaunchTemplateSpecification": {
-                    "LaunchTemplateName": one.template,
+                    "LaunchTemplateId": one.template,
                     "Version": VERSION,
                 },
                 "Overrides": [

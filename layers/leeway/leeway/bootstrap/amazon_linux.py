@@ -34,7 +34,7 @@ from leeway.bootstrap.kubelet import (
 from leeway.bootstrap.node import FIELD, Node, UserDataError, control_plane_sets, quoted, split
 from leeway.manifests.documents import Documents, read_documents
 from leeway.reasons import Reason
-from leeway.selection.pools import Taint
+from leeway.selection.pods import Taint
 
 SHELL = 'Content-Type: text/x-shellscript; charset="us-ascii"'
 NODE_CONFIG = "Content-Type: application/node.eks.aws"

@@ -11,7 +11,7 @@ from leeway.bootstrap.node import Node
 from leeway.printable import printable
 from leeway.reasons import Reason, ReasonCode
 from leeway.selection.offers.allocatable import AmiFamily
-from leeway.selection.pools import Taint
+from leeway.selection.pods import Taint
 
 AL2_END_OF_LIFE = ReasonCode(
     "Al2EndOfLife",

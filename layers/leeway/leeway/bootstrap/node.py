@@ -29,8 +29,8 @@ from leeway.selection.labels import (
 )
 from leeway.selection.offers.allocatable import AmiFamily, eviction_hard, kube_reserved, max_pods
 from leeway.selection.offers.machines import Machine
-from leeway.selection.pools import NodePool as Pool
-from leeway.selection.pools import Taint
+from leeway.selection.pods import NodePool as Pool
+from leeway.selection.pods import Taint
 from leeway.selection.requirements import BadRequirement, check_key, check_value
 
 FIELD = "spec.userData"

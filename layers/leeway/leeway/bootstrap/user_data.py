@@ -26,7 +26,7 @@ from leeway.manifests.pools import Defaults, node_class_of
 from leeway.reasons import Reason
 from leeway.selection.offers.allocatable import AmiFamily
 from leeway.selection.offers.machines import Machine
-from leeway.selection.pools import NodePool, Taint
+from leeway.selection.pods import NodePool, Taint
 
 LARGEST = 16 * 1024
 """Bytes of user data before base64. Source: EC2's user guide, "User data"."""

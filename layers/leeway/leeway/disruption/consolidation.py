@@ -5,7 +5,7 @@ For both, a quick draft counts resources only. Packing, which knows every constr
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -21,7 +21,7 @@ from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPES, SPOT
 from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
-from leeway.selection.pods import ExistingNode, PodSpec
+from leeway.selection.pods import ExistingNode, Pod, PodSpec
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools
 
@@ -32,10 +32,12 @@ help."""
 
 @dataclass(frozen=True, slots=True)
 class SpareNodes:
-    """Nodes that are not needed, in order, and the plan for their pods."""
+    """Nodes that are not needed, in order, and the plan for their pods, of which `loose` lose
+    preferences that hold where they are."""
 
     nodes: tuple[OwnNode, ...]
     plan: Plan
+    loose: frozenset[str] = frozenset()
 
 
 def find_spare_nodes(
@@ -49,18 +51,35 @@ def find_spare_nodes(
     there are none. `others` are the nodes that stay in any case, `most` the number of nodes of each
     pool that may go, `in_all` that of the cluster, None for any number."""
     drafted = _draft(candidates, others, most, in_all)
+    loose: frozenset[str] = frozenset()
     for _ in range(MOST_CONFIRMATIONS):
         if not drafted:
             return None
-        pods = pods_of(drafted)
-        plan = moving.without({one.name for one in drafted}, pods, launch=False)
+        plan = moving.without(drafted, launch=False, loose=loose)
         homeless = {one.pod for one in plan.unschedulable}
         if not homeless:
-            return SpareNodes(tuple(drafted), plan)
+            return SpareNodes(tuple(drafted), plan, loose & {pod.name for pod in pods_of(drafted)})
+        if breaking := _worth_breaking(moving, drafted, homeless - loose):
+            loose |= breaking
+            continue
         kept = [one for one in drafted if not homeless & {m.pod.name for m in one.pods}]
         # Pods that have no place may be others' than those whose nodes take the place away.
         drafted = kept if len(kept) < len(drafted) else drafted[: len(drafted) // 2]
     return None
+
+
+def _worth_breaking(
+    moving: Moving, nodes: Iterable[OwnNode], homeless: Collection[str]
+) -> frozenset[str]:
+    """Return the pods without a place on nodes whose saving pays for breaking the preferences of
+    these pods."""
+    found: set[str] = set()
+    for one in nodes:
+        pods = [m.pod for m in one.pods if m.pod.name in homeless]
+        hoping = [pod.name for pod in pods if moving.prefers(pod, one.node)]
+        if hoping and moving.pays(one, broken=len(hoping)):
+            found.update(hoping)
+    return frozenset(found)
 
 
 def _draft(
@@ -181,7 +200,18 @@ class Replacements:
 
     def _simulated(self, nodes: Sequence[OwnNode]) -> NodeReturn | None:
         """Return the replacement of nodes by one new node, if packing finds one that pays."""
-        plan = self.moving.without({one.name for one in nodes}, pods_of(nodes), launch=True)
+        if found := self._on_one(nodes, frozenset()):
+            return found
+        hoping = (m.pod.name for one in nodes for m in one.pods if self._prefers(m.pod, one))
+        return self._on_one(nodes, loose) if (loose := frozenset(hoping)) else None
+
+    def _prefers(self, pod: Pod, one: OwnNode) -> bool:
+        """Whether a pod of a node has preferences that a saving may break."""
+        breakable = self.moving.snapshot.worth.per_preference is not None
+        return breakable and self.moving.prefers(pod, one.node)
+
+    def _on_one(self, nodes: Sequence[OwnNode], loose: frozenset[str]) -> NodeReturn | None:
+        plan = self.moving.without(nodes, launch=True, loose=loose)
         if plan.unschedulable or len(plan.launches) != 1:
             return None
         (new,) = plan.launches
@@ -191,7 +221,7 @@ class Replacements:
         price = _price(nodes)
         if _kind(new.cheapest) in {_kind_of(one) for one in nodes}:
             return None
-        if not self._pays(nodes, price - plan.price, price):
+        if not self._pays(nodes, price - plan.price, price, len(loose)):
             return None
         if len(nodes) == 1 and not self._is_flexible(nodes[0], self._choice(new), plan.price):
             return None
@@ -204,12 +234,14 @@ class Replacements:
             saving=price - plan.price,
         )
         names, saving = tuple(one.name for one in nodes), price - plan.price
-        return NodeReturn(names, Cause.UNDERUTILIZED, reason, saving, moves, replaced=True)
+        return NodeReturn(
+            names, Cause.UNDERUTILIZED, _with(reason, loose), saving, moves, True, loose
+        )
 
-    def _pays(self, nodes: Sequence[OwnNode], saving: float, price: float) -> bool:
+    def _pays(self, nodes: Sequence[OwnNode], saving: float, price: float, broken: int = 0) -> bool:
         moves = sum(len(one.pods) for one in nodes)
         snapshot = self.moving.snapshot
-        if snapshot.worth.pays_replacement(saving, price, moves, snapshot.quiet(nodes)):
+        if snapshot.worth.pays_replacement(saving, price, moves, snapshot.quiet(nodes), broken):
             return True
         if len(nodes) == 1 and saving > 0:
             self.kept[nodes[0].name] = reasons.MOVE_NOT_WORTH(pods=moves, saving=saving)
@@ -385,24 +417,31 @@ class Consolidation:
         if spare is None:
             return ()
         target_of = {pod: place.node for place in spare.plan.existing for pod in place.pods}
-        return tuple(_not_needed(one, target_of) for one in spare.nodes)
+        return tuple(_not_needed(one, target_of, spare.loose) for one in spare.nodes)
 
     def _pays(self, one: OwnNode) -> bool:
         """Whether the price of a node is worth the moves of its pods, wherever they go."""
-        snapshot, price, moves = self.moving.snapshot, one.price or 0.0, len(one.pods)
-        pays = snapshot.worth.pays(price, moves, snapshot.quiet([one]))
+        pays = self.moving.pays(one)
         if not pays:
-            self.kept[one.name] = reasons.MOVE_NOT_WORTH(pods=moves, saving=price)
+            self.kept[one.name] = reasons.MOVE_NOT_WORTH(
+                pods=len(one.pods), saving=one.price or 0.0
+            )
         return pays
 
 
-def _not_needed(one: OwnNode, target_of: dict[str, str]) -> NodeReturn:
+def _not_needed(one: OwnNode, target_of: dict[str, str], loose: frozenset[str]) -> NodeReturn:
+    loose &= {m.pod.name for m in one.pods}
     targets = list(dict.fromkeys(target_of[m.pod.name] for m in one.pods))
     saving, moves = one.price or 0.0, len(one.pods)
     reason = reasons.NODE_NOT_NEEDED(
         node=one.name, pods=moves, targets=reasons.named(targets), saving=saving
     )
-    return NodeReturn((one.name,), Cause.UNDERUTILIZED, reason, saving, moves)
+    reason = _with(reason, loose)
+    return NodeReturn((one.name,), Cause.UNDERUTILIZED, reason, saving, moves, loose=loose)
+
+
+def _with(reason: Reason, loose: Collection[str]) -> Reason:
+    return reason.and_then(f"Pods that lose preferences there: {len(loose)}.") if loose else reason
 
 
 def prospect(one: OwnNode) -> tuple[float, str]:

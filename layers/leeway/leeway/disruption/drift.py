@@ -13,8 +13,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.launch.images import ImageVariant
 from leeway.launch.node_settings import read_tag_value
 from leeway.selection.labels import JOINED, NODEPOOL
-from leeway.selection.pods import ExistingNode
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool
 
 DRIFTS_AFTER = timedelta(hours=1)
 """The age from which a node counts as drifted. If a controller changes a label of each new node, no

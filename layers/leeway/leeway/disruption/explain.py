@@ -151,7 +151,7 @@ def spare_among(foreign: Iterable[ForeignNode], end: Snapshot) -> dict[str, OwnN
         and one.ready
         and why_protected(one, asked) is None
         and not moving.expected.get(one.name)
-        and (one.price is None or asked.worth.pays(one.price, len(one.pods), asked.quiet([one])))
+        and (one.price is None or moving.pays(one))
     ]
     names = {one.name for one in candidates}
     staying = [one.node for one in asked.own if one.name not in names and not one.going]
@@ -292,7 +292,7 @@ def _allowances_after(decision: ReturnDecision, snapshot: Snapshot) -> Allowance
 
 def _instead(one: OwnNode, moving: Moving) -> Instead:
     pods = {movable.pod.name for movable in one.pods}
-    plan = moving.without({one.name}, pods_of([one]), launch=True)
+    plan = moving.without([one], launch=True)
     existing = (
         Placement(place.node, tuple(name for name in place.pods if name in pods))
         for place in plan.existing

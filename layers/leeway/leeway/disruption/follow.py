@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from leeway.disruption.decide import decide_returns
-from leeway.disruption.moves import Moving, pods_of
+from leeway.disruption.moves import Moving
 from leeway.disruption.protection import Allowances, blockers_of
 from leeway.disruption.snapshot import MovablePod, NodeReturn, OwnNode, ReturnDecision, Snapshot
 from leeway.reasons import Reason
@@ -31,21 +31,23 @@ def outcome_of(snapshot: Snapshot, returns: Iterable[NodeReturn]) -> Outcome:
     confirmed it. A pod that has no place then waits for a node.
     """
     returns = tuple(returns)
-    together = [name for one in returns if not one.replaced for name in one.nodes]
+    together = [one for one in returns if not one.replaced]
     now, launches = snapshot, dict[int, tuple[PlannedNode, ...]]()
     if together:
         now, _ = _without(now, together, launch=False)
     for number, one in enumerate(returns):
         if one.replaced:
-            now, launches[number] = _without(now, one.nodes, launch=True)
+            now, launches[number] = _without(now, [one], launch=True)
     return Outcome(now, tuple(launches.get(number, ()) for number in range(len(returns))))
 
 
 def _without(
-    snapshot: Snapshot, names: Collection[str], launch: bool
+    snapshot: Snapshot, returns: Sequence[NodeReturn], launch: bool
 ) -> tuple[Snapshot, tuple[PlannedNode, ...]]:
+    names = {name for one in returns for name in one.nodes}
     gone = [one for one in snapshot.own if one.name in names]
-    plan = Moving(snapshot).without(names, pods_of(gone), launch)
+    loose = frozenset().union(*(one.loose for one in returns))
+    plan = Moving(snapshot).without(gone, launch, loose)
     moving = {movable.pod.name: movable for one in gone for movable in one.pods}
     coming = {one.node: [moving[n] for n in one.pods if n in moving] for one in plan.existing}
     own = [

@@ -1,19 +1,22 @@
 """Where the pods of nodes would go if the nodes went: simulated with the packing that launches, and
 drafted before by resources only, which is quick."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from leeway.disruption.snapshot import OwnNode, Snapshot
+from leeway.selection.labels import HOSTNAME
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import Effort, pack
+from leeway.selection.packing.pod_groups import has_preferences, with_preferences_required
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec, PodTerm, Spread
+from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Floats
 
@@ -45,14 +48,17 @@ class Moving:
         return (*own, *self.snapshot.others)
 
     @property
-    def _nothing(self) -> Supply:
-        return _supply((), self.snapshot.catalog, frozenset(), self.snapshot.daemons)
-
-    @property
     def offers(self) -> Supply:
         """What could be launched."""
+        return self._supply_of(tuple(self.snapshot.pools))
+
+    @property
+    def _nothing(self) -> Supply:
+        """What could be launched if nothing were allowed: spreads still compare its zones."""
+        return self._supply_of(tuple(replace(p, limits={"nodes": 0}) for p in self.snapshot.pools))
+
+    def _supply_of(self, pools: tuple[NodePool, ...]) -> Supply:
         snapshot = self.snapshot
-        pools = tuple(snapshot.pools)
         return _supply(pools, snapshot.catalog, snapshot.unavailable, snapshot.daemons)
 
     @cached_property
@@ -78,16 +84,128 @@ class Moving:
         plan = self._plan_for_homeless
         return {one.node: len(one.pods) for one in plan.existing} if plan else {}
 
-    def without(self, gone: Collection[str], pods: Iterable[Pod], launch: bool) -> Plan:
+    def without(self, gone: Collection[OwnNode], launch: bool, loose: Collection[str] = ()) -> Plan:
         """Plan for the pods of nodes that are gone, on the nodes that stay; with `launch`, on new
-        ones too, which are launched while the nodes that go still count against limits."""
-        staying: Sequence[ExistingNode] = [one for one in self.nodes if one.name not in gone]
-        if launch and any(pool.limits is not None for pool in self.snapshot.pools):
-            leaving = [one for one in self.snapshot.own if one.going or one.name in gone]
-            staying = [*staying, *(one.node.closed() for one in leaving)]
+        ones too, which are launched while the nodes that go still count against limits.
+
+        Nodes that go take no pods, but spreads compare them as long as they exist. The pods keep
+        the preferences that hold where they are, except for those of the pods `loose`.
+        """
+        names = {one.name for one in gone}
+        staying = [one for one in self.nodes if one.name not in names]
+        leaving = [one for one in self.snapshot.own if one.going or one.name in names]
+        nodes = [*staying, *(one.node.closed() for one in leaving)]
         placed = [pod for pod in self.homeless if pod.name not in self._without_place]
-        offers = self.offers if launch else self._nothing
-        return pack([*placed, *pods], offers, staying, effort=SIMULATED)
+        for one in gone:
+            for pod in (movable.pod for movable in one.pods):
+                kept = pod.spec if pod.name in loose else self._as_here(pod.spec, one.node)
+                placed.append(Pod(pod.name, kept))
+        return pack(placed, self.offers if launch else self._nothing, nodes, effort=SIMULATED)
+
+    def pays(self, one: OwnNode, broken: int = 0) -> bool:
+        """Whether the price of a node is worth the moves of its pods to nodes that stay, if so many
+        of them lose preferences."""
+        snapshot, price = self.snapshot, one.price or 0.0
+        return snapshot.worth.pays(price, len(one.pods), snapshot.quiet([one]), broken)
+
+    def prefers(self, pod: Pod, node: ExistingNode) -> bool:
+        """Whether a pod of a node has a preference that holds there."""
+        return self._as_here(pod.spec, node) is not pod.spec
+
+    def _as_here(self, spec: PodSpec, node: ExistingNode) -> PodSpec:
+        """Return a pod of a node that requires its preferences which hold there."""
+        if not has_preferences(spec):
+            return spec
+        held = replace(
+            spec,
+            preferred_terms=tuple(
+                w for w in spec.preferred_terms if w.preference.admits(node.labels)
+            ),
+            preferred_pod_affinity=tuple(
+                w for w in spec.preferred_pod_affinity if self._beside(w.preference, spec, node)
+            ),
+            preferred_pod_anti_affinity=tuple(
+                w
+                for w in spec.preferred_pod_anti_affinity
+                if not self._beside(w.preference, spec, node)
+            ),
+            spreads=tuple(
+                one for one in spec.spreads if one.required or self._is_spread(one, spec, node)
+            ),
+        )
+        return _requiring(spec, held) if has_preferences(held) else spec
+
+    def _beside(self, term: PodTerm, spec: PodSpec, node: ExistingNode) -> int:
+        """How many other pods that a term selects are in the domain of a node."""
+        domain = _domain(node, term.topology)
+        there = self._selected(term)[domain] if domain is not None else 0
+        return there - (there > 0 and term.selects(spec))
+
+    def _is_spread(self, spread: Spread, spec: PodSpec, node: ExistingNode) -> bool:
+        counts = self._selected(spread.pods)
+        key = spread.pods, spec.own_terms if spread.honors_affinity else ()
+        if key not in self._least:
+            compared = (one for one in self._everywhere if _is_within(key[1], one))
+            domains = {_domain(one, spread.pods.topology) for one in compared} - {None}
+            self._least[key] = min((counts[one] for one in domains), default=0)
+        return counts[_domain(node, spread.pods.topology)] - self._least[key] <= spread.max_skew
+
+    @cached_property
+    def _least(self) -> dict[tuple[PodTerm, tuple[Requirements, ...]], int]:
+        """The least number of pods that a term selects in a domain of nodes that match terms."""
+        return {}
+
+    @cached_property
+    def _everywhere(self) -> tuple[ExistingNode, ...]:
+        return (*(one.node for one in self.snapshot.own), *self.snapshot.others)
+
+    @cached_property
+    def _pods_by_labels(self) -> Mapping[object, tuple[PodSpec, Counter[int]]]:
+        """For each set of labels in a namespace: a pod, and how many are on each node."""
+        found: dict[object, tuple[PodSpec, Counter[int]]] = {}
+        for row, node in enumerate(self._everywhere):
+            for pod in node.pods:
+                key = pod.namespace, frozenset(pod.labels.items())
+                found.setdefault(key, (pod, Counter()))[1][row] += 1
+        return found
+
+    @cached_property
+    def _counts(self) -> dict[PodTerm, Counter[str | None]]:
+        return {}
+
+    def _selected(self, term: PodTerm) -> Counter[str | None]:
+        """How many pods a term selects in each domain."""
+        if term not in self._counts:
+            counts = self._counts[term] = Counter()
+            for pod, rows in self._pods_by_labels.values():
+                if term.selects(pod):
+                    for row, pods in rows.items():
+                        counts[_domain(self._everywhere[row], term.topology)] += pods
+        return self._counts[term]
+
+
+def _domain(node: ExistingNode, topology: str) -> str | None:
+    return node.name if topology == HOSTNAME else node.labels.get(topology)
+
+
+@lru_cache(maxsize=4096)
+def _requiring(spec: PodSpec, held: PodSpec) -> PodSpec:
+    """Return the pod `held` with its preferences required, and the others of `spec` as they are.
+    Equal pods stay one object, which packing needs to be quick."""
+
+    def other[T](now: tuple[T, ...], required: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(one for one in now if one not in required)
+
+    required = with_preferences_required(held)
+    return replace(
+        required,
+        preferred_terms=other(spec.preferred_terms, held.preferred_terms),
+        preferred_pod_affinity=other(spec.preferred_pod_affinity, held.preferred_pod_affinity),
+        preferred_pod_anti_affinity=other(
+            spec.preferred_pod_anti_affinity, held.preferred_pod_anti_affinity
+        ),
+        spreads=(*required.spreads, *other(spec.spreads, held.spreads)),
+    )
 
 
 def pods_of(nodes: Iterable[OwnNode]) -> tuple[Pod, ...]:
@@ -180,4 +298,8 @@ class Room:
 def _admits(spec: PodSpec, node: ExistingNode) -> bool:
     if spec.untolerated(node.taints, soft=True) is not None:
         return False
-    return not spec.terms or any(term.admits(node.labels) for term in spec.terms)
+    return _is_within(spec.terms, node)
+
+
+def _is_within(terms: Sequence[Requirements], node: ExistingNode) -> bool:
+    return not terms or any(term.admits(node.labels) for term in terms)

@@ -26,8 +26,7 @@ from leeway.provisioning.demand import ClusterRead
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, ZONE
 from leeway.selection.offers.catalog import Catalog, Unavailable
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,8 @@ class NodeReturn:
 
     - `nodes`: their names. Several nodes are given back together only for one that replaces them.
     - `replaced`: their pods need a new node, which is requested before the first of them goes.
-    - `saving`: USD per hour. `moves`: how many pods move.
+    - `saving`: USD per hour. `moves`: how many pods move. `loose`: those of them that lose
+      preferences which hold where they are.
     """
 
     nodes: tuple[str, ...]
@@ -126,6 +126,7 @@ class NodeReturn:
     saving: float = 0.0
     moves: int = 0
     replaced: bool = False
+    loose: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from leeway.headroom.reasons import (
 from leeway.headroom.windows import Schedule, Size, largest_size_within, size_at
 from leeway.policy.rules import ClusterPolicy
 from leeway.reasons import Reason
-from leeway.selection.quantities import amount
-from leeway.selection.resources import Resources
+from leeway.selection.resources import Resources, amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from leeway.kubernetes.connection import (
 from leeway.kubernetes.decoders import ListMeta, ObjectList, read_json, without_nulls
 from leeway.ports.kubernetes import ClusterForbidden, ClusterRefused, ClusterUnavailable
 from leeway.provisioning.kept_objects import KINDS, KeptObjects, key_in
-from leeway.selection.reading.object_schemas import SCHEMAS
 from leeway.selection.reading.objects import Document, bound_node, is_finished
+from leeway.selection.reading.schemas import SCHEMAS
 
 PATHS = {
     "Pod": "/api/v1/pods",

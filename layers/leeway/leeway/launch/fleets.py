@@ -16,7 +16,7 @@ from leeway.selection.offers.allocatable import NodeClass
 from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.offers.machines import EFA
 from leeway.selection.packing.plan import Choice, Plan, PlannedNode
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class FleetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TemplateOverrides:
-    """A launch template, and the overrides that boot with it."""
+    """A launch template, and the overrides that boot with it. `template` is its name until it is
+    created, and then its id."""
 
     template: str
     overrides: tuple[Override, ...]

@@ -19,8 +19,7 @@ from leeway.selection.labels import CAPACITY_TYPE, JOINED, NODEPOOL, ZONE, ZONE_
 from leeway.selection.offers.catalog import Catalog, InstanceType
 from leeway.selection.offers.machines import EFA
 from leeway.selection.packing.plan import Placement
-from leeway.selection.pods import ExistingNode
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool
 from leeway.selection.resources import Resources
 from leeway.table import Record, Table
 
@@ -75,7 +74,7 @@ class LaunchIntent(BaseModel):
 
     `labels` are those of every node of the pool; `labels_for_admission` and `taints_for_admission`
     are those of the pool that admission puts on, and `startup_taints` the keys of taints that
-    admission waits for. `templates` are the names of its launch templates. `pods` are those that
+    admission waits for. `templates` are the ids of its launch templates. `pods` are those that
     the nodes are planned for, and `replaces` the instances that retire and that some of these pods
     leave. `efa`: the nodes have EFA interfaces. `request` is dropped when it has been answered.
     `admitted` are the instances whose admission was started. `version` counts writes (the

@@ -142,8 +142,7 @@ class LaunchNodes:
         for one in prepared:
             run.reasons += one.warnings
             try:
-                self._deps.templates.ensure(one.templates)
-                ready.append(one)
+                ready.append(one.created_as(self._deps.templates.ensure(one.templates)))
             except API_ERRORS as error:
                 run.blocked[one.intent.pool] = LAUNCH_REFUSED(
                     pool=one.intent.pool,

@@ -50,8 +50,7 @@ from leeway.selection.offers.catalog import Catalog, Unavailable
 from leeway.selection.packing.plan import Plan
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.table import Record, Table
 
@@ -378,8 +377,8 @@ class LaunchRun:
             pool, codes = one.intent.pool, {error.code for error in one.errors}
             found = consequences_of(pool, one.errors, denied_before=pool in self.denied)
             if DENIED in codes or Cause.TEMPLATE in map(cause_of, codes):
-                # It may have been deleted since it was last seen: the next round creates it.
-                self.deps.templates.forget(one.intent.templates)
+                # It may have been deleted since it was created: the next round looks for it.
+                self.deps.templates.doubt(one.intent.templates)
             self.reasons += found.reasons
             self.unavailable |= found.unavailable.keys() | found.avoided
             self.exhausted |= found.exhausted

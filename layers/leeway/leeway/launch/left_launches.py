@@ -213,8 +213,8 @@ class LeftLaunches:
         if not owned:
             return ()
         unused = unused_templates(cluster, owned, all_intents(self._table, cluster), now)
-        in_parallel(lambda name: self._templates.delete(name), unused, AT_ONCE)
-        return unused
+        in_parallel(lambda one: self._templates.delete(one.id), unused, AT_ONCE)
+        return [one.name for one in unused]
 
     def paused_pools(self, cluster: str) -> Sequence[Reason]:
         """Read why pools of a cluster are paused."""
@@ -402,10 +402,10 @@ def _request(intent: LaunchIntent, observed: ObservedInstance, now: datetime) ->
 UNUSED_AFTER = timedelta(hours=1)
 """The age from which a launch template is deleted if no intent names it. The table keeps intents
 for an hour, so no launch has used it in that time. A launch that needs it later creates it again,
-with one call; templates that stay would reach EC2's quota of 5,000 in a region, since each AMI
-release and each change of user data makes new ones."""
+with one call; templates that stay would reach EC2's quota of 5,000 in a region, since each process
+makes its own, and new ones for each AMI release and each change of user data."""
 
-MOST_DELETED = 50
+MOST_DELETED = 200
 """How many templates one run deletes. The others follow an hour later."""
 
 
@@ -414,19 +414,17 @@ def unused_templates(
     templates: Iterable[OwnedTemplate],
     intents: Iterable[LaunchIntent],
     now: datetime,
-) -> tuple[str, ...]:
-    """Return the names of templates to delete, the oldest first.
+) -> tuple[OwnedTemplate, ...]:
+    """Return the templates to delete, the oldest first.
 
     The form of the name is checked too: everybody with the right to tag launch templates can write
     the tags of other ones.
     """
-    form = re.compile(rf"leeway-{re.escape(cluster)}-[0-9a-f]{{16}}")
-    used = {name for intent in intents for name in intent.templates}
+    form = re.compile(rf"leeway-{re.escape(cluster)}-[0-9a-f]{{12}}-[0-9a-f]{{6}}")
+    used = {template for intent in intents for template in intent.templates}
     found = [
-        (one.created_at, one.name)
+        one
         for one in templates
-        if form.fullmatch(one.name)
-        and one.name not in used
-        and now - one.created_at >= UNUSED_AFTER
+        if form.fullmatch(one.name) and one.id not in used and now - one.created_at >= UNUSED_AFTER
     ]
-    return tuple(name for _, name in sorted(found))[:MOST_DELETED]
+    return tuple(sorted(found, key=lambda one: one.created_at)[:MOST_DELETED])

@@ -36,6 +36,20 @@ class PreparedLaunch:
     templates: tuple[LaunchTemplate, ...]
     warnings: tuple[Reason, ...]
 
+    def created_as(self, ids: Mapping[str, str]) -> "PreparedLaunch":
+        """Return the launch whose request names its templates by their ids."""
+        request = self.intent.request
+        if request is None:
+            return self
+        templates = tuple(replace(one, template=ids[one.template]) for one in request.templates)
+        request = replace(request, templates=templates)
+        changed = {
+            "request": request,
+            "templates": tuple(one.template for one in templates),
+            "token": token_of(self.intent.id, request),
+        }
+        return replace(self, intent=self.intent.model_copy(update=changed))
+
 
 def machines_of(group: LaunchGroup, catalog: Catalog) -> Mapping[str, Machine]:
     """Return the machines of a group's instance types that the catalog describes, by name."""

@@ -1,7 +1,4 @@
-"""Launch templates: their data, and a name that contains the hash of the data.
-
-Equal data has one name, so a template is created once and never changed.
-"""
+"""Launch templates: their data, and a name that contains the hash of the data."""
 
 import hashlib
 import json
@@ -15,12 +12,13 @@ from leeway.bootstrap.node import ClusterDetails
 from leeway.launch.node_settings import NodeSettings, cluster_tags
 from leeway.manifests.node_class import BlockDevice, MetadataOptions, Volume
 from leeway.selection.offers.allocatable import GIB, AmiFamily
-from leeway.selection.quantities import whole
+from leeway.selection.resources import whole
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchTemplate:
-    """A launch template. `data` is its LaunchTemplateData as JSON."""
+    """A launch template. `data` is its LaunchTemplateData as JSON. Equal data has one name, and the
+    name in EC2 begins with it."""
 
     name: str
     data: str
@@ -30,12 +28,12 @@ class LaunchTemplate:
 class LaunchTemplates(Protocol):
     """Launch templates of EC2."""
 
-    def ensure(self, templates: Collection[LaunchTemplate]) -> None:
-        """Create those that do not exist."""
+    def ensure(self, templates: Collection[LaunchTemplate]) -> Mapping[str, str]:
+        """Create those that this object has not created; return the id of each by its name."""
         ...
 
-    def forget(self, names: Collection[str]) -> None:
-        """Look for these templates again at the next `ensure`: they may have been deleted."""
+    def doubt(self, ids: Collection[str]) -> None:
+        """Look for these templates at the next `ensure`: they may have been deleted."""
         ...
 
 
@@ -43,6 +41,7 @@ class LaunchTemplates(Protocol):
 class OwnedTemplate:
     """A launch template of EC2 with the tags of a cluster's launch templates."""
 
+    id: str
     name: str
     created_at: datetime
 
@@ -54,8 +53,8 @@ class OwnedLaunchTemplates(Protocol):
         """List the launch templates whose tags name Leeway as the owner, and this cluster."""
         ...
 
-    def delete(self, name: str) -> None:
-        """Delete a launch template. One that does not exist any more is not an error."""
+    def delete(self, template: str) -> None:
+        """Delete a launch template by its id. One that does not exist any more is not an error."""
         ...
 
 
@@ -126,7 +125,7 @@ def template_of(
     if user_data:
         data["UserData"] = b64encode(user_data.encode()).decode()
     text = json.dumps(data, sort_keys=True)
-    digest = hashlib.sha256(f"{cluster.name}\n{text}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{cluster.name}\n{text}".encode()).hexdigest()[:12]
     return LaunchTemplate(f"leeway-{cluster.name}-{digest}", text, own)
 
 

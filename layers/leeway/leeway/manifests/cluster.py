@@ -170,6 +170,11 @@ class GiveBack(Strict):
     again. A longer horizon moves more pods for less."""
     usd_per_pod_moved: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = USUAL.per_pod
     """The price of moving one pod, in USD."""
+    usd_per_preference_broken: Annotated[
+        float | None, Field(ge=0, le=1000, allow_inf_nan=False)
+    ] = None
+    """The price, in USD, of moving one pod to where preferences that it has now do not hold: soft
+    affinity, anti-affinity and topology spread. Without it, no move breaks them."""
     least_saving_percent: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = (
         USUAL.share * 100
     )
@@ -324,6 +329,7 @@ def _worth(written: GiveBack) -> Worth:
     return Worth(
         horizon=written.horizon,
         per_pod=written.usd_per_pod_moved,
+        per_preference=written.usd_per_preference_broken,
         share=written.least_saving_percent / 100,
         least_age=written.least_age,
     )

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, 
 from leeway.headroom.windows import Cron, parse_cron
 from leeway.manifests.base import LabelKey, Strict, near_miss
 from leeway.selection.labels import ALIASES, HOSTNAME, NODE_CLASS, NODEPOOL, WELL_KNOWN
-from leeway.selection.quantities import requested_quantity
+from leeway.selection.resources import requested_quantity
 
 
 def _amount(value: Any) -> Any:

@@ -23,7 +23,7 @@ from leeway.manifests.fields import Amounts, CronExpression, TimeZone
 from leeway.manifests.reading import Written
 from leeway.manifests.scaled_object import ScaledObject
 from leeway.policy.rules import ClusterPolicy
-from leeway.selection.quantities import amount
+from leeway.selection.resources import amount
 
 Count = Annotated[int, Field(ge=0, le=100_000)]
 

@@ -8,7 +8,7 @@ from leeway.manifests.base import Manifest, NotActedOn, Note, Strict
 from leeway.manifests.fields import SecurityGroupTerms, SubnetTerms, Tags
 from leeway.manifests.kubelet import KubeletConfiguration
 from leeway.selection.offers.allocatable import AmiFamily
-from leeway.selection.quantities import quantity, whole
+from leeway.selection.resources import quantity, whole
 
 _ALIASES = {family.value.lower(): family for family in AmiFamily if family != AmiFamily.CUSTOM}
 

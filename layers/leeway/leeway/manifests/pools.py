@@ -10,10 +10,10 @@ from leeway.manifests.node_class import EC2NodeClass
 from leeway.manifests.node_pool import NodePool, TaintSpec
 from leeway.selection.labels import JOINED, NODE_CLASS, NODEPOOL
 from leeway.selection.offers.allocatable import VM_MEMORY_OVERHEAD, AmiFamily, NodeClass
-from leeway.selection.pools import NodePool as Pool
-from leeway.selection.pools import Taint
-from leeway.selection.quantities import amount
+from leeway.selection.pods import NodePool as Pool
+from leeway.selection.pods import Taint
 from leeway.selection.requirements import Requirement, Requirements
+from leeway.selection.resources import amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from leeway.selection.labels import (
     ZONE_ID,
 )
 from leeway.selection.offers.catalog import Catalog, Unavailable
-from leeway.selection.pods import ExistingNode, Pod
-from leeway.selection.pools import Taint
+from leeway.selection.pods import ExistingNode, Pod, Taint
 from leeway.selection.resources import EBS_VOLUMES, Resources
 
 

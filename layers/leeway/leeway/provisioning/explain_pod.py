@@ -13,8 +13,7 @@ from leeway.selection.packing.plan import Plan, PlannedNode
 from leeway.selection.packing.planning import pack
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.unschedulable import unmet_requirements
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import ExistingNode, NodePool, Pod, PodSpec
 
 
 @dataclass(frozen=True, slots=True)

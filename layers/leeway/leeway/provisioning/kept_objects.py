@@ -38,7 +38,6 @@ from leeway.selection.reading.cluster_objects import (
     cluster_facts,
     daemons_of,
 )
-from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import (
     REFERENCED,
     BadObject,
@@ -48,6 +47,7 @@ from leeway.selection.reading.objects import (
     name_of,
 )
 from leeway.selection.reading.pod_objects import attach_once, with_volumes
+from leeway.selection.reading.schemas import check
 
 OBJECT_NOT_READABLE = ReasonCode(
     "ObjectNotReadable",

@@ -13,7 +13,6 @@ from leeway.provisioning.cluster_state import FOREVER, ClaimedNode, NodeDetails,
 from leeway.selection.labels import NODEPOOL
 from leeway.selection.pods import ExistingNode, PodSpec
 from leeway.selection.reading.cluster_objects import node_without_pods
-from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import (
     Document,
     bound_node,
@@ -28,6 +27,7 @@ from leeway.selection.reading.objects import (
     node_of,
 )
 from leeway.selection.reading.pod_objects import requests_of, selector_of, spec_without_volumes
+from leeway.selection.reading.schemas import check
 from leeway.selection.resources import Resources
 
 _NOT_IN_SPEC = frozenset({"nodeName", "schedulerName", "schedulingGates", "volumes"})

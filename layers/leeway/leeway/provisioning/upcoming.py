@@ -28,8 +28,7 @@ from leeway.pool_pauses import JOIN_TIME, JoinTime
 from leeway.reasons import Reason, ReasonCode, clause
 from leeway.selection.offers.catalog import Catalog
 from leeway.selection.packing.unschedulable import unmet_requirements
-from leeway.selection.pods import Pod, PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, Pod, PodSpec
 from leeway.selection.reading.cluster_objects import pending_pods
 from leeway.table import Table
 

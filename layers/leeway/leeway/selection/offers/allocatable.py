@@ -12,8 +12,7 @@ from fractions import Fraction
 from functools import cache
 
 from leeway.selection.offers.machines import EFA, POD_ENI, Machine
-from leeway.selection.quantities import parse, whole
-from leeway.selection.resources import EBS_VOLUMES, Resources
+from leeway.selection.resources import EBS_VOLUMES, Resources, parse, whole
 
 GIB = 1024**3
 

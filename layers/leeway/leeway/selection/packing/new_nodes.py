@@ -9,8 +9,8 @@ import numpy as np
 
 from leeway.selection.packing.pod_classes import Classifier, PodClasses
 from leeway.selection.packing.pod_groups import PodBatch, Units
-from leeway.selection.solver.columns import Pattern
 from leeway.selection.solver.problem import Bools, Floats, Problem, Proceed
+from leeway.selection.solver.programs import Pattern
 from leeway.selection.solver.solving import Solution, solve, solve_few
 
 type NodeBatches = tuple[tuple[PodBatch, Units], ...]

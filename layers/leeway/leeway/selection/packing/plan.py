@@ -1,10 +1,41 @@
-"""The result of packing: nodes to launch, pods on existing nodes, unschedulable pods."""
+"""The result of packing: nodes to launch, pods on existing nodes, unschedulable pods and why.
+
+It imports no numpy: functions that only read launches need none.
+"""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from leeway.reasons import Reason
-from leeway.selection.packing.supply import Candidate
+from leeway.reasons import Reason, ReasonCode
 from leeway.selection.resources import Resources
+
+if TYPE_CHECKING:
+    from leeway.selection.packing.supply import Candidate
+
+_RUNBOOK = "a-pod-gets-no-node"
+
+NO_NODE_POOL = ReasonCode(
+    "NoNodePool",
+    "There is no node pool. Add a NodePool or a Provisioner.",
+    _RUNBOOK,
+)
+NO_NODE_POOL_MATCHES = ReasonCode("NoNodePoolMatches", "{why}.", _RUNBOOK)
+NO_OFFERING_AVAILABLE = ReasonCode(
+    "NoOfferingAvailable",
+    "Node pool {pool}: none of {types} is available as {capacity_types} in {region} at present.",
+    _RUNBOOK,
+)
+REQUEST_TOO_LARGE = ReasonCode(
+    "RequestTooLarge",
+    "No instance type of node pool {pool} is large enough: {cause}.",
+    _RUNBOOK,
+)
+POOL_LIMIT_REACHED = ReasonCode(
+    "PoolLimitReached",
+    "The limits of the node pools allow no further node for the pod.",
+    _RUNBOOK,
+)
+TOPOLOGY_UNSATISFIABLE = ReasonCode("TopologyUnsatisfiable", "{why}.", _RUNBOOK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +56,7 @@ class PlannedNode:
     `choices` are in the order in which one call tries them.
     """
 
-    cheapest: Candidate
+    cheapest: "Candidate"
     pods: tuple[str, ...]
     requests: Resources
     choices: tuple[Choice, ...]

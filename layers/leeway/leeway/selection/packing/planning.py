@@ -13,6 +13,7 @@ import numpy as np
 
 from leeway.reasons import Reason
 from leeway.selection.labels import INITIALIZED, JOINED
+from leeway.selection.packing.binding import ORDERS
 from leeway.selection.packing.new_nodes import NewNode
 from leeway.selection.packing.plan import Placement, Plan, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
@@ -25,15 +26,14 @@ from leeway.selection.packing.pod_groups import (
     with_preferences_required,
 )
 from leeway.selection.packing.requests import make_requests
-from leeway.selection.packing.scheduler import PackingRun, Search
-from leeway.selection.packing.scheduling import ORDERS
+from leeway.selection.packing.run import PackingRun, Search
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Supply
 from leeway.selection.packing.topology import Counters
 from leeway.selection.packing.unschedulable import Explanations
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, PodTerm
 from leeway.selection.resources import Resources
-from leeway.selection.solver.covering import least
 from leeway.selection.solver.problem import Proceed
+from leeway.selection.solver.programs import least
 
 STARTUP_TAINTS = frozenset(
     {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}

@@ -10,15 +10,15 @@ the pool) splits a group by the values of the label; a spread may count pods wit
 and these are treated as placed later. Pods that must share a node are bundled into one unit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from leeway.reasons import Reason
 from leeway.selection.labels import HOSTNAME, ZONE
-from leeway.selection.packing.topology import Counters, Rules, SpreadRule
+from leeway.selection.packing.plan import TOPOLOGY_UNSATISFIABLE
+from leeway.selection.packing.topology import Counters, Rules
 from leeway.selection.pods import Pod, PodSpec, Toleration, Weighted
-from leeway.selection.reasons import TOPOLOGY_UNSATISFIABLE
 from leeway.selection.requirements import Requirements
 
 _TOLERATES_SOFT_TAINTS = Toleration(operator="Exists", effect="PreferNoSchedule")
@@ -224,27 +224,6 @@ HANDLED_ELSEWHERE = frozenset({HOSTNAME, ZONE})
 """The topologies that the choice of zones and the filling of nodes handle."""
 
 
-@dataclass
-class Values:
-    """The values of one label: `feasible` values with a node for a pod (the cheapest first), values
-    that the spread compares, and the number of counted pods of each value."""
-
-    feasible: Sequence[str]
-    compared: frozenset[str]
-    counts: dict[str, int]
-
-    def next(self, spread: SpreadRule, counts_itself: bool) -> str | None:
-        """Choose the value with the fewest pods for the next pod; None if its maxSkew would be
-        exceeded."""
-        known = [self.counts.get(value, 0) for value in self.compared | {*self.feasible}]
-        least = min(known, default=0) if len(known) >= spread.min_domains else 0
-        value = min(self.feasible, key=lambda each: self.counts.get(each, 0), default=None)
-        if value is None or self.counts.get(value, 0) + counts_itself - least > spread.max_skew:
-            return None
-        self.counts[value] = self.counts.get(value, 0) + counts_itself
-        return value
-
-
 def other_topologies(spec: PodSpec) -> list[str]:
     """Return the topologies of a pod's required spreads, except zone and hostname."""
     found = (spread.pods.topology for spread in spec.spreads if spread.required)
@@ -257,34 +236,6 @@ def pinned_to_labels(spec: PodSpec, labels: Mapping[str, str]) -> PodSpec:
     wanted = Requirements.from_labels(labels)
     terms = tuple(term.intersection(wanted) for term in spec.terms or (Requirements(),))
     return replace(spec, terms=terms, affinity=spec.own_terms)
-
-
-def split_by_value(
-    group: PodGroup, spread: SpreadRule, values: Values
-) -> Iterator[PodGroup | Unplaced]:
-    """Split a group by the label value that is chosen for each pod."""
-    counts_itself = spread.counter in group.rules.counted
-    chosen: dict[str, list[str]] = {}
-    for at, pod in enumerate(group.pods):
-        value = values.next(spread, counts_itself)
-        if value is None:
-            yield Unplaced(group, group.pods[at:], _spread_reason(spread, values))
-            break
-        chosen.setdefault(value, []).append(pod)
-    for value, pods in chosen.items():
-        spec = pinned_to_labels(group.spec, {spread.topology: value})
-        yield replace(group, spec=spec, pods=tuple(pods))
-
-
-def _spread_reason(spread: SpreadRule, values: Values) -> Reason:
-    if not values.feasible:
-        cause = "no node for the pod has this label"
-    else:
-        without = ", ".join(sorted(values.compared - {*values.feasible}))
-        cause = "its maxSkew would be exceeded"
-        if without:
-            cause += f", and no node for the pod exists in {without}"
-    return spread_unsatisfiable(spread.topology, cause)
 
 
 def spread_unsatisfiable(topology: str, cause: str) -> Reason:
@@ -321,15 +272,14 @@ def bundle(
     rest = [batch for batch in batches if not set(_affinities(batch)) - running]
     joined: list[PodBatch] = []
     unplaced: list[Unplaced] = []
-    while dependent:
-        together = _together(dependent)
-        chosen = {id(batch) for batch in together}
-        dependent = [batch for batch in dependent if id(batch) not in chosen]
+    sets = list(connected(dependent, _terms))
+    for number, together in enumerate(sets, 1):
         partners, rest = _partners(together, rest, running, launched, fits)
         if partners is None:
             unplaced += [_unplaced(batch, batch.units, _NO_SUCH_PODS) for batch in together]
             continue
-        others = launched | {counter for batch in (*rest, *dependent) for counter in batch.counted}
+        later = (batch for each in sets[number:] for batch in each)
+        others = launched | {counter for batch in (*rest, *later) for counter in batch.counted}
         unit, remaining = _unit(together, partners, others, fits)
         if unit is None:
             rest += partners
@@ -344,22 +294,59 @@ def _affinities(batch: PodBatch) -> Iterator[int]:
         yield from group.rules.affinity_on_node
 
 
-def _together(batches: Sequence[PodBatch]) -> list[PodBatch]:
-    """The first batch, and all batches that affinity connects with it."""
-    together, rest = [batches[0]], list(batches[1:])
-    while True:
-        affinities = {counter for batch in together for counter in _affinities(batch)}
-        had = {counter for batch in together for counter in batch.counted}
-        joining = [
-            batch
-            for batch in rest
-            if affinities & batch.counted.keys() or had & set(_affinities(batch))
-        ]
-        if not joining:
-            return together
-        together += joining
-        chosen = {id(batch) for batch in joining}
-        rest = [batch for batch in rest if id(batch) not in chosen]
+type Terms = tuple[Collection[int], Collection[int]]
+"""The counters that count some pods, and those of which their affinity requires another pod."""
+
+
+def connected[T](items: Iterable[T], terms: Callable[[T], Terms]) -> Iterator[list[T]]:
+    """Yield the sets of items that affinity connects, in either direction."""
+    rest = list(items)
+    while rest:
+        together, joining = [], [rest[0]]
+        while joining:
+            together += joining
+            chosen = set(map(id, joining))
+            rest = [item for item in rest if id(item) not in chosen]
+            counted = {counter for item in together for counter in terms(item)[0]}
+            required = {counter for item in together for counter in terms(item)[1]}
+            joining = [
+                item
+                for item in rest
+                if not required.isdisjoint(terms(item)[0]) or not counted.isdisjoint(terms(item)[1])
+            ]
+        yield together
+
+
+def bindable[T](
+    items: Iterable[T], terms: Callable[[T], Terms], bound: Iterable[int], others: Collection[int]
+) -> list[T]:
+    """Return the items whose pods can be bound one after another with their affinity met, after
+    pods of the counters `bound`. A pod may be the first that its own affinity selects only if no
+    other such pod exists, now or later: `others` are the counters of other pods."""
+    present, waiting, found = set(bound), list(items), list[T]()
+    while waiting:
+        ready = [item for item in waiting if present.issuperset(terms(item)[1])]
+        ready = ready or [item for item in waiting if _may_lead(*terms(item), present, others)][:1]
+        if not ready:
+            break
+        found += ready
+        present.update(counter for item in ready for counter in terms(item)[0])
+        chosen = set(map(id, ready))
+        waiting = [item for item in waiting if id(item) not in chosen]
+    return found
+
+
+def _may_lead(
+    counted: Collection[int],
+    required: Collection[int],
+    present: Collection[int],
+    others: Collection[int],
+) -> bool:
+    return all(c in present or (c in counted and c not in others) for c in required)
+
+
+def _terms(batch: PodBatch) -> Terms:
+    return batch.counted.keys(), [*_affinities(batch)]
 
 
 def _partners(
@@ -430,31 +417,11 @@ def _unit(
     }
     unit = (tuple(name for own in names.values() for name in own),)
     made = PodBatch(tuple(parts.values()), unit, zone, joined=True)
-    if sum(map(len, unit)) <= len(partners) or _unbindable(made, elsewhere):
+    rules = [group.rules for group, _ in made.parts]
+    in_order = bindable(rules, lambda each: (each.counted, each.affinity_on_node), (), elsewhere)
+    if sum(map(len, unit)) <= len(partners) or len(in_order) < len(rules):
         return None, [_unplaced(batch, batch.units, _TOO_LARGE) for batch in together]
     return made, unplaced
-
-
-def _unbindable(unit: PodBatch, elsewhere: frozenset[int]) -> bool:
-    """Whether the pods of a unit could not be bound one after another with their affinity met.
-    `elsewhere` are the counters of all other pods."""
-    bound: set[int] = set()
-    waiting = [group.rules for group, _ in unit.parts]
-    while waiting:
-        ready = [rules for rules in waiting if bound.issuperset(rules.affinity_on_node)]
-        ready = (
-            ready
-            or [
-                rules
-                for rules in waiting
-                if all(c in bound or c in rules.counted - elsewhere for c in rules.affinity_on_node)
-            ][:1]
-        )
-        if not ready:
-            return True
-        bound.update(counter for rules in ready for counter in rules.counted)
-        waiting = [rules for rules in waiting if not any(rules is each for each in ready)]
-    return False
 
 
 def _most(

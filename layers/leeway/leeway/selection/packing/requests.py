@@ -18,10 +18,9 @@ from leeway.selection.labels import (
 )
 from leeway.selection.offers.catalog import OF_MARKETS
 from leeway.selection.packing.new_nodes import NewNode, load_of
-from leeway.selection.packing.plan import Choice, PlannedNode, Unschedulable
+from leeway.selection.packing.plan import NO_NODE_POOL_MATCHES, Choice, PlannedNode, Unschedulable
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.supply import UNKNOWN_PRICE, Candidate, Supply
-from leeway.selection.reasons import NO_NODE_POOL_MATCHES
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Ints
 

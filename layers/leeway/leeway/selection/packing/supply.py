@@ -31,8 +31,7 @@ from leeway.selection.offers.catalog import (
     bits,
 )
 from leeway.selection.packing.topology import ports_conflict
-from leeway.selection.pods import PodSpec
-from leeway.selection.pools import NodePool
+from leeway.selection.pods import NodePool, PodSpec
 from leeway.selection.requirements import Requirement, Requirements
 from leeway.selection.solver.problem import Bools, Floats, Ints
 

@@ -9,8 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from leeway.selection.labels import HOSTNAME, ZONE
-from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Toleration
-from leeway.selection.pools import Taint
+from leeway.selection.pods import HostPort, PodSpec, PodTerm, Spread, Taint, Toleration
 from leeway.selection.requirements import Requirements
 
 SUPPORTED = frozenset({HOSTNAME, ZONE})

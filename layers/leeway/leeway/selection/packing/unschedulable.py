@@ -8,21 +8,18 @@ from functools import cached_property
 
 from leeway.reasons import Reason
 from leeway.selection.labels import CAPACITY_TYPE, CAPACITY_TYPES
-from leeway.selection.offers.catalog import InstanceType, TypeTable, bits
-from leeway.selection.offers.mismatches import explain
-from leeway.selection.packing.supply import Supply
-from leeway.selection.packing.topology import ports_conflict
-from leeway.selection.pods import PodSpec
-from leeway.selection.pools import NodePool
-from leeway.selection.quantities import printed
-from leeway.selection.reasons import (
+from leeway.selection.offers.catalog import InstanceType, TypeTable, bits, mismatch
+from leeway.selection.packing.plan import (
     NO_NODE_POOL,
     NO_NODE_POOL_MATCHES,
     NO_OFFERING_AVAILABLE,
     REQUEST_TOO_LARGE,
 )
+from leeway.selection.packing.supply import Supply
+from leeway.selection.packing.topology import ports_conflict
+from leeway.selection.pods import NodePool, PodSpec
 from leeway.selection.requirements import Requirements
-from leeway.selection.resources import Resources
+from leeway.selection.resources import Resources, printed
 
 
 def unmet_requirements(
@@ -56,7 +53,7 @@ def _of_term(
     wanted = pool.requirements if conflicts else pool.requirements.intersection(term)
     found = table.matching(wanted) & ~table.excluded_fractional_gpus(wanted)
     if not found:
-        return conflicts or (explain(table, wanted),)
+        return conflicts or (mismatch(table, wanted),)
     admitted = [one.requests for one in daemons if one.untolerated(pool.taints) is None]
     return (*conflicts, *_lacking(spec.requests, admitted, table.types(found)))
 
@@ -227,7 +224,7 @@ def _no_match(pool: NodePool, table: TypeTable, terms: Sequence[Requirements]) -
                 capacity_types=", ".join(c for c in CAPACITY_TYPES if capacity_type.has(c)),
                 region=table.catalog.region,
             )
-    cause = "; or ".join(explain(table, requirements) for requirements in terms)
+    cause = "; or ".join(mismatch(table, requirements) for requirements in terms)
     return NO_NODE_POOL_MATCHES(
         why="No instance type matches the requirements of the pod and of node pool "
         f"{pool.name}: {cause}"

@@ -4,19 +4,23 @@ Pods that no such term concerns keep all zones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leeway.reasons import Reason
 from leeway.selection.labels import ZONE
+from leeway.selection.packing.plan import TOPOLOGY_UNSATISFIABLE
 from leeway.selection.packing.pod_groups import (
     PodBatch,
     PodGroup,
+    Terms,
     Unplaced,
     affinity_unsatisfiable,
+    bindable,
+    connected,
+    pinned_to_labels,
     spread_unsatisfiable,
 )
-from leeway.selection.packing.topology import Cap, Rules
-from leeway.selection.reasons import TOPOLOGY_UNSATISFIABLE
+from leeway.selection.packing.topology import Cap, Rules, SpreadRule
 
 _NO_ZONE_WITH_PODS = affinity_unsatisfiable(
     "no zone has both a node for the pod and the pods that its affinity selects"
@@ -168,7 +172,7 @@ def assign(
             batches.append(PodBatch.of(group, group.pods))
         else:
             spreading.append((group, choice))
-    connected_sets = list(_connected(affine))
+    connected_sets = list(connected(affine, lambda entry: _terms(entry[0])))
     spread = frozenset(counter for group, _ in spreading for counter in group.rules.counted)
     deferred = [each for each in connected_sets if not _self_sufficient(each, counts, spread)]
     for together in connected_sets:
@@ -271,28 +275,6 @@ def _spread_reason(group: PodGroup, choice: Choice, counts: ZoneCounts) -> Reaso
     )
 
 
-def _connected(
-    groups: Sequence[tuple[PodGroup, Choice]],
-) -> Iterator[list[tuple[PodGroup, Choice]]]:
-    """Sets of groups that one zone must hold: groups that affinity connects."""
-    rest = list(groups)
-    while rest:
-        together, grown = [rest.pop(0)], True
-        while grown:
-            wanted = {c for group, _ in together for c in group.rules.affinity_in_zone}
-            counted = {c for group, _ in together for c in group.rules.counted}
-            joining = [
-                entry
-                for entry in rest
-                if entry[0].rules.counted & wanted or counted & set(entry[0].rules.affinity_in_zone)
-            ]
-            grown = bool(joining)
-            together += joining
-            chosen = {id(entry[0]) for entry in joining}
-            rest = [entry for entry in rest if id(entry[0]) not in chosen]
-        yield together
-
-
 def _assign_to_one_zone(
     together: Sequence[tuple[PodGroup, Choice]],
     counts: ZoneCounts,
@@ -312,7 +294,10 @@ def _assign_to_one_zone(
         among = set(map(id, feasible))
         out = [group.rules for group, _ in together if id(group) not in among]
         others = spread.union(*(rules.counted for rules in out if not rules.affinity_in_zone))
-        feasible = _satisfied(feasible, zone, counts, others)
+        required = {c for group in feasible for c in group.rules.affinity_in_zone}
+        present = {c for c in required if any(counts.counts(c))}
+        there = {c for c in present if counts.counts(c)[zone]}
+        feasible = bindable(feasible, _terms, there, others | present)
         if _size(feasible) > _size(chosen_groups):
             chosen, chosen_groups = zone, feasible
     staying = {id(group) for group in chosen_groups}
@@ -338,38 +323,58 @@ def _fill_zone(group: PodGroup, choice: Choice, zone: int, counts: ZoneCounts) -
     return kept
 
 
-def _satisfied(
-    groups: Sequence[PodGroup], zone: int, counts: ZoneCounts, elsewhere: frozenset[int]
-) -> list[PodGroup]:
-    """The groups whose pods can be bound one after another in this zone with their affinity met. A
-    pod may be the first that its own affinity selects only if no other such pod exists or is
-    planned `elsewhere`."""
-    bound = {c for group in groups for c in group.rules.affinity_in_zone if counts.counts(c)[zone]}
-    waiting, found = list(groups), list[PodGroup]()
-    while waiting:
-        chosen_groups = [
-            group for group in waiting if bound.issuperset(group.rules.affinity_in_zone)
-        ]
-        chosen_groups = (
-            chosen_groups
-            or [
-                group
-                for group in waiting
-                if all(
-                    c in bound
-                    or (c in group.rules.counted - elsewhere and not any(counts.counts(c)))
-                    for c in group.rules.affinity_in_zone
-                )
-            ][:1]
-        )
-        if not chosen_groups:
-            return found
-        found += chosen_groups
-        bound.update(counter for group in chosen_groups for counter in group.rules.counted)
-        among = set(map(id, chosen_groups))
-        waiting = [group for group in waiting if id(group) not in among]
-    return found
+def _terms(group: PodGroup) -> Terms:
+    return group.rules.counted, group.rules.affinity_in_zone
 
 
 def _size(groups: Iterable[PodGroup]) -> int:
     return sum(len(group.pods) for group in groups)
+
+
+@dataclass
+class Values:
+    """The values of one label: `feasible` values with a node for a pod (the cheapest first), values
+    that the spread compares, and the number of counted pods of each value."""
+
+    feasible: Sequence[str]
+    compared: frozenset[str]
+    counts: dict[str, int]
+
+    def next(self, spread: SpreadRule, counts_itself: bool) -> str | None:
+        """Choose the value with the fewest pods for the next pod; None if its maxSkew would be
+        exceeded."""
+        known = [self.counts.get(value, 0) for value in self.compared | {*self.feasible}]
+        least = min(known, default=0) if len(known) >= spread.min_domains else 0
+        value = min(self.feasible, key=lambda each: self.counts.get(each, 0), default=None)
+        if value is None or self.counts.get(value, 0) + counts_itself - least > spread.max_skew:
+            return None
+        self.counts[value] = self.counts.get(value, 0) + counts_itself
+        return value
+
+
+def split_by_value(
+    group: PodGroup, spread: SpreadRule, values: Values
+) -> Iterator[PodGroup | Unplaced]:
+    """Split a group by the label value that is chosen for each pod."""
+    counts_itself = spread.counter in group.rules.counted
+    chosen: dict[str, list[str]] = {}
+    for at, pod in enumerate(group.pods):
+        value = values.next(spread, counts_itself)
+        if value is None:
+            yield Unplaced(group, group.pods[at:], _value_reason(spread, values))
+            break
+        chosen.setdefault(value, []).append(pod)
+    for value, pods in chosen.items():
+        spec = pinned_to_labels(group.spec, {spread.topology: value})
+        yield replace(group, spec=spec, pods=tuple(pods))
+
+
+def _value_reason(spread: SpreadRule, values: Values) -> Reason:
+    if not values.feasible:
+        cause = "no node for the pod has this label"
+    else:
+        without = ", ".join(sorted(values.compared - {*values.feasible}))
+        cause = "its maxSkew would be exceeded"
+        if without:
+            cause += f", and no node for the pod exists in {without}"
+    return spread_unsatisfiable(spread.topology, cause)

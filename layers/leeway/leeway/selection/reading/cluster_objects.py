@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leeway.selection.labels import NODEPOOL, normalised
-from leeway.selection.pods import ExistingNode, Pod, PodSpec
-from leeway.selection.pools import Taint
-from leeway.selection.reading.object_schemas import check
+from leeway.selection.pods import ExistingNode, Pod, PodSpec, Taint
 from leeway.selection.reading.objects import (
     WORKLOADS,
     BadObject,
@@ -35,6 +33,7 @@ from leeway.selection.reading.pod_objects import (
     volumes_of,
     with_volumes,
 )
+from leeway.selection.reading.schemas import check
 from leeway.selection.resources import EBS_VOLUMES, Resources
 
 MAX_VOLUMES = 1000

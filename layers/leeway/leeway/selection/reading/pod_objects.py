@@ -17,11 +17,10 @@ from leeway.selection.pods import (
     Toleration,
     Weighted,
 )
-from leeway.selection.quantities import BadQuantity
-from leeway.selection.reading.object_schemas import check
 from leeway.selection.reading.objects import BadObject, Document, name_of
+from leeway.selection.reading.schemas import check
 from leeway.selection.requirements import BadRequirement, Requirement, Requirements
-from leeway.selection.resources import EBS_VOLUMES, Resources
+from leeway.selection.resources import EBS_VOLUMES, BadQuantity, Resources
 
 
 def requests_of(spec: Mapping[str, Any]) -> Resources:

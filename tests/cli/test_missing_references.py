@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from leeway.selection.reading.missing_references import missing_references
+from leeway_cli.selection.input_warnings import missing_references
 
 
 def pod(name: str, *volumes: dict[str, Any], **spec: Any) -> dict[str, Any]:

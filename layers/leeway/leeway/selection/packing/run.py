@@ -11,6 +11,7 @@ import numpy as np
 
 from leeway.reasons import Reason
 from leeway.selection.labels import ZONE, normalised
+from leeway.selection.packing.binding import Demand, Order, schedule
 from leeway.selection.packing.existing_nodes import NO_ZONE, ExistingNodes
 from leeway.selection.packing.new_nodes import (
     Limits,
@@ -19,31 +20,28 @@ from leeway.selection.packing.new_nodes import (
     load_of,
     pack_new_nodes,
 )
+from leeway.selection.packing.plan import POOL_LIMIT_REACHED, TOPOLOGY_UNSATISFIABLE
 from leeway.selection.packing.pod_classes import Classifier
 from leeway.selection.packing.pod_groups import (
     HANDLED_ELSEWHERE,
     PodBatch,
     PodGroup,
     Unplaced,
-    Values,
     affinity_unsatisfiable,
     bundle,
     fully_relaxed,
     group_pods,
     group_relaxed,
     relaxed,
-    split_by_value,
     with_preferences_required,
     without_preferences,
 )
 from leeway.selection.packing.requests import make_requests
-from leeway.selection.packing.scheduling import Demand, Order, schedule
 from leeway.selection.packing.supply import Supply
 from leeway.selection.packing.topology import NO_RULES, Counters, SpreadRule, unsupported_topology
 from leeway.selection.packing.unschedulable import Explanations
-from leeway.selection.packing.zones import Choice, ZoneCounts, assign
+from leeway.selection.packing.zones import Choice, Values, ZoneCounts, assign, split_by_value
 from leeway.selection.pods import ExistingNode, Pod, PodSpec, Weighted
-from leeway.selection.reasons import POOL_LIMIT_REACHED, TOPOLOGY_UNSATISFIABLE
 from leeway.selection.requirements import Requirements
 from leeway.selection.resources import Resources
 from leeway.selection.solver.problem import Bools, Proceed
