@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -265,8 +266,14 @@ def end_admissions(sandbox: Sandbox, cluster: str, instances: Collection[str]) -
         RateLimit(SystemClock()),
     )
     for instance in sorted(instances):
-        record = stored.get(ADMISSION, cluster=cluster, instance=instance)
+        read = partial(stored.get, ADMISSION, cluster=cluster, instance=instance)
+        until(partial(_is_there, read))
+        record = read()
         assert record is not None
         changes = {"deadline": SystemClock().now(), "version": record.version + 1}
         stored.put(ADMISSION, record.model_copy(update=changes))
         executions.start(instance, cluster, record.attempt)
+
+
+def _is_there(read: Callable[[], object]) -> bool:
+    return read() is not None

@@ -18,7 +18,7 @@ from leeway.instances.facts import InstanceFacts
 from leeway.instances.observed import ObservedInstance
 from leeway.instances.owners import Owner, OwnerKind
 from leeway.launch.fleets import FleetInstance, FleetRequest
-from leeway.launch.intent import INTENT, LaunchIntent
+from leeway.launch.intent import INTENT, INTENT_BY_HAND, LaunchIntent
 from leeway.launch.left_launches import MOST_DELETED, LeftLaunches, may_be_left, unused_templates
 from leeway.launch.node_settings import cluster_tags
 from leeway.launch.templates import LaunchTemplate, OwnedTemplate
@@ -221,6 +221,28 @@ def test_an_instance_that_no_launch_names_is_reported_and_not_admitted(
 ) -> None:
     world = World(16 * MINUTE, *intents)
     assert world.check(observed) == ([], ["LaunchUnknown"])
+    assert (world.starts.started, dict(world.admissions)) == ([], {})
+
+
+@pytest.mark.parametrize("observed", [RUNS, JOINED], ids=["starts", "has joined"])
+def test_an_instance_that_a_person_launched_is_admitted_within_a_minute(
+    observed: ObservedInstance,
+) -> None:
+    world = World(MINUTE)
+    world.table.put(INTENT_BY_HAND, WRITTEN)
+    assert world.check(observed) == (["LaunchNotAdmitted"], [])
+    assert world.starts.started == [(NAME, "prod", 1)]
+    assert stored(world).launch == Launch(intent="intent-1", pool="web", at=NOW)
+    assert world.check(observed) == ([], [])
+
+
+def test_a_person_can_have_no_instance_of_another_cluster_admitted() -> None:
+    world = World(MINUTE)
+    posing = {"cluster": "staging", "labels_for_admission": {"team": "evil"}}
+    world.table.put(INTENT_BY_HAND, WRITTEN.model_copy(update=posing))
+    for cluster in ("prod", "staging"):
+        found = world.left.check_instances(cluster, (RUNS,))
+        assert (found.findings, found.problems) == ((), ())
     assert (world.starts.started, dict(world.admissions)) == ([], {})
 
 
